@@ -1,0 +1,1 @@
+"""The conformance suite: requirements, the checks that verify them, and the verdicts that follow."""

@@ -1,0 +1,33 @@
+"""How a check ends early: one exception for each outcome that is not "passed".
+
+A check raises one of these, from anywhere; ``conformance.engine`` turns it into a ``CheckResult``.
+"""
+
+from __future__ import annotations
+
+
+class CheckEnded(Exception):
+    """Base of the exceptions below."""
+
+    def __init__(self, message: str, *, expected: str = "", actual: str = "", where: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.expected = expected
+        self.actual = actual
+        self.where = where
+
+
+class Failed(CheckEnded):
+    """The target broke the requirement; ``expected`` and ``actual`` are the evidence."""
+
+
+class Unsupported(CheckEnded):
+    """The target does not claim it; ``message`` says what shows that (version, INFO field, its own answer)."""
+
+
+class Untestable(CheckEnded):
+    """A prerequisite was missing: the stage could not be set."""
+
+
+class Inconclusive(CheckEnded):
+    """The evidence was indeterminate: a time-out at the edge, a lost connection."""

@@ -1,0 +1,207 @@
+"""What became of a check, of a requirement and of a run: plain values, and the events that carry them.
+
+This is the one module that ``reports`` may import. It knows nothing of sockets, pytest or files.
+The words and what turns a run red: design page, "Verdicts".
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Level(StrEnum):
+    """RFC 2119 levels of a requirement."""
+
+    MUST = "MUST"
+    SHOULD = "SHOULD"
+    MAY = "MAY"
+
+
+class Outcome(StrEnum):
+    """What became of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    UNTESTABLE = "untestable"
+    INCONCLUSIVE = "inconclusive"
+    HARNESS_ERROR = "harness error"
+    WAIVED = "waived"
+    STALE_WAIVER = "stale waiver"
+
+
+class ExitCode(IntEnum):
+    """The same for verify, gate, judge and diff."""
+
+    CONFORMANT = 0
+    NOT_CONFORMANT = 1
+    USAGE = 2
+    TARGET_LOST = 3
+    HARNESS_ERROR = 4
+
+
+Direction = Literal[">", "<", "!"]  # sent, received, an event that is not bytes (closed, refused)
+
+
+class WireLine(Struct, frozen=True, omit_defaults=True):
+    """One exchanged operation. ``at`` in seconds since the check began; ``raw`` its exact bytes."""
+
+    at: float
+    connection: str
+    direction: Direction
+    text: str
+    raw: bytes = b""
+    offending: bool = False
+
+
+class CheckResult(Struct, frozen=True):
+    """What became of one check. ``expected`` and ``actual`` are shown side by side; ``where`` is file:line.
+
+    ``level`` is the strongest level among its requirements: a failed check is red if that is MUST.
+    ``retried`` tells that a first, inconclusive run was repeated alone.
+    """
+
+    id: str
+    outcome: Outcome
+    requirements: tuple[str, ...]
+    level: Level
+    title: str = ""
+    source: str = ""
+    where: str = ""
+    message: str = ""
+    expected: str = ""
+    actual: str = ""
+    wire: tuple[WireLine, ...] = ()
+    observations: int = 0
+    duration_s: float = 0.0
+    retried: bool = False
+    waiver: str = ""  # the reason (and link) of the waiver that applied
+
+
+class RequirementResult(Struct, frozen=True):
+    """What became of one requirement: the worst of its checks, or why none ran.
+
+    ``verdict`` is an ``Outcome`` value, or ``excluded``, ``not selected``, ``not scored``.
+    """
+
+    id: str
+    level: Level
+    verdict: str
+    checks: tuple[str, ...]
+    group: str = ""
+    profile: str = ""
+    statement: str = ""
+    source: str = ""
+    documented: str = ""
+    observed: str = ""
+    note: str = ""  # why excluded, or why unsupported
+
+
+class Target(Struct, frozen=True):
+    """The server under test, as it described itself. ``level`` is the protocol level checks are held to.
+
+    ``rtt_s`` is the measured median round trip, ``slack_s`` what is added to every time limit.
+    ``variants`` maps a variant name (``auth``, ``permissions``, ...) to the URL of the same server
+    software started with that configuration.
+    """
+
+    url: str  # never with a password: see conformance.target
+    server_name: str = ""
+    version: str = ""
+    level: str = ""
+    features: tuple[str, ...] = ()  # e.g. "headers", "jetstream", "auth_required"
+    rtt_s: float = 0.0
+    slack_s: float = 0.0
+    variants: tuple[str, ...] = ()
+
+
+class Suite(Struct, frozen=True):
+    """Versions of what judged."""
+
+    version: str
+    requirement_set: str
+    python: str = ""
+    platform: str = ""
+
+
+class Counts(Struct, frozen=True):
+    """How many of something ended how."""
+
+    passed: int = 0
+    failed: int = 0
+    unsupported: int = 0
+    untestable: int = 0
+    inconclusive: int = 0
+    harness_error: int = 0
+    waived: int = 0
+    stale_waiver: int = 0
+
+
+class Summary(Struct, frozen=True):
+    """The end of a run. ``claimed`` requirements are those the target claims (selected, in its level and
+    profiles); ``tested`` of them had a check with evidence; ``passed`` of those passed."""
+
+    verdict: str  # "conformant" or "not conformant", or why neither can be said
+    exit_code: int
+    claimed: int
+    tested: int
+    passed: int
+    checks: Counts
+    requirements: Counts
+    started: str  # RFC 3339
+    duration_s: float
+    reasons: tuple[str, ...] = ()  # why the run is red, one sentence each
+
+
+class RunResult(Struct, frozen=True):
+    """The JSON result file, whole."""
+
+    suite: Suite
+    target: Target
+    summary: Summary
+    requirements: tuple[RequirementResult, ...]
+    checks: tuple[CheckResult, ...]
+    schema: str = "plumbline.result/1"
+
+
+class RunStarted(Struct, frozen=True, tag=True):
+    """The target answered and is calibrated; ``checks`` are about to run."""
+
+    suite: Suite
+    target: Target
+    checks: int
+    workers: int = 1
+
+
+class CheckStarted(Struct, frozen=True, tag=True):
+    """One check begins."""
+
+    id: str
+    title: str = ""
+
+
+class CheckFinished(Struct, frozen=True, tag=True):
+    """One check ended, waivers and the retry already taken into account."""
+
+    result: CheckResult
+
+
+class RunFinished(Struct, frozen=True, tag=True):
+    """Nothing comes after this."""
+
+    result: RunResult
+
+
+Event = RunStarted | CheckStarted | CheckFinished | RunFinished
+
+
+def is_red(outcome: Outcome, level: Level, *, strict: bool) -> bool:
+    """Whether a check with this outcome turns the run red (design page, table of "Verdicts")."""
+    if outcome is Outcome.FAILED:
+        return level is Level.MUST or (strict and level is Level.SHOULD)
+    return outcome in (
+        Outcome.UNTESTABLE, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR, Outcome.STALE_WAIVER,
+    )  # fmt: skip
