@@ -1,0 +1,40 @@
+"""The seam between the broker core and a service that lives inside it, such as JetStream.
+
+Neither side imports the other: the core drives a ``Service``, the service speaks through a ``Host``.
+Time is integer nanoseconds since the Unix epoch and always comes in as ``now``.
+Header blocks are the exact bytes between control line and payload, empty when there are none.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Host(Protocol):
+    """What a service asks of the broker core."""
+
+    def publish(self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes) -> int:
+        """Route to the subscribers of the account, as the server's own message; how many got it."""
+        ...
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether a publish on ``subject`` would reach anybody now."""
+        ...
+
+
+class Service(Protocol):
+    """A service the core consults for every message that a client publishes."""
+
+    def received(
+        self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+    ) -> bool:
+        """True if the service responded or took it: then there is no 503 for want of responders."""
+        ...
+
+    def wake(self, now: int) -> None:
+        """Run what is due at ``now``."""
+        ...
+
+    def next_wake(self) -> int | None:
+        """When the service next wants to be woken; None for never."""
+        ...
