@@ -1,0 +1,85 @@
+"""What a check is: something executable that verifies requirements. A trace or a pytest function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from conformance.session import Session
+
+Function = TypeVar("Function", bound=Callable[[Session], None])
+
+ATTRIBUTE = "plumbline_check"
+
+
+class Check(Struct, frozen=True):
+    """One check. ``where`` is file:line; ``since`` / ``until`` are protocol levels, both included."""
+
+    id: str
+    title: str
+    requirements: tuple[str, ...]
+    run: Callable[[Session], None]
+    source: str = ""
+    where: str = ""
+    variant: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+class Marked(Struct, frozen=True):
+    """What ``verifies`` writes onto a function."""
+
+    requirements: tuple[str, ...]
+    source: str
+    variant: str | None
+    since: str | None
+    until: str | None
+
+
+def verifies(
+    *requirements: str,
+    source: str = "",
+    variant: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> Callable[[Function], Function]:
+    """Mark a function of one argument, ``session``, as the check of these requirements.
+
+    The first line of its docstring is the title. ``variant`` names the server configuration it needs
+    (conformance/variants.toml).
+    """
+    if not requirements:
+        raise ValueError("a check verifies at least one requirement")
+
+    def mark(function: Function) -> Function:
+        setattr(function, ATTRIBUTE, Marked(requirements, source, variant, since, until))
+        return function
+
+    return mark
+
+
+def check_of(function: Callable[[Session], None]) -> Check | None:
+    """The check that a marked function is, or None."""
+    marked: Marked | None = getattr(function, ATTRIBUTE, None)
+    if marked is None:
+        return None
+    module = function.__module__.rpartition(".")[2].removeprefix("test_")
+    code = function.__code__
+    return Check(
+        id=f"{module}::{function.__name__.removeprefix('test_')}",
+        title=(function.__doc__ or function.__name__).strip().splitlines()[0],
+        requirements=marked.requirements,
+        run=function,
+        source=marked.source,
+        where=f"{module_path(function)}:{code.co_firstlineno}",
+        variant=marked.variant,
+        since=marked.since,
+        until=marked.until,
+    )
+
+
+def module_path(function: Callable[[Session], None]) -> str:
+    """The function's file as users know it: below the ``conformance`` package."""
+    return f"{function.__module__.replace('.', '/')}.py"

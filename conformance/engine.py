@@ -1,0 +1,92 @@
+"""Runs one check against a target and says what became of it. No waiver, no retry, no pytest.
+
+``run_check`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+
+from conformance.catalogue import Catalogue
+from conformance.check import Check
+from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
+from conformance.session import Session
+from conformance.target import TargetAccess, parse_level
+from conformance.verdicts import CheckResult, Level, Outcome
+
+_ORDER = (Level.MUST, Level.SHOULD, Level.MAY)
+_OUTCOMES: dict[type[CheckEnded], Outcome] = {
+    Failed: Outcome.FAILED,
+    Unsupported: Outcome.UNSUPPORTED,
+    Untestable: Outcome.UNTESTABLE,
+    Inconclusive: Outcome.INCONCLUSIVE,
+}
+_WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
+
+
+def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> CheckResult:
+    """Run ``check`` once."""
+    began = time.monotonic()
+    session = Session(access, variant=check.variant)
+    ended: CheckEnded | None = None
+    outcome = Outcome.PASSED
+    try:
+        with session:
+            refuse_other_levels(check, access, catalogue)
+            session.url(check.variant)
+            check.run(session)
+            if session.observations == 0:
+                raise Failed("the check saw no evidence", expected="at least one observation", actual="none")
+    except CheckEnded as error:
+        ended = error
+        outcome = next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
+    except AssertionError as error:
+        ended, outcome = Failed(str(error) or "assertion failed", where=_where(error)), Outcome.FAILED
+    except Exception as error:
+        text = "".join(traceback.format_exception(error)[-3:]).strip()
+        ended, outcome = CheckEnded(f"{type(error).__name__}: {error}", actual=text), Outcome.HARNESS_ERROR
+    return CheckResult(
+        id=check.id,
+        outcome=outcome,
+        requirements=check.requirements,
+        level=strongest_level(check, catalogue),
+        title=check.title,
+        source=check.source,
+        where=(ended.where if ended else "") or check.where,
+        message=ended.message if ended else "",
+        expected=ended.expected if ended else "",
+        actual=ended.actual if ended else "",
+        wire=tuple(session.wire[-_WIRE_LINES:]),
+        observations=session.observations,
+        duration_s=time.monotonic() - began,
+    )
+
+
+def strongest_level(check: Check, catalogue: Catalogue) -> Level:
+    """The level that decides whether a failure of ``check`` is red."""
+    levels = [catalogue.by_id[requirement].level for requirement in check.requirements]
+    return min(levels, key=_ORDER.index)
+
+
+def refuse_other_levels(check: Check, access: TargetAccess, catalogue: Catalogue) -> None:
+    """Raises ``Unsupported`` if the target's protocol level is outside the check's or its requirements'."""
+    gates = [(check.id, check.since, check.until)]
+    gates += [
+        (requirement, catalogue.by_id[requirement].since, catalogue.by_id[requirement].until)
+        for requirement in check.requirements
+    ]
+    said = f"the target's level is {access.target.level} (version {access.target.version!r})"
+    for name, since, until in gates:
+        if since and access.level < parse_level(since):
+            raise Unsupported(f"{name} holds since level {since}; {said}")
+        if until and access.level > parse_level(until):
+            raise Unsupported(f"{name} holds until level {until}; {said}")
+
+
+def _where(error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "conformance" in frame.filename]
+    if not frames:
+        return ""
+    parts = frames[-1].filename.split("conformance/")
+    return f"conformance/{parts[-1]}:{frames[-1].lineno}"

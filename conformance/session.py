@@ -1,0 +1,185 @@
+"""One execution of one check: its names, its connections, its stage, everything it exchanged.
+
+A session cleans up after itself: connections are closed and every stream it made is deleted.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from types import TracebackType
+from typing import Any
+
+from conformance.connection import Connection, Journal, Pump, handshake
+from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from conformance.stage import Stage
+from conformance.target import CONNECT_DEFAULTS, CONNECT_TIMEOUT_S, TargetAccess, Url
+from conformance.verdicts import WireLine
+from wire.jetstream import API_PREFIX
+from wire.nats import HPub, Operation, Pub
+
+_CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
+STAGE = "stage"
+
+
+class Session:
+    """What a check is given. See ``Connection`` for what a connection can show."""
+
+    def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
+        self.target = target
+        self.variant = variant
+        self.observations = 0
+        self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
+        self._journal = Journal()
+        self._pump = Pump()
+        self._token = target.next_token()
+        self._connections: list[Connection] = []
+        self._names: dict[str, str] = {}
+        self._streams: set[str] = set()
+        self._stage: Stage | None = None
+
+    # -- names -------------------------------------------------------------------------------
+
+    def name(self, label: str) -> str:
+        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: valid as stream, consumer, queue and subject token."""
+        return self._names.setdefault(label, f"{self._token}_{label}")
+
+    def inbox(self, label: str = "inbox") -> str:
+        """A subject nobody else uses; the same one for the same label."""
+        return f"_INBOX.{self._token}.{label}"
+
+    # -- connections -------------------------------------------------------------------------
+
+    def connect(
+        self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
+    ) -> Connection:
+        """A new connection; ``options`` override fields of CONNECT, and one that is None is left out.
+
+        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` if the run names no such variant.
+        """
+        connection = self._open(name, self.url(variant or self.variant))
+        if handshake:
+            self.handshake(connection, variant=variant, **options)
+        return connection
+
+    def handshake(self, connection: Connection, *, variant: str | None = None, **options: Any) -> None:
+        """INFO, CONNECT with ``options`` over the defaults, PING, PONG; no evidence of anything yet."""
+        before = self.observations
+        handshake(connection, self.connect_fields(variant, **options))
+        self.observations = before
+
+    def connect_fields(self, variant: str | None = None, **options: Any) -> dict[str, Any]:
+        """The fields of CONNECT: defaults, the URL's credentials, then ``options`` (None removes)."""
+        credentials = self.url(variant or self.variant).credentials
+        fields = {**CONNECT_DEFAULTS, **credentials, **options}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def url(self, variant: str | None) -> Url:
+        """Where ``variant`` listens. Raises ``Unsupported`` if the run names no such server."""
+        url = self.target.url_of(variant)
+        if url is None:
+            raise Unsupported(
+                f"the run names no server with the configuration {variant!r} (--variant {variant}=URL, or --server BINARY)"
+            )
+        return url
+
+    def _open(self, name: str, url: Url) -> Connection:
+        try:
+            link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise Inconclusive(f"{name}: {url.address} cannot be reached ({error})") from None
+        connection = Connection(
+            name,
+            link,
+            pump=self._pump,
+            journal=self._journal,
+            slack_s=self.target.slack_s,
+            is_alive=lambda: self.target.is_alive(url),
+            on_send=self._sent,
+            on_evidence=self.observed,
+        )
+        self._connections.append(connection)
+        return connection
+
+    def _sent(self, at: float, operation: Operation) -> None:
+        self.moment = at
+        if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):
+            self._streams.add(operation.subject[len(_CREATES_STREAM) :])
+
+    # -- evidence ----------------------------------------------------------------------------
+
+    @property
+    def wire(self) -> list[WireLine]:
+        """Everything exchanged so far, in the order of time."""
+        return self._journal.lines
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    def observed(self) -> None:
+        """Count one piece of evidence: a check that has none fails."""
+        self.observations += 1
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass on the wire, still reading and answering PING. For what the protocol itself times
+        (``ack_wait``); where an event can be awaited, await it."""
+        self._pump.run(lambda: False, time.monotonic() + seconds)
+
+    def require(self, condition: bool, message: str, *, expected: str, actual: str) -> None:
+        """Evidence that is not an arrival: ``condition`` must hold. Raises ``Failed``."""
+        if not condition:
+            raise Failed(message, expected=expected, actual=actual)
+        self.observed()
+
+    def needs(self, feature: str) -> None:
+        """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``headers``, ``auth_required``)."""
+        if self.variant is None and feature not in self.target.target.features:
+            said = self.target.info.get(feature)
+            raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {said!r})")
+
+    # -- stage -------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> Stage:
+        """JetStream requests on a connection of their own. Raises ``Unsupported`` without JetStream."""
+        if self._stage is None:
+            self.needs("jetstream")
+            try:
+                self._stage = Stage(self, self.connect(STAGE))
+            except Failed as error:
+                raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+        return self._stage
+
+    # -- end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Delete what was made and close every connection. Idempotent; never raises for a target that is gone."""
+        self._journal.paused = True
+        try:
+            if self._streams:
+                self._delete_streams()
+        finally:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+            self._pump.close()
+
+    def _delete_streams(self) -> None:
+        for connection in self._connections:
+            if connection.name != STAGE:
+                connection.close()
+        try:
+            for stream in sorted(self._streams):
+                self.stage.delete_stream(stream)
+            self._streams.clear()
+        except (Failed, Inconclusive, Untestable, Unsupported):
+            pass  # the run's final sweep (conformance.sweep) deletes what is left, and says so
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,286 @@
+"""The server under test: its URL, what it says of itself, how quick it is.
+
+``open_target`` is the liveness probe: it either gives a calibrated ``TargetAccess`` or raises one
+clear sentence, within five seconds. Nothing here judges.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from conformance.verdicts import Target
+from wire.errors import ProtocolError
+from wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
+
+CONNECT_TIMEOUT_S = 2.0
+SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
+ANSWER_S = 1.0
+ROUND_TRIPS = 9
+LEAST_SLACK_S = 0.05
+MOST_SLACK_S = 2.0
+SLACK_ROUND_TRIPS = 20
+
+_FEATURES = ("headers", "jetstream", "auth_required", "tls_required", "tls_available", "nonce")
+
+
+class BadUrl(ValueError):
+    """The URL is not one of a NATS server; the text says what to write instead."""
+
+
+class TargetUnreachable(Exception):
+    """Nothing at the URL speaks NATS; the text is one sentence for the user."""
+
+
+class AccessRefused(Exception):
+    """The target speaks NATS and does not let us in; the text says what to write instead."""
+
+
+class Url(Struct, frozen=True):
+    """A NATS URL: ``nats://[user:password@|token@]host[:port]``."""
+
+    host: str
+    port: int = 4222
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Url:
+        """Raises ``BadUrl``."""
+        example = "write nats://127.0.0.1:4222 or nats://user:password@host:4222"
+        try:
+            parts = urlsplit(text if "://" in text else f"nats://{text}")
+            port = parts.port or 4222
+        except ValueError as error:
+            raise BadUrl(f"{mask(text)!r} is not a URL ({error}): {example}") from None
+        if parts.scheme != "nats":
+            raise BadUrl(f"{mask(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}")
+        if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise BadUrl(f"{mask(text)!r} is not the URL of a server: {example}")
+        user = unquote(parts.username) if parts.username else None
+        password = unquote(parts.password) if parts.password is not None else None
+        if user is not None and password is None:
+            return cls(parts.hostname, port, token=user)
+        return cls(parts.hostname, port, user=user, password=password)
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The CONNECT fields that authenticate."""
+        fields = {"user": self.user, "pass": self.password, "auth_token": self.token}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        """The URL without its secrets."""
+        return f"nats://{self.user}@{self.address}" if self.user else f"nats://{self.address}"
+
+
+def mask(url: str) -> str:
+    """``url`` with what may be a secret blotted out."""
+    return re.sub(r"//[^@/]*@", "//***@", url)
+
+
+class TargetAccess:
+    """How checks reach the target. One per process; hands out names that no other check uses."""
+
+    def __init__(
+        self,
+        url: Url,
+        target: Target,
+        info: Mapping[str, Any],
+        variants: Mapping[str, str] | None = None,
+        run: str = "0",
+        worker: str = "",
+    ) -> None:
+        self.url = url
+        self.target = target
+        self.info = dict(info)
+        self.variants = dict(variants or {})
+        self.run = run
+        self._worker = worker
+        self._counter = itertools.count(1)
+
+    @property
+    def prefix(self) -> str:
+        """What every object of this run starts with."""
+        return f"PL{self.run}"
+
+    @property
+    def level(self) -> tuple[int, ...]:
+        return parse_level(self.target.level)
+
+    @property
+    def slack_s(self) -> float:
+        return self.target.slack_s
+
+    def next_token(self) -> str:
+        """A name prefix for one check; unique on the target."""
+        return f"{self.prefix}{self._worker}x{next(self._counter)}"
+
+    def url_of(self, variant: str | None) -> Url | None:
+        """Where a variant of the target listens; None if the run names none."""
+        if variant is None:
+            return self.url
+        text = self.variants.get(variant)
+        return Url.parse(text) if text else None
+
+    def is_alive(self, url: Url | None = None) -> bool:
+        """Whether a fresh connection (to a variant's ``url``, say) is answered, and the target was not restarted."""
+        try:
+            info, *_ = probe(url or self.url)
+        except (TargetUnreachable, AccessRefused):
+            return False
+        return url not in (None, self.url) or info.get("server_id") == self.info.get("server_id")
+
+
+def parse_level(text: str) -> tuple[int, ...]:
+    """``"2.10.14"`` -> ``(2, 10)``: a protocol level is major.minor. Raises ``ValueError``."""
+    match = re.match(r"v?(\d+)\.(\d+)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a protocol level: write one such as 2.9")
+    return int(match[1]), int(match[2])
+
+
+def open_target(
+    url: Url, *, level: str | None = None, variants: Mapping[str, str] | None = None, run: str = "0"
+) -> TargetAccess:
+    """Probe and calibrate. Raises ``TargetUnreachable`` or ``AccessRefused``, each with one sentence."""
+    info, round_trips = probe(url, round_trips=ROUND_TRIPS)
+    version = str(info.get("version", ""))
+    try:
+        chosen = ".".join(map(str, parse_level(level or version)))
+    except ValueError:
+        raise AccessRefused(
+            f"{url} reports version {version!r}, from which no protocol level follows: add --level 2.9"
+        ) from None
+    slack = min(MOST_SLACK_S, LEAST_SLACK_S + SLACK_ROUND_TRIPS * max(round_trips))
+    target = Target(
+        url=str(url),
+        server_name=str(info.get("server_name", "")),
+        version=version,
+        level=chosen,
+        features=tuple(name for name in _FEATURES if info.get(name)),
+        rtt_s=statistics.median(round_trips),
+        slack_s=slack,
+        variants=tuple(sorted(variants or {})),
+    )
+    return TargetAccess(url, target, info, variants, run)
+
+
+def probe(url: Url, round_trips: int = 1) -> tuple[dict[str, Any], list[float]]:
+    """INFO's fields, and the round trips of some PINGs in seconds.
+
+    Raises ``TargetUnreachable`` or ``AccessRefused``.
+    """
+    try:
+        link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
+    except socket.gaierror as error:
+        raise TargetUnreachable(f"{url.host} is not a known host ({error.strerror}).") from None
+    except ConnectionRefusedError:
+        raise TargetUnreachable(f"Nothing listens at {url.address} (connection refused).") from None
+    except OSError as error:
+        raise TargetUnreachable(f"{url.address} cannot be reached ({error}).") from None
+    with link:
+        try:
+            return _greet(link, url, round_trips)
+        except ProtocolError as error:
+            if error.excerpt.startswith(b"HTTP/"):
+                raise TargetUnreachable(f"{url.address} speaks HTTP, not NATS.") from None
+            raise TargetUnreachable(f"{url.address} does not speak NATS: {error}.") from None
+        except OSError as error:
+            raise TargetUnreachable(f"{url.address} broke the connection off ({error}).") from None
+
+
+def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, Any], list[float]]:
+    reader = _Reader(link, url)
+    try:
+        first = reader.next(SPEAK_FIRST_S)
+    except TimeoutError:
+        # An HTTP server waits for a request: an answer to this tells it from one that is silent.
+        link.sendall(b"PING\r\n\r\n")
+        try:
+            first = reader.next(ANSWER_S)
+        except TimeoutError:
+            raise TargetUnreachable(
+                f"{url.address} accepts connections and says nothing; a NATS server sends INFO first."
+            ) from None
+    if not isinstance(first, Info):
+        raise TargetUnreachable(f"{url.address} does not speak NATS: it began with {str(first)[:80]!r}.")
+    info = first.fields
+    if info.get("tls_required"):
+        raise AccessRefused(f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener")
+    connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials})
+    link.sendall(connect.raw)
+    return info, [_round_trip(link, reader, url) for _ in range(round_trips)]
+
+
+def _round_trip(link: socket.socket, reader: _Reader, url: Url) -> float:
+    began = time.monotonic()
+    link.sendall(Ping.make().raw)
+    while True:
+        try:
+            operation = reader.next(ANSWER_S)
+        except TimeoutError:
+            raise TargetUnreachable(f"{url.address} does not answer PING within {ANSWER_S:.0f} s.") from None
+        if isinstance(operation, Pong):
+            return time.monotonic() - began
+        if isinstance(operation, Ping):
+            link.sendall(Pong.make().raw)
+        if isinstance(operation, Err):
+            raise AccessRefused(
+                f"{url} refuses the connection: {operation.message}. "
+                f"Write the credentials into the URL: nats://user:password@{url.address}"
+            )
+
+
+class _Reader:
+    """Operations one at a time from a blocking socket, each within a deadline."""
+
+    def __init__(self, link: socket.socket, url: Url) -> None:
+        self._link = link
+        self._url = url
+        self._decoder = Decoder(Sender.SERVER)
+        self._ready: list[Operation] = []
+
+    def next(self, within: float) -> Operation:
+        """Raises ``TimeoutError``, ``ProtocolError``, ``TargetUnreachable`` (closed)."""
+        deadline = time.monotonic() + within
+        while not self._ready:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._link.settimeout(left)
+            data = self._link.recv(65536)
+            if not data:
+                raise TargetUnreachable(f"{self._url.address} closes the connection without a word of NATS.")
+            try:
+                self._ready = self._decoder.feed(data)
+            except ProtocolError as error:
+                if not error.operations:
+                    raise
+                self._ready = list(error.operations)
+        return self._ready.pop(0)
+
+
+# docs.nats.io, "Client Protocol", CONNECT: what an ordinary client of today asks for.
+CONNECT_DEFAULTS: dict[str, Any] = {
+    "verbose": False,
+    "pedantic": False,
+    "lang": "plumbline",
+    "version": "0",
+    "protocol": 1,
+    "headers": True,
+    "no_responders": True,
+}
