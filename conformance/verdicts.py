@@ -6,6 +6,7 @@ The words and what turns a run red: design page, "Verdicts".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import Literal
 
@@ -116,6 +117,8 @@ class Target(Struct, frozen=True):
     rtt_s: float = 0.0
     slack_s: float = 0.0
     variants: tuple[str, ...] = ()
+    # Arguments of ``plumbline verify`` that reach this target again; None: its ``url``. No password.
+    arguments: tuple[str, ...] | None = None
 
 
 class Suite(Struct, frozen=True):
@@ -154,6 +157,7 @@ class Summary(Struct, frozen=True):
     started: str  # RFC 3339
     duration_s: float
     reasons: tuple[str, ...] = ()  # why the run is red, one sentence each
+    strict: bool = False  # whether a failed SHOULD turned the run red too
 
 
 class RunResult(Struct, frozen=True):
@@ -174,6 +178,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     target: Target
     checks: int
     workers: int = 1
+    strict: bool = False
 
 
 class CheckStarted(Struct, frozen=True, tag=True):
@@ -193,6 +198,32 @@ class RunFinished(Struct, frozen=True, tag=True):
     """Nothing comes after this."""
 
     result: RunResult
+
+
+class Tally(Struct, frozen=True):
+    """How many requirements were claimed, tested and passed: the three counts of a summary."""
+
+    claimed: int = 0
+    tested: int = 0
+    passed: int = 0
+
+
+_NOT_CLAIMED = frozenset({Outcome.UNSUPPORTED.value, "excluded", "not selected", "not scored"})
+_PASSED = frozenset({Outcome.PASSED.value, Outcome.STALE_WAIVER.value})
+_TESTED = _PASSED | {Outcome.FAILED.value, Outcome.WAIVED.value}
+
+
+def tally(requirements: Iterable[RequirementResult]) -> Tally:
+    """The three counts, over a whole run or over one group or level of it.
+
+    A waived requirement was tested and did not pass; one whose waiver is stale did pass.
+    """
+    verdicts = [requirement.verdict for requirement in requirements]
+    return Tally(
+        claimed=sum(verdict not in _NOT_CLAIMED for verdict in verdicts),
+        tested=sum(verdict in _TESTED for verdict in verdicts),
+        passed=sum(verdict in _PASSED for verdict in verdicts),
+    )
 
 
 Event = RunStarted | CheckStarted | CheckFinished | RunFinished
