@@ -17,6 +17,15 @@ class Host(Protocol):
         """Route to the subscribers of the account, as the server's own message; how many got it."""
         ...
 
+    def deliver(
+        self, target: bytes, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes
+    ) -> int:
+        """Route to the subscribers of ``target`` a message that bears ``subject``; how many got it.
+
+        A pull's inbox gets stored messages under the subject they were published on (ADR-13).
+        """
+        ...
+
     def has_interest(self, subject: bytes) -> bool:
         """Whether a publish on ``subject`` would reach anybody now."""
         ...
@@ -29,6 +38,10 @@ class Service(Protocol):
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
     ) -> bool:
         """True if the service responded or took it: then there is no 503 for want of responders."""
+        ...
+
+    def subscribed(self, subject: bytes, now: int) -> None:
+        """A client has subscribed to ``subject``, which may hold wildcards."""
         ...
 
     def wake(self, now: int) -> None:
