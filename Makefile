@@ -1,0 +1,50 @@
+# Every target sets up what it needs: .venv is made from requirements.lock by ci/bootstrap.py.
+# make verify ARGS="nats://127.0.0.1:4222"   make test ARGS="-k headers"   make test PYTHON=python3.13
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help verify test lint format mutation bench servers lock bootstrap clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+verify: bootstrap ## verify the embedded reference broker, or ARGS=nats://host:port
+	@$(BIN)/plumbline verify $(ARGS)
+
+test: bootstrap ## run the project's own tests on all cores
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all of them, then fail
+	@status=0; run() { echo "lint: $$*"; "$$@" || status=1; }; \
+	run $(BIN)/ruff check .; \
+	run $(BIN)/ruff format --check .; \
+	run $(BIN)/mypy; \
+	run $(BIN)/lint-imports; \
+	run $(BIN)/python -m conformance.coverage; \
+	exit $$status
+
+format: bootstrap ## write what lint would ask for
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+mutation: bootstrap ## switch on each defect of the reference broker, print what the suite saw
+	@$(BIN)/python -m tests.mutation $(ARGS)
+
+bench: bootstrap ## measure; nothing here passes or fails
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+servers: ## get the real servers that the tests use (apt-get, go install or a wheel)
+	@$(PYTHON) -m ci.install
+
+lock: ## renew requirements.lock and the pip beside ci/bootstrap.py; needs uv
+	@$(PYTHON) -m ci.lock
+
+bootstrap: # creates or renews .venv if the lock file or pyproject.toml changed
+	@$(PYTHON) ci/bootstrap.py
+
+clean: ## remove .venv, caches and reports
+	rm -rf .venv .plumbline .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

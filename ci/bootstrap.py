@@ -1,0 +1,200 @@
+"""Makes ``.venv`` from a bare Python: what ``make verify`` and ``make test`` do first. Standard library only.
+
+Debian's python3 comes without ensurepip, so pip itself stands beside this file as the wheel that the lock file names.
+Installed is exactly ``requirements.lock``, hash by hash, then the project as an editable install. A stamp remembers what
+was installed; nothing is done while that holds. This file must still *parse* on Python 3.7, to say that it is too old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+OLDEST = (3, 11)
+KNOWN = ("python3.13", "python3.12", "python3.11")
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "plumbline-stamp.json"
+LOG = VENV / "bootstrap.log"
+LOCK = ROOT / "requirements.lock"
+INPUTS = (LOCK, ROOT / "pyproject.toml")
+
+# What pip prints, and the one sentence a person needs. The first that matches is shown.
+CAUSES = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED|SSLError|SSL: ",
+        "the package index's certificate is not trusted: set PIP_CERT to the file of your CA certificates",
+    ),
+    (
+        r"NewConnectionError|NameResolutionError|Temporary failure in name resolution|ConnectTimeout|"
+        r"ReadTimeout|Max retries exceeded|Connection refused|Network is unreachable|ProxyError|"
+        r"connection broken|IncompleteRead",
+        "the package index cannot be reached: connect this machine to the network, "
+        "or set PIP_INDEX_URL to a mirror that it reaches",
+    ),
+    (
+        r"DO NOT MATCH THE HASHES",
+        "a downloaded package is not the one that requirements.lock names: do not install it, try again or ask your mirror's owner",
+    ),
+    (
+        r"No matching distribution found",
+        "the package index has no build of a pinned package for this Python and platform (or it cannot be reached)",
+    ),
+    (r"No space left on device", "the disk is full"),
+)
+
+
+class BootstrapError(Exception):
+    """Says in one sentence what is missing and what to do."""
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    print(f"plumbline: {text}", flush=True)
+
+
+def require_python() -> None:
+    """Goes on in a newer Python of this machine if this one is too old; says what to install if there is none."""
+    if sys.version_info >= OLDEST:
+        return
+    for name in KNOWN:
+        newer = shutil.which(name)
+        if newer:
+            os.execv(newer, [newer, *sys.argv])  # noqa: S606
+    raise BootstrapError(
+        "Python {}.{} or newer is needed, this one is {}.{}: install it (Debian, Ubuntu: apt-get install python3) "
+        "or name another with 'make PYTHON=/path/to/python3'".format(*OLDEST, *sys.version_info[:2])
+    )
+
+
+def fingerprint() -> dict[str, str]:
+    """What the environment depends on. ``place`` and ``python`` need a new one, ``inputs`` only an installation."""
+    digest = hashlib.sha256()
+    for path in INPUTS:
+        digest.update(path.read_bytes())
+    return {"place": str(ROOT), "python": "{}.{}".format(*sys.version_info[:2]), "inputs": digest.hexdigest()}
+
+
+def stamped() -> dict[str, str]:
+    """What the last bootstrap left, or nothing."""
+    try:
+        content = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def python_version() -> str:
+    """The version of the environment's Python, or nothing if it does not start."""
+    if not PYTHON.exists():
+        return ""
+    answer = subprocess.run(
+        [str(PYTHON), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return answer.stdout.decode().strip() if answer.returncode == 0 else ""
+
+
+def pip_wheel() -> Path:
+    """The pip beside this file, if it is the one whose hash stands in the lock file."""
+    wheels = sorted(Path(__file__).resolve().parent.glob("pip-*.whl"))
+    if len(wheels) != 1:
+        raise BootstrapError(f"exactly one pip wheel must stand in {ROOT / 'ci'}: run 'git checkout ci'")
+    digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
+    version = wheels[0].name.split("-")[1]
+    entry = re.search(rf"^pip=={re.escape(version)} (?:\\\n\s+--hash=\S+ ?)+", LOCK.read_text(), re.MULTILINE)
+    if entry is None or f"sha256:{digest}" not in entry.group():
+        raise BootstrapError(
+            f"{wheels[0].name} is not the pip that requirements.lock names: run 'git checkout ci'"
+        )
+    return wheels[0]
+
+
+def make_environment() -> None:
+    """An empty environment, in the place of whatever stood there."""
+    try:
+        import venv
+    except ImportError as missing:
+        raise BootstrapError(
+            "this Python has no venv module: install it whole (Debian, Ubuntu: apt-get install python3)"
+        ) from missing
+    if VENV.exists() and not (VENV / "pyvenv.cfg").exists():
+        raise BootstrapError(f"{VENV} is not a Python environment: move it away")
+    venv.EnvBuilder(clear=True, symlinks=True, with_pip=False).create(VENV)
+
+
+def pip(command: list[str]) -> None:
+    """Runs pip; its output goes to the log, and a failure becomes one sentence."""
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONUTF8": "1"}
+    with LOG.open("ab") as log:
+        log.write((" ".join(command) + "\n").encode())
+        log.flush()
+        start = log.tell()
+        status = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=str(ROOT), check=False
+        ).returncode
+    if status == 0:
+        return
+    output = LOG.read_bytes()[start:].decode(errors="replace")
+    for pattern, sentence in CAUSES:
+        if re.search(pattern, output):
+            raise BootstrapError(f"{sentence} (pip's own words: {LOG})")
+    raise BootstrapError("pip failed:\n{}".format("\n".join(output.splitlines()[-20:])))
+
+
+def install() -> None:
+    """Pip itself, then what the lock file names, then the project."""
+    wheel = pip_wheel()
+    count = len(re.findall(r"^[a-z0-9]", LOCK.read_text(), re.MULTILINE))
+    quiet = ["--quiet", "--progress-bar=off"]
+    pip([str(PYTHON), str(wheel / "pip"), "install", *quiet, "--no-index", "--no-deps", str(wheel)])
+    say(f"installing {count} pinned packages into .venv (once)")
+    run = [str(PYTHON), "-m", "pip", "install", *quiet]
+    pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(LOCK)])
+    pip([*run, "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+
+
+def bootstrap() -> None:
+    """Brings ``.venv`` up to date."""
+    require_python()
+    wanted, found = fingerprint(), stamped()
+    version = python_version()
+    if found == wanted and version == wanted["python"]:
+        return
+    began = time.monotonic()
+    if version != wanted["python"] or found.get("place", wanted["place"]) != wanted["place"]:
+        say("creating .venv with Python {}.{}.{}".format(*sys.version_info[:3]))
+        make_environment()
+    STAMP.unlink(missing_ok=True)
+    LOG.unlink(missing_ok=True)
+    install()
+    STAMP.write_text(json.dumps(wanted))
+    say(f"ready after {time.monotonic() - began:.0f} s")
+
+
+def main() -> int:
+    """Exit 0 when ``.venv`` is ready, 2 with one sentence otherwise."""
+    try:
+        bootstrap()
+    except BootstrapError as error:
+        print(f"plumbline: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"plumbline: cannot make {VENV}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Captures at scale, with PySpark: packets -> operations -> violations -> compliance tables."""
