@@ -15,7 +15,7 @@ ATTRIBUTE = "plumbline_check"
 
 
 class Check(Struct, frozen=True):
-    """One check. ``where`` is file:line; ``since`` / ``until`` are protocol levels, both included."""
+    """One check. ``where`` is file:line; it holds from protocol level ``since`` on and before ``until``."""
 
     id: str
     title: str

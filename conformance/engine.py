@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 import traceback
 
-from conformance.catalogue import Catalogue
+from conformance.catalogue import Catalogue, within_levels
 from conformance.check import Check
 from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
 from conformance.session import Session
-from conformance.target import TargetAccess, parse_level
+from conformance.target import TargetAccess
 from conformance.verdicts import CheckResult, Level, Outcome
 
 _ORDER = (Level.MUST, Level.SHOULD, Level.MAY)
@@ -71,17 +71,13 @@ def strongest_level(check: Check, catalogue: Catalogue) -> Level:
 
 def refuse_other_levels(check: Check, access: TargetAccess, catalogue: Catalogue) -> None:
     """Raises ``Unsupported`` if the target's protocol level is outside the check's or its requirements'."""
-    gates = [(check.id, check.since, check.until)]
-    gates += [
-        (requirement, catalogue.by_id[requirement].since, catalogue.by_id[requirement].until)
-        for requirement in check.requirements
-    ]
-    said = f"the target's level is {access.target.level} (version {access.target.version!r})"
+    requirements = [catalogue.by_id[name] for name in check.requirements]
+    gates = [(check.id, check.since or "", check.until or "")]
+    gates += [(requirement.id, requirement.since, requirement.until) for requirement in requirements]
     for name, since, until in gates:
-        if since and access.level < parse_level(since):
-            raise Unsupported(f"{name} holds since level {since}; {said}")
-        if until and access.level > parse_level(until):
-            raise Unsupported(f"{name} holds until level {until}; {said}")
+        if not within_levels(access.level, since=since, until=until):
+            span = " and ".join(filter(None, (since and f"since {since}", until and f"before {until}")))
+            raise Unsupported(f"{name} holds {span}; the target's level is {access.target.level}")
 
 
 def _where(error: BaseException) -> str:

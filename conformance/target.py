@@ -146,11 +146,11 @@ class TargetAccess:
 
 
 def parse_level(text: str) -> tuple[int, ...]:
-    """``"2.10.14"`` -> ``(2, 10)``: a protocol level is major.minor. Raises ``ValueError``."""
-    match = re.match(r"v?(\d+)\.(\d+)", text)
+    """``"v2.10.14-beta"`` -> ``(2, 10, 14)``: the numbers of a version. Raises ``ValueError``."""
+    match = re.match(r"v?(\d{1,9}(?:\.\d{1,9})+)", text, re.ASCII)
     if match is None:
         raise ValueError(f"{text!r} is not a protocol level: write one such as 2.9")
-    return int(match[1]), int(match[2])
+    return tuple(map(int, match[1].split(".")))
 
 
 def open_target(

@@ -1,0 +1,46 @@
+"""Lets one check run alone while others, in other processes, wait: for the one retry of an inconclusive check.
+
+Two file locks. A check holds the room shared; the retry holds it exclusively. Everyone passes the
+door first, so a waiting retry is not overtaken for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no file locks on this platform: the retry then runs beside the others
+    fcntl = None  # type: ignore[assignment]
+
+
+class Room:
+    """Locks in ``folder``, which all processes of a run share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._door = folder / "door.lock"
+        self._room = folder / "room.lock"
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Beside other checks."""
+        with contextlib.ExitStack() as stack:
+            with _locked(self._door, exclusive=True):
+                stack.enter_context(_locked(self._room, exclusive=False))
+            yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Beside no other check of this run."""
+        with _locked(self._door, exclusive=True), _locked(self._room, exclusive=True):
+            yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, exclusive: bool) -> Iterator[None]:
+    with path.open("ab") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield

@@ -1,0 +1,68 @@
+"""All checks of the suite: traces are files, functions are in ``conformance/checks``; and which of them to run."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+
+from conformance.check import Check, check_of
+from conformance.trace.check import load_check
+
+HERE = Path(__file__).parent
+TRACES = HERE / "traces"
+CHECKS = HERE / "checks"
+
+
+class UnknownPattern(ValueError):
+    """A ``--select`` pattern that matches nothing; the text offers what may have been meant."""
+
+
+def all_checks() -> list[Check]:
+    """Every packaged check, traces first, each kind in the order of paths."""
+    traces = [load_check(path) for path in sorted(TRACES.rglob("*.trace"))]
+    functions = [check for path in sorted(CHECKS.glob("test_*.py")) for check in checks_in(import_module(path))]
+    return traces + functions
+
+
+def import_module(path: Path) -> ModuleType:
+    """The module of one file of ``conformance/checks``."""
+    name = f"conformance.checks.{path.stem}"
+    if name not in sys.modules:
+        importlib.import_module(name)
+    return sys.modules[name]
+
+
+def checks_in(module: ModuleType) -> list[Check]:
+    """The marked functions of a module, in the order they are written."""
+    found = [check_of(value) for value in vars(module).values() if callable(value)]
+    return [check for check in found if check is not None]
+
+
+def select(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
+    """The checks whose id, or one of whose requirements, matches a pattern (``JS-PULL-*``); all without patterns.
+
+    Raises ``UnknownPattern`` if one matches nothing.
+    """
+    checks = list(checks)
+    if not patterns:
+        return checks
+    for pattern in patterns:
+        if not any(matches(check, pattern) for check in checks):
+            raise UnknownPattern(_unknown(pattern, checks))
+    return [check for check in checks if any(matches(check, pattern) for pattern in patterns)]
+
+
+def matches(check: Check, pattern: str) -> bool:
+    return fnmatchcase(check.id, pattern) or any(fnmatchcase(name, pattern) for name in check.requirements)
+
+
+def _unknown(pattern: str, checks: list[Check]) -> str:
+    known = sorted({name for check in checks for name in (check.id, *check.requirements)})
+    near = difflib.get_close_matches(pattern, known, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "patterns look like 'JS-PULL-*' or 'adr-13/*'."
+    return f"--select {pattern!r} matches no requirement and no check: {hint} `plumbline list` shows them all."

@@ -1,0 +1,34 @@
+"""The end of a run: whatever carries the run's prefix and is still on the target is deleted."""
+
+from __future__ import annotations
+
+from conformance.session import Session
+from conformance.target import TargetAccess
+
+
+def sweep(access: TargetAccess) -> list[str]:
+    """Delete the streams that this run left on the target (its own, by their prefix); their names.
+
+    For what a killed worker or Ctrl-C left; checks delete what they make. Raises ``CheckEnded`` if the
+    target refuses.
+    """
+    if "jetstream" not in access.target.features:
+        return []
+    with Session(access) as session:
+        left = [name for name in _stream_names(session) if name.startswith(access.prefix)]
+        for name in left:
+            session.stage.delete_stream(name)
+    return left
+
+
+def _stream_names(session: Session) -> list[str]:
+    """All stream names of the account, page by page (ADR-1: ``offset``, ``limit``, ``total``)."""
+    names: list[str] = []
+    while True:
+        page = session.stage.api("STREAM.NAMES", body={"offset": len(names)})
+        found = page.get("streams") or []
+        names += found
+        if not found or len(names) >= int(page.get("total", 0)):
+            return names
+
+

@@ -1,0 +1,182 @@
+"""Known failures, written down: a waived check still runs, and must still fail as described.
+
+A file of ``[[waiver]]`` tables (TOML): ``requirement`` or ``check`` (patterns), ``reason``, and, if
+wanted, ``link``, ``expires`` (date), ``versions`` (of the target: ``">=2.9, <2.11"``), ``contains``
+(text the failure must show). Nothing is waived in silence: what a waiver names must exist, what it
+covers must fail, and an expired one covers nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from conformance.check import Check
+from conformance.verdicts import CheckResult, Outcome
+
+_COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+class WaiverError(ValueError):
+    """The waiver file cannot be used; the text says where and what to write instead."""
+
+
+class Waiver(Struct, frozen=True, forbid_unknown_fields=True):
+    """One known failure. Exactly one of ``requirement`` and ``check`` is given."""
+
+    reason: str
+    requirement: str | None = None
+    check: str | None = None
+    link: str = ""
+    expires: datetime.date | None = None
+    versions: str = ""
+    contains: str = ""
+
+    def names(self, check: Check | CheckResult) -> bool:
+        """Whether this waiver is about that check."""
+        if self.check is not None:
+            return fnmatchcase(check.id, self.check)
+        return any(fnmatchcase(requirement, self.requirement or "") for requirement in check.requirements)
+
+    def in_force(self, version: str, today: datetime.date) -> bool:
+        """Whether it holds today, for a target of that version."""
+        return not self.expired(today) and holds(self.versions, version)
+
+    def expired(self, today: datetime.date) -> bool:
+        return self.expires is not None and today > self.expires
+
+    def covers(self, result: CheckResult) -> bool:
+        """Whether ``result`` is the failure that this waiver describes."""
+        shown = f"{result.message}\n{result.expected}\n{result.actual}"
+        return result.outcome is Outcome.FAILED and self.names(result) and self.contains in shown
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.link})" if self.link else self.reason
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    waiver: list[Waiver] = []
+
+
+def load_waivers(path: Path, checks: Iterable[Check]) -> tuple[Waiver, ...]:
+    """Read a waiver file. Raises ``WaiverError``, all that is wrong at once."""
+    example = 'a table is: [[waiver]] requirement = "JS-PULL-015", reason = "why", link = "https://..."'
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+        waivers = msgspec.convert(data, _File).waiver
+    except OSError as error:
+        raise WaiverError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WaiverError(f"{path}: not TOML: {error}; {example}") from None
+    except msgspec.ValidationError as error:
+        raise WaiverError(f"{path}: {error}; {example}") from None
+    known = list(checks)
+    problems = [
+        f"{path}: waiver {number}: {problem}"
+        for number, waiver in enumerate(waivers, 1)
+        for problem in _problems(waiver, known)
+    ]
+    if problems:
+        raise WaiverError("\n".join(problems))
+    return tuple(waivers)
+
+
+def _problems(waiver: Waiver, checks: list[Check]) -> Iterable[str]:
+    if not waiver.reason.strip():
+        yield "the reason is empty: say why this failure is known"
+    if (waiver.requirement is None) == (waiver.check is None):
+        yield "give either `requirement` or `check`, one of the two"
+    elif not any(waiver.names(check) for check in checks):
+        yield f"{waiver.requirement or waiver.check!r} names no check: see `plumbline list --checks`"
+    try:
+        holds(waiver.versions, "0")
+    except ValueError as error:
+        yield str(error)
+
+
+def holds(versions: str, version: str) -> bool:
+    """Whether ``version`` is in a range such as ``">=2.9, <2.11"``; no range holds for all.
+
+    Raises ``ValueError`` for text that is not a range.
+    """
+    conditions = [condition.strip() for condition in versions.split(",") if condition.strip()]
+    return all(_condition(condition, _numbers(version)) for condition in conditions)
+
+
+def _condition(condition: str, version: tuple[int, ...]) -> bool:
+    match = re.fullmatch(r"(<=|>=|==|!=|<|>)\s*v?(\d+(?:\.\d+)*)", condition)
+    if match is None:
+        raise ValueError(f'versions: {condition!r} is not a condition: write ">=2.9, <2.11"')
+    limit = _numbers(match[2])
+    # 2.10 as a limit speaks of all of 2.10.x: compare as many parts as the limit has.
+    return _COMPARISONS[match[1]](version[: len(limit)] + (0,) * (len(limit) - len(version)), limit)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    return tuple(map(int, match[1].split("."))) if match else ()
+
+
+def apply(waivers: Iterable[Waiver], result: CheckResult, version: str, today: datetime.date) -> CheckResult:
+    """``result``, as waived if a waiver in force covers it; a failure of an expired waiver says so."""
+    for waiver in waivers:
+        if not waiver.covers(result):
+            continue
+        if waiver.in_force(version, today):
+            return msgspec.structs.replace(result, outcome=Outcome.WAIVED, waiver=str(waiver))
+        if waiver.expired(today):
+            message = f"{result.message} (its waiver expired on {waiver.expires}: {waiver})"
+            return msgspec.structs.replace(result, message=message)
+    return result
+
+
+def stale(
+    waivers: Iterable[Waiver], results: Iterable[CheckResult], version: str, today: datetime.date
+) -> dict[str, Waiver]:
+    """Check id -> waiver, for checks that passed under a waiver that nothing needed any more.
+
+    A waiver that names several checks is stale only when none of those that ran still fails.
+    """
+    ran = [result for result in results if result.outcome is not Outcome.UNSUPPORTED]
+    found: dict[str, Waiver] = {}
+    for waiver in waivers:
+        named = [result for result in ran if waiver.names(result)]
+        if waiver.in_force(version, today) and named and all(result.outcome is Outcome.PASSED for result in named):
+            found |= {result.id: waiver for result in named}
+    return found
+
+
+def draft(results: Iterable[CheckResult], version: str) -> str:
+    """A waiver file for the failures of a run, reasons left to be written."""
+    tables = [
+        "[[waiver]]\n"
+        f"check = {_toml(result.id)}\n"
+        f"reason = {_toml(f'to be explained: {result.message}')}\n"
+        'link = ""\n'
+        f"versions = {_toml('==' + version if _numbers(version) else '')}\n"
+        f"contains = {_toml(result.message)}\n"
+        for result in results
+        if result.outcome is Outcome.FAILED
+    ]
+    head = "# Known failures. Give each its reason and a link, and an expiry: expires = 2030-01-31\n"
+    return "\n".join([head, *tables])
+
+
+def _toml(text: str) -> str:
+    """A TOML basic string; JSON strings are, once DEL is escaped too."""
+    return msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode().replace("\x7f", "\\u007f")
