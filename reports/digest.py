@@ -1,0 +1,189 @@
+"""What every report says of a run, worked out once: what is red, in which group, and how to try it again.
+
+Pure functions over ``conformance.verdicts``. Nothing here knows how a report looks.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from conformance.verdicts import (
+    CheckResult,
+    ExitCode,
+    Level,
+    Outcome,
+    RequirementResult,
+    RunResult,
+    Tally,
+    Target,
+    WireLine,
+    is_red,
+    tally,
+)
+
+NO_GROUP = "other"
+
+
+class Score(Struct, frozen=True):
+    """One row of a table: a group or a level of requirements, and what became of them."""
+
+    name: str
+    total: int
+    counts: Tally
+    failed: int
+    waived: int
+    unsupported: int
+    undecided: int  # claimed, yet no evidence either way
+
+
+class Reason(Struct, frozen=True):
+    """Checks that share why they were not run."""
+
+    message: str
+    checks: tuple[CheckResult, ...]
+
+
+class Window(Struct, frozen=True):
+    """The part of an exchange that is worth showing, and how much was left out around it."""
+
+    before: int
+    lines: tuple[WireLine, ...]
+    after: int
+
+
+def red_checks(result: RunResult) -> list[CheckResult]:
+    """The checks that turned the run red, MUST before SHOULD, otherwise in the order they ran."""
+    red = [c for c in result.checks if is_red(c.outcome, c.level, strict=result.summary.strict)]
+    return sorted(red, key=lambda check: list(Level).index(check.level))
+
+
+def other_failures(result: RunResult) -> list[CheckResult]:
+    """Failed checks that do not count against the target: SHOULD and MAY."""
+    red = {check.id for check in red_checks(result)}
+    return [c for c in result.checks if c.outcome is Outcome.FAILED and c.id not in red]
+
+
+def with_outcome(result: RunResult, outcome: Outcome) -> list[CheckResult]:
+    """The checks that ended so, in the order they ran."""
+    return [check for check in result.checks if check.outcome is outcome]
+
+
+def unsupported_reasons(result: RunResult) -> list[Reason]:
+    """Unsupported checks by what showed it, the commonest reason first."""
+    reasons: dict[str, list[CheckResult]] = {}
+    for check in with_outcome(result, Outcome.UNSUPPORTED):
+        reasons.setdefault(check.message or "no reason given", []).append(check)
+    found = [Reason(message, tuple(checks)) for message, checks in reasons.items()]
+    return sorted(found, key=lambda reason: -len(reason.checks))
+
+
+def group_of(requirement: RequirementResult) -> str:
+    """Its group; without one, its id up to the number."""
+    return requirement.group or requirement.id.rpartition("-")[0] or NO_GROUP
+
+
+def scores_by_group(result: RunResult) -> list[Score]:
+    """One row per group, in the order of the requirements."""
+    return _scores(result.requirements, group_of)
+
+
+def scores_by_level(result: RunResult) -> list[Score]:
+    """One row per level, MUST first."""
+    found = _scores(result.requirements, lambda requirement: requirement.level.value)
+    return sorted(found, key=lambda score: [level.value for level in Level].index(score.name))
+
+
+def score(name: str, requirements: Sequence[RequirementResult]) -> Score:
+    """What became of these requirements."""
+    verdicts = [requirement.verdict for requirement in requirements]
+    counts = tally(requirements)
+    return Score(
+        name=name,
+        total=len(verdicts),
+        counts=counts,
+        failed=verdicts.count(Outcome.FAILED),
+        waived=verdicts.count(Outcome.WAIVED),
+        unsupported=verdicts.count(Outcome.UNSUPPORTED),
+        undecided=counts.claimed - counts.tested,
+    )
+
+
+def _scores(
+    requirements: Iterable[RequirementResult], key: Callable[[RequirementResult], str]
+) -> list[Score]:
+    rows: dict[str, list[RequirementResult]] = {}
+    for requirement in requirements:
+        rows.setdefault(key(requirement), []).append(requirement)
+    return [score(name, members) for name, members in rows.items()]
+
+
+def requirements_of(check: CheckResult, result: RunResult) -> list[RequirementResult]:
+    """The requirements that ``check`` verifies, as far as the result lists them."""
+    wanted = set(check.requirements)
+    return [requirement for requirement in result.requirements if requirement.id in wanted]
+
+
+def verdict_line(result: RunResult) -> str:
+    """The verdict in words, with the exit code."""
+    summary = result.summary
+    passed = f"{summary.passed} of {_count(summary.tested, 'tested requirement')} passed"
+    untested = summary.claimed - summary.tested
+    if untested > 0:
+        passed += f", {untested} claimed but not tested"
+    verdict = summary.verdict[:1].upper() + summary.verdict[1:]
+    return f"{verdict}: {passed}. Exit code {summary.exit_code} ({meaning(summary.exit_code)})."
+
+
+def meaning(exit_code: int) -> str:
+    """What an exit code says, as on the design page."""
+    try:
+        return ExitCode(exit_code).name.replace("_", " ").lower()
+    except ValueError:
+        return "unknown"
+
+
+def counted_outcomes(result: RunResult) -> list[tuple[Outcome, int]]:
+    """How many checks ended how; outcomes that did not occur are left out."""
+    counts = result.summary.checks
+    named = [(outcome, getattr(counts, outcome.name.lower())) for outcome in Outcome]
+    return [(outcome, number) for outcome, number in named if number]
+
+
+def server(target: Target) -> str:
+    """``server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222``: what it says of itself, and where it is."""
+    name = f" ({target.server_name})" if target.server_name else ""
+    version = f" {target.version}" if target.version else ""
+    return f"server{version}{name} at {target.url}"
+
+
+def replay_command(target: Target, check_id: str) -> str:
+    """The shell command that runs one check alone against the same target."""
+    arguments = (target.url,) if target.arguments is None else target.arguments
+    return shlex.join(["plumbline", "verify", *arguments, "--select", check_id])
+
+
+def window(wire: Sequence[WireLine], size: int) -> Window:
+    """The last ``size`` lines, or those from shortly before the first offending one."""
+    offending = next((i for i, line in enumerate(wire) if line.offending), len(wire))
+    start = max(0, min(len(wire) - size, offending - size // 2))
+    lines = tuple(wire[start : start + size])
+    return Window(before=start, lines=lines, after=len(wire) - start - len(lines))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """``0.42 s``, ``12.3 s``, ``2 min 05 s``."""
+    if seconds >= 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def milliseconds(seconds: float) -> str:
+    """``0.21 ms``, ``12.5 ms``."""
+    return f"{seconds * 1000:.3g} ms"

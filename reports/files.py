@@ -1,0 +1,87 @@
+"""Where a report goes: checked before the run starts, written whole or not at all.
+
+``ReportFile`` is opened early and filled once; a reader never sees half a report, and a failed
+write leaves the report of the run before in place.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+class ReportError(OSError):
+    """A report cannot be written where it was asked for; the message says what to do."""
+
+
+class ReportFile:
+    """A place for one report. Raises ``ReportError`` at once if nothing can be written there."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path = path
+        self._kind = kind
+        self._check()
+
+    def _check(self) -> None:
+        if self.path.is_dir():
+            raise ReportError(
+                f"cannot write the {self._kind} report: {self.path} is a folder; name a file in it,"
+                f" such as {self.path / f'plumbline.{self._kind}'}"
+            )
+        if self._is_device():
+            return
+        try:
+            folder = self._real.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise self._error(error) from error
+
+    @property
+    def _real(self) -> Path:
+        """Behind symbolic links: a link stays one."""
+        return self.path.resolve()
+
+    def _is_device(self) -> bool:
+        """``/dev/stdout``, a pipe: written to, never replaced."""
+        return self.path.exists() and not self.path.is_file()
+
+    def _error(self, error: OSError) -> ReportError:
+        reason = error.strerror or str(error)
+        return ReportError(
+            f"cannot write the {self._kind} report to {self.path}: {reason.lower()};"
+            " name a file in a folder that you may write to"
+        )
+
+    def write(self, content: bytes) -> None:
+        """Puts ``content`` there, in one step. Raises ``ReportError``."""
+        try:
+            if self._is_device():
+                self.path.write_bytes(content)
+            else:
+                _replace(self._real, content)
+        except OSError as error:
+            raise self._error(error) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(name).chmod(_mode(path))
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode(path: Path) -> int:
+    """The mode of the file that is replaced, else what a new file gets; mkstemp alone gives 0600."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask

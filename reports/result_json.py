@@ -1,0 +1,120 @@
+"""The JSON result, ``plumbline.result/1``: one file holds a whole run, for machines and for later reports.
+
+Exact bytes (``wire[].raw``) are base64 with a readable ``text`` beside them. Text that no JSON reader has
+to accept (lone surrogates) is written as an escape, so any reader opens it. ``result.schema.json`` is
+published beside this module; ``python -m reports.result_json`` prints it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.verdicts import Event, RunFinished, RunResult
+from reports.files import ReportFile
+from reports.text import escape
+
+SCHEMA = "plumbline.result/1"
+SCHEMA_FILE = Path(__file__).with_name("result.schema.json")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class ResultError(ValueError):
+    """A file is no result that this version reads; the message says what it is instead."""
+
+
+class ResultJson:
+    """Writes the result at the end of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = ReportFile(path, "json")
+
+    def consume(self, event: Event) -> None:
+        if isinstance(event, RunFinished):
+            self._file.write(encode(event.result))
+
+
+def encode(result: RunResult) -> bytes:
+    """The file's bytes: ``schema`` first, two blanks of indentation, a line end at the end."""
+    fields = _legal(msgspec.to_builtins(result))
+    ordered = {"schema": fields.pop("schema"), **fields}
+    return msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n"
+
+
+def decode(data: bytes) -> RunResult:
+    """The result in ``data``. Raises ``ResultError``."""
+    try:
+        found = msgspec.json.decode(data, type=_Envelope).schema
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ResultError(f"not a Plumbline result: {error}") from error
+    if found != SCHEMA:
+        raise ResultError(_other_schema(found))
+    try:
+        return msgspec.json.decode(data, type=RunResult)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ResultError(f"a broken {SCHEMA} file: {error}") from error
+
+
+def read(path: Path) -> RunResult:
+    """The result in the file ``path``. Raises ``ResultError``, and ``OSError`` if it cannot be read."""
+    try:
+        return decode(path.read_bytes())
+    except ResultError as error:
+        raise ResultError(f"{path}: {error}") from error
+
+
+class _Envelope(msgspec.Struct):
+    """What every version of the file has."""
+
+    schema: str = ""
+
+
+def _other_schema(found: str) -> str:
+    if not found:
+        return f'not a Plumbline result: it has no "schema"; expected {SCHEMA}'
+    if found.startswith("plumbline.result/"):
+        return (
+            f"a result of another version ({found}); this Plumbline reads {SCHEMA}:"
+            " read it with the Plumbline that wrote it, or run again"
+        )
+    return f'not a Plumbline result: its "schema" is {found!r}, expected {SCHEMA}'
+
+
+def _legal(value: object) -> Any:  # noqa: ANN401 - JSON is any of six types
+    """``value`` with lone surrogates escaped: JSON text is UTF-8 (RFC 8259, section 8.1)."""
+    match value:
+        case str():
+            return value if value.isascii() else _SURROGATE.sub(lambda found: escape(found[0]), value)
+        case dict():
+            return {key: _legal(member) for key, member in value.items()}
+        case list() | tuple():
+            return [_legal(member) for member in value]
+    return value
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file, from the types."""
+    described = msgspec.json.schema(RunResult)
+    definitions = described["$defs"]
+    definitions["RunResult"]["properties"]["schema"] = {"const": SCHEMA}
+    definitions["RunResult"]["required"].insert(0, "schema")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        "description": "What became of one conformance run. Later editions of /1 only add fields.",
+        **described,
+    }
+
+
+def schema_text() -> str:
+    """``result.schema.json``, as published."""
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

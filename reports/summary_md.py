@@ -1,0 +1,122 @@
+"""A Markdown summary for the job pages of CI systems: verdict, counts, red checks.
+
+Text that strangers wrote stands only inside code spans and fences longer than any run of backticks
+in it, where Markdown, HTML and @mentions mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.verdicts import CheckResult, Event, RunFinished, RunResult
+from reports.digest import (
+    counted_outcomes,
+    duration,
+    red_checks,
+    replay_command,
+    scores_by_level,
+    server,
+    verdict_line,
+    window,
+)
+from reports.files import ReportFile
+from reports.text import elide, one_line, visible
+
+RED_SHOWN = 20  # a job page holds 1 MiB on the smallest of the known systems
+VALUE_LIMIT = 1_000
+WIRE_LINES = 12
+MARKS = {0: "✅", 1: "❌"}
+
+
+class MarkdownSummary:
+    """Writes the file at the end of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = ReportFile(path, "md")
+
+    def consume(self, event: Event) -> None:
+        if isinstance(event, RunFinished):
+            self._file.write(render(event.result).encode())
+
+
+def render(result: RunResult) -> str:
+    """The whole page."""
+    summary, target = result.summary, result.target
+    red = red_checks(result)
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counted_outcomes(result)) or "none"
+    parts = [
+        f"## {MARKS.get(summary.exit_code, '⚠️')} {prose(verdict_line(result))}",
+        f"{code(server(target))}; {_judged_by(result)}; {duration(summary.duration_s)}",
+        "\n".join(f"- {prose(reason)}" for reason in summary.reasons),
+        _table(
+            ["Level", "Claimed", "Tested", "Passed"],
+            [
+                [score.name, str(score.counts.claimed), str(score.counts.tested), str(score.counts.passed)]
+                for score in scores_by_level(result)
+            ],
+        ),
+        f"Checks: {outcomes}.",
+        *(_red(check, result) for check in red[:RED_SHOWN]),
+    ]
+    if len(red) > RED_SHOWN:
+        parts.append(f"{len(red) - RED_SHOWN} more red checks are in the other reports.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _judged_by(result: RunResult) -> str:
+    return f"plumbline {code(result.suite.version)}, requirement set {code(result.suite.requirement_set)}"
+
+
+def _red(check: CheckResult, result: RunResult) -> str:
+    ids = ", ".join(code(requirement) for requirement in check.requirements)
+    evidence = [check.message]
+    evidence += [f"Expected: {elide(check.expected, VALUE_LIMIT)}"] if check.expected else []
+    evidence += [f"Actual:   {elide(check.actual, VALUE_LIMIT)}"] if check.actual else []
+    evidence += [
+        f"{'*' if line.offending else ' '} {line.at:9.4f} {line.connection} {line.direction}"
+        f" {elide(one_line(line.text), VALUE_LIMIT)}"
+        for line in window(check.wire, WIRE_LINES).lines
+    ]
+    return "\n\n".join(
+        [
+            f"### {prose(check.title or check.id)}",
+            f"{check.outcome}, {check.level}: {ids} · {code(check.where or check.id)}",
+            fence("\n".join(part for part in evidence if part)),
+            fence(replay_command(result.target, check.id)),
+        ]
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def prose(text: str) -> str:
+    """``text`` as plain words: every character that could mean something is a numeric entity."""
+    return re.sub(
+        r"[^\w\s.,;:()'+=-]|_", lambda found: f"&#{ord(found[0])};", elide(one_line(text), VALUE_LIMIT)
+    )
+
+
+def code(text: str) -> str:
+    """``text`` as a code span that also holds in a table cell."""
+    shown = elide(one_line(text), VALUE_LIMIT).replace("|", "¦") or "-"
+    ticks = "`" * (_longest_run(shown) + 1)
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{pad}{shown}{pad}{ticks}"
+
+
+def fence(text: str) -> str:
+    """``text`` as a block that is shown as it is."""
+    shown = visible(text)
+    ticks = "`" * max(3, _longest_run(shown) + 1)
+    return f"{ticks}text\n{shown}\n{ticks}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
