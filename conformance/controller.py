@@ -27,13 +27,15 @@ PROPERTY = "plumbline"
 class Controller:
     """A plugin of the process that the user started; xdist workers have none."""
 
-    def __init__(self, config: pytest.Config, prepared: Prepared, handover: str) -> None:
+    def __init__(self, config: pytest.Config, prepared: Prepared, handover: str, *, complete: bool) -> None:
+        """``complete``: nothing may be deselected, so a check without a result is an error."""
         self._config = config
         self._prepared = prepared
         self._handover = handover
         self._titles = {check.id: check.title for check in prepared.checks}
         self._results: dict[str, CheckResult] = {}
         self._crashed: list[str] = []
+        self._complete = complete
         self._started = datetime.datetime.now(datetime.UTC)
         self._began = time.monotonic()
         self._workers = 1
@@ -74,8 +76,12 @@ class Controller:
                 self._results[result.id] = result
                 self._emit(CheckFinished(result))
                 return
-        if report.failed and report.location[2].partition(": ")[0] in self._titles:
-            self._crashed.append(f"{report.location[2]}: {report.longrepr}"[:500])
+        if report.failed and "conformance/" in report.nodeid:
+            self._crashed.append(f"{report.nodeid} ended in an error of Plumbline: {report.longrepr}"[:500])
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._crashed.append(f"{report.nodeid} could not be read: {report.longrepr}"[:500])
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -84,7 +90,11 @@ class Controller:
         yield
         if exitstatus == pytest.ExitCode.USAGE_ERROR or self.result is not None:
             return
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED and not self._crashed
         lost, notes = self._last_look()
+        missing = [check.id for check in self._prepared.checks if check.id not in self._results]
+        if self._complete and missing and not interrupted:
+            self._crashed.append(f"{len(missing)} checks gave no result: {', '.join(missing[:5])} ...")
         finish = Finish(
             suite=suite_of(),
             target=self._prepared.access.target,
@@ -93,14 +103,15 @@ class Controller:
             strict=self._prepared.wanted.strict,
             waivers=self._prepared.waivers,
             lost=lost,
-            notes=tuple(notes + self._crashed),
-            interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
+            notes=tuple(notes),
+            errors=tuple(self._crashed),
+            interrupted=interrupted,
         )
         order = {check.id: number for number, check in enumerate(self._prepared.checks)}
         results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))
         self.result = conclude(results, Catalogue.load(), finish)
         self._emit(RunFinished(self.result))
-        if exitstatus != pytest.ExitCode.INTERRUPTED:
+        if not interrupted:
             session.exitstatus = self.result.summary.exit_code
 
     def _last_look(self) -> tuple[str, list[str]]:

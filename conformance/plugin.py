@@ -33,6 +33,13 @@ from conformance.waivers import Waiver, apply
 PREPARED = "plumbline-prepared"  # the name under which `plumbline verify` registers what it prepared
 
 
+class PreparedPlugin:
+    """Carries what ``plumbline verify`` prepared, so that it is not prepared twice."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared = prepared
+
+
 class Handover(Struct, frozen=True):
     """What a worker needs to reach the target that the controller has calibrated."""
 
@@ -125,9 +132,9 @@ def _worker_judge(workerinput: dict[str, Any]) -> Judge:
 def _configure_controller(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="plumbline-")
     config.add_cleanup(folder.cleanup)
-    prepared: Prepared | None = config.pluginmanager.get_plugin(PREPARED)
+    given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
     try:
-        prepared = prepared or prepare(_wanted(config))
+        prepared = given.prepared if given else prepare(_wanted(config))
     except UsageProblem as problem:
         pytest.exit(str(problem), returncode=ExitCode.USAGE)
     except TargetUnreachable as problem:
@@ -138,7 +145,8 @@ def _configure_controller(config: pytest.Config) -> None:
         access.url, access.target, access.info, access.variants, access.run, prepared.waivers, folder.name
     )
     config.pluginmanager.register(
-        Controller(config, prepared, msgspec.json.encode(handover).decode()), "plumbline-controller"
+        Controller(config, prepared, msgspec.json.encode(handover).decode(), complete=given is not None),
+        "plumbline-controller",
     )
 
 

@@ -55,6 +55,7 @@ class Finish(Struct, frozen=True):
     waivers: tuple[Waiver, ...] = ()
     lost: str = ""  # why the target no longer answers, if so
     notes: tuple[str, ...] = ()  # further reasons why the run is red
+    errors: tuple[str, ...] = ()  # what went wrong in Plumbline itself, outside of any check
     interrupted: bool = False
 
 
@@ -174,6 +175,7 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Ite
     if finish.interrupted:
         yield "the run was interrupted"
     yield from finish.notes
+    yield from finish.errors
     red = Counter(result.outcome for result in results if is_red(result.outcome, result.level, strict=finish.strict))
     for outcome, count in red.items():
         yield f"{count} {'check' if count == 1 else 'checks'} {_SAID[outcome]}"
@@ -193,7 +195,7 @@ _SAID = {
 def _exit_code(checks: Counts, reasons: Sequence[str], finish: Finish) -> ExitCode:
     if finish.lost:
         return ExitCode.TARGET_LOST
-    if checks.harness_error:
+    if checks.harness_error or finish.errors:
         return ExitCode.HARNESS_ERROR
     return ExitCode.NOT_CONFORMANT if reasons else ExitCode.CONFORMANT
 

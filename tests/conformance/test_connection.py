@@ -1,0 +1,158 @@
+"""What a connection takes for evidence, for a failure, and for neither."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from conformance.connection import Connection
+from conformance.outcomes import Failed, Inconclusive
+from conformance.session import Session
+from conformance.target import Url, open_target
+from tests.conformance.scripted import INFO, lines, nats, scripted
+from wire.nats import Err, Msg, Ok, Ping, Pub
+
+Answer = Callable[[socket.socket, bytes], None]
+
+
+@contextmanager
+def connected(answer: Answer, **options: object) -> Iterator[tuple[Session, Connection]]:
+    with scripted(nats(answer)) as address, Session(open_target(Url.parse(address))) as session:
+        yield session, session.connect(**options)
+
+
+def answering(reply: bytes) -> Answer:
+    return lambda link, line: link.sendall(reply) if line.startswith(b"PUB") else None
+
+
+def test_an_expected_operation_is_one_observation() -> None:
+    with connected(answering(b"MSG a 1 2\r\nhi\r\n")) as (session, client):
+        client.send(Pub.make("a"))
+        assert client.expect(Msg, subject="a", payload=b"hi").sid == "1"
+        assert session.observations == 1
+
+
+def test_every_difference_is_told_at_once_and_the_line_is_marked() -> None:
+    with connected(answering(b"MSG a 1 2\r\nhi\r\n")) as (session, client):
+        client.send(Pub.make("a"))
+        with pytest.raises(Failed) as raised:
+            client.expect(Msg, subject="b", payload=b"ho")
+        assert "subject: expected 'b', got 'a'" in raised.value.message
+        assert "payload: expected b'ho', got b'hi'" in raised.value.message
+        assert raised.value.actual == "MSG a 1 2 | hi"
+        assert [line.text for line in session.wire if line.offending] == ["MSG a 1 2 | hi"]
+
+
+def test_silence_of_a_server_that_answers_ping_is_a_failure() -> None:
+    with connected(lambda link, line: None) as (_, client), pytest.raises(Failed) as raised:
+        client.expect(Msg, within=0.05)
+    assert raised.value.actual == "nothing within 0.05 s; the server answers PING"
+
+
+def test_what_comes_after_its_limit_is_inconclusive() -> None:
+    def late(link: socket.socket) -> None:
+        link.sendall(INFO)
+        pings = 0
+        for line in lines(link):
+            if line == b"PING\r\n":
+                pings += 1
+                # The PING after the limit is what tells silence from lateness.
+                link.sendall(b"MSG a 1 0\r\n\r\nPONG\r\n" if pings == 2 else b"PONG\r\n")
+
+    with scripted(nats(lambda link, line: None)) as healthy:
+        access = open_target(Url.parse(healthy))
+    with scripted(late) as address:
+        access.url = Url.parse(address)
+        with Session(access) as session, pytest.raises(Inconclusive, match="came after its limit"):
+            session.connect().expect(Msg, within=0.05)
+
+
+def test_a_server_that_no_longer_answers_is_inconclusive() -> None:
+    def deaf(link: socket.socket) -> None:
+        link.sendall(INFO)
+        answered = False
+        for line in lines(link):
+            if line == b"PING\r\n" and not answered:
+                answered = True
+                link.sendall(b"PONG\r\n")
+
+    with scripted(nats(lambda link, line: None)) as healthy:
+        access = open_target(Url.parse(healthy))
+    with scripted(deaf) as address:
+        access.url = Url.parse(address)
+        with Session(access) as session, pytest.raises(Inconclusive, match="PING is not answered"):
+            session.connect().expect(Msg, within=0.05)
+
+
+def test_a_close_instead_of_an_answer_is_a_failure_if_the_target_answers_a_fresh_connection() -> None:
+    with connected(lambda link, line: link.shutdown(socket.SHUT_RDWR)) as (_, client):
+        client.send(Pub.make("a"))
+        with pytest.raises(Failed, match="closed the connection"):
+            client.expect(Msg)
+
+
+def test_the_right_close_is_evidence_only_if_nothing_precedes_it() -> None:
+    def refuse(link: socket.socket, line: bytes) -> None:
+        link.sendall(b"-ERR 'Parser Error'\r\n")
+        link.shutdown(socket.SHUT_RDWR)
+
+    with connected(refuse) as (session, client):
+        client.send(Pub.make("a"))
+        client.expect(Err, message="Parser Error")
+        client.closed()
+        assert session.observations == 2
+    with connected(refuse) as (_, client):
+        client.send(Pub.make("a"))
+        with pytest.raises(Failed, match="did not close"):
+            client.closed()
+
+
+def test_bytes_that_are_not_the_protocol_are_a_failure_that_shows_them() -> None:
+    with connected(answering(b"MSG a 1 x\r\n")) as (session, client):
+        client.send(Pub.make("a"))
+        with pytest.raises(Failed) as raised:
+            client.expect(Msg)
+    assert "MSG a 1 x" in raised.value.actual
+    assert any(b"MSG a 1 x" in line.raw for line in session.wire if line.direction == "!")
+
+
+def test_nothing_fails_on_anything_but_ping_and_info() -> None:
+    with connected(answering(b"PING\r\n" + INFO)) as (session, client):
+        client.send(Pub.make("a"))
+        client.nothing(0.05)
+        assert [line.text for line in session.wire if line.direction == ">"][-1] == "PONG"
+    with connected(answering(b"+OK\r\n")) as (_, client):
+        client.send(Pub.make("a"))
+        with pytest.raises(Failed, match="something came"):
+            client.nothing(0.05)
+
+
+def test_a_password_does_not_reach_the_journal() -> None:
+    with connected(lambda link, line: None, user="u", **{"pass": "s3cret", "auth_token": "t0ken"}) as (session, _):
+        shown = b"".join(line.raw for line in session.wire)
+        assert b'"pass":"******"' in shown
+        assert b"s3cret" not in shown
+        assert b"t0ken" not in shown
+
+
+def test_two_connections_are_read_while_either_waits() -> None:
+    with connected(answering(b"+OK\r\n")) as (session, first):
+        second = session.connect("second")
+        second.send(Pub.make("a"))
+        first.send(Ping.make())
+        session.pause(0.05)
+        arrived = [line for line in session.wire if line.connection == "second" and line.text == "+OK"]
+        assert arrived[0].at < session.wire[-1].at + 0.05
+
+
+def test_names_are_one_per_label_and_never_those_of_another_session() -> None:
+    with scripted(nats(lambda link, line: None)) as address:
+        access = open_target(Url.parse(address), run="abcde")
+        with Session(access) as one, Session(access) as other:
+            assert one.name("ORDERS") == one.name("ORDERS")
+            assert one.name("ORDERS") != other.name("ORDERS")
+            assert one.name("ORDERS").startswith("PLabcde")
+            assert one.name("ORDERS").endswith("_ORDERS")

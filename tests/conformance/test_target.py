@@ -1,0 +1,106 @@
+"""What a user is told when the target is not what the URL says."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from conformance.target import AccessRefused, BadUrl, TargetUnreachable, Url, open_target, parse_level
+from tests.conformance.scripted import INFO, Script, closing, http, nats, scripted, silent
+
+FIVE_SECONDS = 5.0
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (silent, "accepts connections and says nothing"),
+        (http, "speaks HTTP, not NATS"),
+        (closing, "closes the connection"),
+        (lambda link: link.sendall(b"220 mail.example ESMTP\r\n"), "does not speak NATS"),
+        (lambda link: link.sendall(b"\x00\xff" * 100), "does not speak NATS"),
+        (lambda link: link.sendall(b"INFO [1]\r\n"), "does not speak NATS"),
+        (lambda link: (link.sendall(INFO), link.recv(10**6), link.recv(10**6))[0], "does not answer PING"),
+    ],
+)
+def test_what_is_no_nats_server_is_refused_in_one_sentence_within_five_seconds(
+    script: Script, sentence: str
+) -> None:
+    with scripted(script) as address:
+        began = time.monotonic()
+        with pytest.raises(TargetUnreachable, match=sentence) as raised:
+            open_target(Url.parse(address))
+    assert time.monotonic() - began < FIVE_SECONDS
+    assert "\n" not in str(raised.value)
+
+
+def test_a_port_nobody_listens_on_is_said_so() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(TargetUnreachable, match="connection refused"):
+            open_target(Url.parse(f"nats://127.0.0.1:{unused.getsockname()[1]}"))
+
+
+def test_refused_credentials_say_what_to_write() -> None:
+    def refuse(link: socket.socket) -> None:
+        link.sendall(INFO)
+        link.recv(4096)
+        link.sendall(b"-ERR 'Authorization Violation'\r\n")
+        link.close()
+
+    with scripted(refuse) as address, pytest.raises(AccessRefused, match="nats://user:password@"):
+        open_target(Url.parse(address))
+
+
+def test_a_version_without_numbers_asks_for_a_level() -> None:
+    script = nats(lambda link, line: None)
+
+    def odd(link: socket.socket) -> None:
+        link.sendall(INFO.replace(b"2.15.0", b"nightly"))
+        for _ in range(9):
+            link.recv(4096)
+            link.sendall(b"PONG\r\n")
+
+    with scripted(odd) as address, pytest.raises(AccessRefused, match="--level"):
+        open_target(Url.parse(address))
+    with scripted(script) as address:
+        assert open_target(Url.parse(address), level="2.9").level == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("http://host", "scheme"),
+        ("nats://", "not the URL of a server"),
+        ("nats://host:notaport", "not a URL"),
+        ("nats://host:99999", "not a URL"),
+        ("nats://host/path", "not the URL of a server"),
+        ("nats://[::1", "not a URL"),
+        ("", "not the URL of a server"),
+    ],
+)
+def test_a_wrong_url_says_what_to_write_instead(text: str, said: str) -> None:
+    with pytest.raises(BadUrl, match=said) as raised:
+        Url.parse(text)
+    assert "nats://127.0.0.1:4222" in str(raised.value)
+
+
+def test_a_wrong_url_does_not_show_its_password() -> None:
+    with pytest.raises(BadUrl) as raised:
+        Url.parse("http://user:s3cret@host")
+    assert "s3cret" not in str(raised.value)
+
+
+def test_credentials_are_read_from_the_url_and_not_shown() -> None:
+    url = Url.parse("nats://al%40ice:p%3Ass@[::1]:4333")
+    assert url.credentials == {"user": "al@ice", "pass": "p:ss"}
+    assert str(url) == "nats://al@ice@[::1]:4333"
+    assert Url.parse("nats://t0ken@host").credentials == {"auth_token": "t0ken"}
+
+
+def test_levels_compare_as_numbers() -> None:
+    assert parse_level("2.10.14") > parse_level("2.9")
+    with pytest.raises(ValueError, match="such as 2.9"):
+        parse_level("newest")

@@ -1,0 +1,122 @@
+"""Waivers: what they cover, when they hold, and that none is silent."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from conformance.check import Check
+from conformance.verdicts import CheckResult, Level, Outcome
+from conformance.waivers import Waiver, WaiverError, apply, draft, holds, load_waivers, stale
+
+TODAY = datetime.date(2026, 11, 21)
+
+
+def check(identifier: str = "adr-13/no-wait", requirement: str = "JS-PULL-015") -> Check:
+    return Check(identifier, "title", (requirement,), lambda session: None)
+
+
+def result(outcome: Outcome = Outcome.FAILED, message: str = "status: expected 404, got 408") -> CheckResult:
+    return CheckResult("adr-13/no-wait", outcome, ("JS-PULL-015",), Level.MUST, message=message)
+
+
+def test_a_failure_that_shows_the_text_is_waived_with_its_reason() -> None:
+    waiver = Waiver("server issue", requirement="JS-PULL-*", link="https://example.org/1", contains="got 408")
+    waived = apply([waiver], result(), "2.10.14", TODAY)
+    assert waived.outcome is Outcome.WAIVED
+    assert waived.waiver == "server issue (https://example.org/1)"
+
+
+def test_another_failure_of_the_same_check_is_not_waived() -> None:
+    waiver = Waiver("server issue", requirement="JS-PULL-015", contains="got 408")
+    assert apply([waiver], result(message="got 503"), "2.10.14", TODAY).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.UNTESTABLE, Outcome.HARNESS_ERROR])
+def test_only_a_failure_can_be_waived(outcome: Outcome) -> None:
+    assert apply([Waiver("r", check="adr-13/*")], result(outcome), "2.9.10", TODAY).outcome is outcome
+
+
+def test_an_expired_waiver_covers_nothing_and_says_so() -> None:
+    waiver = Waiver("r", check="adr-13/*", expires=datetime.date(2026, 11, 20))
+    ended = apply([waiver], result(), "2.9.10", TODAY)
+    assert ended.outcome is Outcome.FAILED
+    assert "expired on 2026-11-20" in ended.message
+    last_day = Waiver("r", check="adr-13/*", expires=TODAY)
+    assert apply([last_day], result(), "2.9.10", TODAY).outcome is Outcome.WAIVED
+
+
+@pytest.mark.parametrize(
+    ("versions", "version", "expected"),
+    [
+        ("", "anything", True),
+        (">=2.9, <2.11", "2.10.14", True),
+        (">=2.9, <2.11", "2.11.0", False),
+        ("==2.10", "2.10.14", True),
+        ("==2.10.14", "2.10.15", False),
+        ("!=2.10.14", "2.10.14", False),
+        ("<=2.10", "2.10.14", True),
+        (">2.9", "2.10.0-beta", True),
+    ],
+)
+def test_versions_are_compared_as_numbers(versions: str, version: str, expected: bool) -> None:
+    assert holds(versions, version) is expected
+
+
+def test_a_waiver_for_what_passes_is_stale() -> None:
+    waiver = Waiver("r", requirement="JS-PULL-015")
+    assert stale([waiver], [result(Outcome.PASSED)], "2.9.10", TODAY) == {"adr-13/no-wait": waiver}
+
+
+def test_a_waiver_is_not_stale_while_one_of_its_checks_fails_or_none_ran() -> None:
+    waiver = Waiver("r", requirement="JS-PULL-*")
+    other = CheckResult("other", Outcome.WAIVED, ("JS-PULL-016",), Level.MUST)
+    assert stale([waiver], [result(Outcome.PASSED), other], "2.9.10", TODAY) == {}
+    assert stale([waiver], [result(Outcome.UNSUPPORTED)], "2.9.10", TODAY) == {}
+    assert stale([Waiver("r", check="*", versions=">=2.11")], [result(Outcome.PASSED)], "2.9.10", TODAY) == {}
+
+
+def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "waivers.toml"
+    path.write_text(
+        '[[waiver]]\nrequirement = "JS-PULL-999"\nreason = "r"\n'
+        '[[waiver]]\nreason = " "\n'
+        '[[waiver]]\ncheck = "adr-13/*"\nreason = "r"\nversions = "2.9 or so"\n'
+    )
+    with pytest.raises(WaiverError) as raised:
+        load_waivers(path, [check()])
+    text = str(raised.value)
+    assert "waiver 1: 'JS-PULL-999' names no check" in text
+    assert "waiver 2: the reason is empty" in text
+    assert "waiver 2: give either" in text
+    assert "waiver 3: versions" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["not toml", '[[waiver]]\nreason = 3\ncheck = "*"', '[[waiver]]\nreson = "r"\ncheck="*"', "waiver = 1"]
+)
+def test_a_broken_file_says_what_a_waiver_looks_like(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "waivers.toml"
+    path.write_text(text)
+    with pytest.raises(WaiverError, match="a table is"):
+        load_waivers(path, [check()])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WaiverError, match="No such file"):
+        load_waivers(tmp_path / "none.toml", [])
+
+
+def test_a_draft_covers_exactly_the_failures_of_its_run(tmp_path: Path) -> None:
+    hostile = 'got "\x7f\x00\udcff" \\ and \'\'\''
+    failures = [result(message=hostile), result(Outcome.PASSED), result(Outcome.INCONCLUSIVE)]
+    path = tmp_path / "waivers.toml"
+    path.write_text(draft(failures, "2.10.14"), "utf-8")
+    waivers = load_waivers(path, [check()])
+    assert len(waivers) == 1
+    assert waivers[0].versions == "==2.10.14"
+    plain = result(message="status: expected 404, got 408")
+    path.write_text(draft([plain], "2.10.14"), "utf-8")
+    assert apply(load_waivers(path, [check()]), plain, "2.10.14", TODAY).outcome is Outcome.WAIVED
