@@ -1,0 +1,210 @@
+"""``.venv`` is made from a bare Python, once; what stops that is said in one sentence. All of it offline."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ci import bootstrap
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A build backend without dependencies, so that a whole project installs offline.
+BACKEND = textwrap.dedent(
+    """
+    import zipfile
+
+    def build_editable(folder, settings=None, metadata=None):
+        info = "tiny-1.0.dist-info"
+        files = {
+            "tiny.pth": "",
+            f"{info}/METADATA": "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+            f"{info}/RECORD": "",
+        }
+        with zipfile.ZipFile(f"{folder}/tiny-1.0-py3-none-any.whl", "w") as wheel:
+            for name, text in files.items():
+                wheel.writestr(name, text)
+        return "tiny-1.0-py3-none-any.whl"
+
+    def get_requires_for_build_editable(settings=None):
+        return []
+    """
+)
+PYPROJECT = textwrap.dedent(
+    """
+    [build-system]
+    requires = []
+    build-backend = "backend"
+    backend-path = ["."]
+
+    [project]
+    name = "tiny"
+    version = "1.0"
+    """
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that installs nothing but pip and itself, with the real bootstrap."""
+    folder = tmp_path / "a checkout"
+    (folder / "ci").mkdir(parents=True)
+    for source in (ROOT / "ci" / "bootstrap.py", bootstrap.pip_wheel()):
+        shutil.copy(source, folder / "ci")
+    entry = re.search(
+        r"^pip==.*\n(?:    --hash.*\n)+", (ROOT / "requirements.lock").read_text(), re.MULTILINE
+    )
+    assert entry is not None
+    (folder / "requirements.lock").write_text(entry.group())
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "backend.py").write_text(BACKEND)
+    return folder
+
+
+def run_bootstrap(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As ``make`` runs it. The index is a port that nobody listens on, unless said otherwise."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    return subprocess.run(
+        [sys.executable, project / "ci" / "bootstrap.py"],
+        env={**kept, "PIP_INDEX_URL": closed, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def names_installed(project: Path) -> str:
+    return subprocess.run(
+        [project / ".venv" / "bin" / "python", "-m", "pip", "list", "--format=freeze"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_a_bare_python_becomes_an_environment_with_the_project_in_it(project: Path) -> None:
+    done = run_bootstrap(project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "creating .venv with Python" in done.stdout
+    assert "ready after" in done.stdout
+    assert "tiny==1.0" in names_installed(project)
+
+
+def test_a_second_run_does_nothing_and_says_nothing(project: Path) -> None:
+    assert run_bootstrap(project).returncode == 0
+    again = run_bootstrap(project)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+
+
+def test_a_changed_lock_file_installs_again_into_the_same_environment(project: Path) -> None:
+    assert run_bootstrap(project).returncode == 0
+    lock = project / "requirements.lock"
+    lock.write_text(lock.read_text() + "# renewed\n")
+    again = run_bootstrap(project)
+    assert again.returncode == 0
+    assert "creating" not in again.stdout
+    assert "ready after" in again.stdout
+
+
+def test_a_moved_checkout_gets_a_new_environment(project: Path) -> None:
+    assert run_bootstrap(project).returncode == 0
+    moved = project.rename(project.with_name("moved"))
+    again = run_bootstrap(moved)
+    assert again.returncode == 0
+    assert "creating .venv" in again.stdout
+    assert str(moved) in (moved / ".venv" / "bin" / "pip").read_text()
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(project: Path) -> None:
+    assert run_bootstrap(project).returncode == 0
+    (project / ".venv" / "bin" / "python").unlink()
+    again = run_bootstrap(project)
+    assert again.returncode == 0
+    assert "creating .venv" in again.stdout
+
+
+def test_an_interrupted_installation_is_not_taken_for_a_whole_one(project: Path) -> None:
+    assert run_bootstrap(project).returncode == 0
+    lock = project / "requirements.lock"
+    whole = lock.read_text()
+    lock.write_text(whole + "msgspec==0.22.0 --hash=sha256:" + 64 * "0" + "\n")
+    assert run_bootstrap(project).returncode == 2
+    lock.write_text(whole)
+    again = run_bootstrap(project)
+    assert again.returncode == 0
+    assert "ready after" in again.stdout
+
+
+def test_an_unreachable_index_is_one_sentence_and_exit_2(project: Path) -> None:
+    with (project / "requirements.lock").open("a") as lock:
+        lock.write("msgspec==0.22.0 --hash=sha256:" + 64 * "0" + "\n")
+    done = run_bootstrap(project)
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(
+        "plumbline: the package index cannot be reached: connect to the network, or set PIP_INDEX_URL"
+    )
+
+
+def test_another_pip_than_the_lock_file_names_is_not_run(project: Path) -> None:
+    (wheel,) = (project / "ci").glob("pip-*.whl")
+    wheel.write_bytes(wheel.read_bytes() + b"\0")
+    done = run_bootstrap(project)
+    assert done.returncode == 2
+    assert "is not the pip that requirements.lock names: run 'git checkout ci'" in done.stderr
+
+
+def test_a_folder_that_is_no_environment_is_not_deleted(project: Path) -> None:
+    (project / ".venv").mkdir()
+    (project / ".venv" / "precious").touch()
+    done = run_bootstrap(project)
+    assert done.returncode == 2
+    assert ".venv is not a Python environment: move it away" in done.stderr
+    assert (project / ".venv" / "precious").exists()
+
+
+def test_a_python_that_is_too_old_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "OLDEST", (99, 1))
+    monkeypatch.setattr(bootstrap, "KNOWN", ())
+    with pytest.raises(
+        bootstrap.BootstrapError,
+        match=r"Python 99\.1 or newer is needed, this one is 3\.\d+: .*apt-get install",
+    ):
+        bootstrap.require_python()
+
+
+def test_a_newer_python_of_the_machine_is_used_instead(tmp_path: Path) -> None:
+    newer = tmp_path / "python99"
+    newer.write_text('#!/bin/sh\necho "newer runs $1"\n')
+    newer.chmod(0o755)
+    program = (
+        "import sys; from ci import bootstrap; sys.argv = ['ci/bootstrap.py']; "
+        "bootstrap.OLDEST, bootstrap.KNOWN = (99, 1), ('python99',); sys.exit(bootstrap.main())"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout == "newer runs ci/bootstrap.py\n"
+
+
+def test_the_bootstrap_parses_on_a_python_that_is_too_old() -> None:
+    ast.parse((ROOT / "ci" / "bootstrap.py").read_text(), feature_version=(3, 7))

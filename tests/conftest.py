@@ -1,0 +1,52 @@
+"""What all tests share: the real servers of this machine, and Hypothesis without a stopwatch.
+
+A test that asks for ``server_binary`` or ``nats_server`` runs once for each real server. One that is missing
+is skipped with the command that installs it; with ``CI`` or ``PLUMBLINE_REQUIRE_SERVERS`` set, it fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from ci.servers import MissingServer, NatsServer, ServerBinary, ServerError, real_servers
+
+# A deadline measures the machine, not the code.
+settings.register_profile(
+    "plumbline", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("plumbline")
+
+try:
+    SERVERS = real_servers()
+except ServerError as error:
+    raise pytest.UsageError(str(error)) from error
+
+
+def servers_required() -> bool:
+    """Whether a missing real server is a failure."""
+    return any(
+        os.environ.get(name, "") not in ("", "0", "false") for name in ("CI", "PLUMBLINE_REQUIRE_SERVERS")
+    )
+
+
+@pytest.fixture(params=SERVERS, ids=lambda server: server.name)
+def server_binary(request: pytest.FixtureRequest) -> ServerBinary:
+    """Each real server of this machine in turn."""
+    server = request.param
+    assert isinstance(server, ServerBinary | MissingServer)
+    if isinstance(server, ServerBinary):
+        return server
+    if servers_required():
+        pytest.fail(str(server), pytrace=False)
+    pytest.skip(str(server))
+
+
+@pytest.fixture
+def nats_server(server_binary: ServerBinary) -> Iterator[NatsServer]:
+    """A real server with JetStream, running, with nothing on it."""
+    with NatsServer(server_binary.path) as server:
+        yield server
