@@ -1,4 +1,4 @@
-"""Lets one check run alone while others, in other processes, wait: for the one retry of an inconclusive check.
+"""Lets one check run alone while others, in other processes, wait: for the retry of an inconclusive one.
 
 Two file locks. A check holds the room shared; the retry holds it exclusively. Everyone passes the
 door first, so a waiting retry is not overtaken for ever.

@@ -22,7 +22,7 @@ from conformance.waivers import draft
 
 
 class Served(Struct, frozen=True):
-    """A target that Plumbline started: its URL, its variants (name -> URL), and the flags that start it again."""
+    """A target that Plumbline started: its URL, variants (name -> URL), and the flags that start it again."""
 
     url: str
     variants: dict[str, str]
@@ -58,7 +58,7 @@ Examples:
   plumbline verify                                   the embedded reference broker
   plumbline verify nats://127.0.0.1:4222             any server
   plumbline verify nats://user:password@host:4222 --select 'JS-PULL-*' --strict --html report.html
-  plumbline verify --server /usr/sbin/nats-server    start that program, with every configuration the suite needs
+  plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
   plumbline verify URL --write-waivers waivers.toml  draft the list of known failures from a run
   plumbline verify URL --trace my.trace              run a trace of your own
   plumbline verify URL -- -k pull --alluredir out    what follows -- goes to pytest
@@ -76,39 +76,68 @@ def register(app: typer.Typer, services: Services) -> None:
     def verify(
         context: typer.Context,
         url: Annotated[
-            str | None, typer.Argument(help="The server: nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.")
+            str | None,
+            typer.Argument(
+                help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker."
+            ),
         ] = None,
         server: Annotated[
-            str | None, typer.Option(metavar="BINARY", help="Start this program (it must take nats-server's -c FILE) instead of a URL.")
+            str | None,
+            typer.Option(
+                metavar="BINARY",
+                help="Start this program (it must take nats-server's -c FILE) instead of a URL.",
+            ),
         ] = None,
         select: Annotated[
-            list[str] | None, typer.Option(metavar="PATTERN", help="Only these requirements or checks, e.g. 'JS-PULL-*'. Repeatable.")
+            list[str] | None,
+            typer.Option(
+                metavar="PATTERN", help="Only these requirements or checks, e.g. 'JS-PULL-*'. Repeatable."
+            ),
         ] = None,
-        strict: Annotated[bool, typer.Option("--strict", help="A failed SHOULD turns the run red too.")] = False,
+        strict: Annotated[
+            bool, typer.Option("--strict", help="A failed SHOULD turns the run red too.")
+        ] = False,
         level: Annotated[
-            str | None, typer.Option(metavar="VERSION", help="Protocol level to hold the target to, e.g. 2.9. Default: what it reports.")
+            str | None,
+            typer.Option(
+                metavar="VERSION",
+                help="Protocol level to hold the target to, e.g. 2.9. Default: what it reports.",
+            ),
         ] = None,
         variant: Annotated[
             list[str] | None,
-            typer.Option(metavar="NAME=URL", help="The same server software with another configuration. Repeatable."),
+            typer.Option(
+                metavar="NAME=URL", help="The same server software with another configuration. Repeatable."
+            ),
         ] = None,
         waivers: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures (TOML).")] = None,
         write_waivers: Annotated[
             Path | None, typer.Option(metavar="FILE", help="Draft a waiver file from this run's failures.")
         ] = None,
         trace: Annotated[
-            list[Path] | None, typer.Option(metavar="FILE", help="A trace of your own; without --select it runs alone. Repeatable.")
+            list[Path] | None,
+            typer.Option(
+                metavar="FILE", help="A trace of your own; without --select it runs alone. Repeatable."
+            ),
         ] = None,
         json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JSON.")] = None,
         junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
-        html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
-        markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Markdown summary.")] = None,
+        html: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")
+        ] = None,
+        markdown: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="Write a Markdown summary.")
+        ] = None,
         workers: Annotated[
-            int | None, typer.Option("--workers", "-n", min=0, help="Processes that run checks; 0: this one alone.")
+            int | None,
+            typer.Option("--workers", "-n", min=0, help="Processes that run checks; 0: this one alone."),
         ] = None,
         defect: Annotated[
             list[str] | None,
-            typer.Option(metavar="NAME", help="Give the embedded broker a deliberate fault (plumbline broker nats --list-defects)."),
+            typer.Option(
+                metavar="NAME",
+                help="Give the embedded broker a deliberate fault (plumbline broker nats --list-defects).",
+            ),
         ] = None,
         pytest_args: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     ) -> None:
@@ -169,7 +198,9 @@ def _verify(
         variants = (*(f"{name}={url}" for name, url in served.variants.items()), *wanted.variants)
         prepared = prepare(msgspec.structs.replace(wanted, url=served.url, variants=variants))
         if served.arguments:
-            prepared.access.target = msgspec.structs.replace(prepared.access.target, arguments=served.arguments)
+            prepared.access.target = msgspec.structs.replace(
+                prepared.access.target, arguments=served.arguments
+            )
         finished = run_suite(prepared, consumers, workers=workers, pytest_args=pytest_args)
     if write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)

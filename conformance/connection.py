@@ -6,7 +6,6 @@ arrival carries the time it arrived, not the time somebody looked.
 
 from __future__ import annotations
 
-import selectors
 import socket
 import time
 from collections import deque
@@ -15,12 +14,27 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
+from conformance.differences import differences
+from conformance.journal import Journal
 from conformance.outcomes import Failed, Inconclusive
+from conformance.pump import Pump
 from conformance.redaction import redacted
-from conformance.verdicts import Direction, WireLine
 from wire.errors import ProtocolError
 from wire.headers import Status
-from wire.nats import Connect, Decoder, Err, HMsg, Info, Limits, Ok, Operation, Payload, Ping, Pong, Raw, Sender
+from wire.nats import (
+    Connect,
+    Decoder,
+    Err,
+    HMsg,
+    Info,
+    Limits,
+    Ok,
+    Operation,
+    Ping,
+    Pong,
+    Raw,
+    Sender,
+)
 
 Expected = TypeVar("Expected", bound=Operation)
 
@@ -42,45 +56,6 @@ class Arrival(Struct, frozen=True):
 
     operation: Operation
     at: float
-
-
-class Journal:
-    """Everything exchanged in a session, in the order of time."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.lines: list[WireLine] = []
-        self.paused = False
-
-    def add(self, at: float, connection: str, direction: Direction, text: str, raw: bytes = b"") -> None:
-        if not self.paused:
-            self.lines.append(WireLine(at - self.began, connection, direction, text, raw))
-
-
-class Pump:
-    """Reads every open connection of a session while anyone waits."""
-
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-
-    def add(self, connection: Connection, link: socket.socket) -> None:
-        self._selector.register(link, selectors.EVENT_READ, connection)
-
-    def remove(self, link: socket.socket) -> None:
-        self._selector.unregister(link)
-
-    def run(self, until: Callable[[], bool], deadline: float) -> bool:
-        """Read until ``until()`` holds (True) or the monotonic ``deadline`` passes (False)."""
-        while not until():
-            left = deadline - time.monotonic()
-            for key, _ in self._selector.select(max(left, 0)):
-                key.data.readable()
-            if left <= 0:
-                return until()
-        return True
-
-    def close(self) -> None:
-        self._selector.close()
 
 
 class Connection:
@@ -227,10 +202,10 @@ class Connection:
         skip = tuple(unasked for unasked in UNASKED if unasked is not kind)
         arrival = self.arrival(within, wanted, skip)
         operation = arrival.operation
-        differences = _differences(operation, kind, fields)
-        if differences:
+        different = differences(operation, kind, fields)
+        if different:
             self.mark_offending(operation)
-            raise Failed(f"{self.name}: {'; '.join(differences)}", expected=wanted, actual=str(operation))
+            raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
         self._on_evidence()
         assert isinstance(operation, kind)
         return operation
@@ -242,11 +217,16 @@ class Connection:
         return self.expect(HMsg, within=within, status_code=code)
 
     def arrival(
-        self, within: float, wanted: str, skip: Collection[type[Operation]] = UNASKED, *, since: float | None = None
+        self,
+        within: float,
+        wanted: str,
+        skip: Collection[type[Operation]] = UNASKED,
+        *,
+        since: float | None = None,
     ) -> Arrival:
         """The next arrival within a window that runs from ``since`` (default: now).
 
-        Raises ``Failed`` if the target is alive and sent nothing or closed, ``Inconclusive`` if the arrival was
+        Raises ``Failed`` if the target is alive and sent nothing or closed; ``Inconclusive`` if it was
         late or the target does not answer.
         """
         limit = (since if since is not None else time.monotonic()) + within + self._slack_s
@@ -259,7 +239,9 @@ class Connection:
         if arrival.at > limit:
             late = arrival.at - limit
             raise Inconclusive(
-                f"{self.name}: came {late:.3f} s after its limit of {within:g} s", expected=wanted, actual=str(arrival.operation)
+                f"{self.name}: came {late:.3f} s after its limit of {within:g} s",
+                expected=wanted,
+                actual=str(arrival.operation),
             )
         return arrival
 
@@ -273,24 +255,32 @@ class Connection:
                 answered = True
                 continue
             raise Inconclusive(
-                f"{self.name}: came after its limit of {within:g} s", expected=wanted, actual=str(arrival.operation)
+                f"{self.name}: came after its limit of {within:g} s",
+                expected=wanted,
+                actual=str(arrival.operation),
             )
         if not answered:
             raise Inconclusive(
-                f"{self.name}: nothing within {within:g} s, and PING is not answered", expected=wanted, actual="nothing"
+                f"{self.name}: nothing within {within:g} s, and PING is not answered",
+                expected=wanted,
+                actual="nothing",
             )
         raise Failed(
-            f"{self.name}: nothing came", expected=wanted, actual=f"nothing within {within:g} s; the server answers PING"
+            f"{self.name}: nothing came",
+            expected=wanted,
+            actual=f"nothing within {within:g} s; the server answers PING",
         )
 
-    def _poll_or_lost(self, deadline: float, wanted: str, skip: Collection[type[Operation]]) -> Arrival | None:
+    def _poll_or_lost(
+        self, deadline: float, wanted: str, skip: Collection[type[Operation]]
+    ) -> Arrival | None:
         try:
             return self.poll(deadline, skip)
         except Closed:
             self.lost(wanted)
 
     def lost(self, wanted: str) -> NoReturn:
-        """The peer closed instead of ``wanted``. Raises ``Failed`` if the target is alive, else ``Inconclusive``."""
+        """The peer closed instead of ``wanted``: ``Failed`` if the target is alive, else ``Inconclusive``."""
         if self._is_alive():
             raise Failed(
                 f"{self.name}: the target closed the connection",
@@ -298,7 +288,9 @@ class Connection:
                 actual="connection closed; the target answers a fresh one",
             ) from None
         raise Inconclusive(
-            f"{self.name}: connection lost, and the target does not answer a fresh one", expected=wanted, actual="connection lost"
+            f"{self.name}: connection lost, and the target does not answer a fresh one",
+            expected=wanted,
+            actual="connection lost",
         ) from None
 
     def nothing(self, for_s: float) -> None:
@@ -317,16 +309,22 @@ class Connection:
             arrival = self.poll(time.monotonic() + within + self._slack_s)
         except Closed:
             if not self._is_alive():
-                raise Inconclusive(f"{self.name}: the target closed and answers no fresh connection") from None
+                raise Inconclusive(
+                    f"{self.name}: the target closed and answers no fresh connection"
+                ) from None
             self._on_evidence()
             return
         if arrival is not None:
             self.mark_offending(arrival.operation)
-            raise Failed(f"{self.name}: the server did not close", expected=wanted, actual=str(arrival.operation))
-        raise Failed(f"{self.name}: the server did not close", expected=wanted, actual="connection still open")
+            raise Failed(
+                f"{self.name}: the server did not close", expected=wanted, actual=str(arrival.operation)
+            )
+        raise Failed(
+            f"{self.name}: the server did not close", expected=wanted, actual="connection still open"
+        )
 
     def flush(self, within: float = 2.0) -> list[Operation]:
-        """PING, and what comes before its PONG (without +OK). Raises ``Failed`` or ``Inconclusive`` if none comes."""
+        """PING, and what comes before its PONG, without +OK. Raises as ``arrival`` if none comes."""
         self.send(Ping.make())
         before: list[Operation] = []
         while not isinstance(operation := self.arrival(within, "PONG").operation, Pong):
@@ -338,13 +336,7 @@ class Connection:
 
     def mark_offending(self, operation: Operation) -> None:
         """Let reports point at the line of the journal that holds ``operation``."""
-        for position in range(len(self._journal.lines) - 1, -1, -1):
-            line = self._journal.lines[position]
-            if line.connection == self.name and line.direction == "<" and line.raw == operation.raw:
-                self._journal.lines[position] = WireLine(
-                    line.at, line.connection, line.direction, line.text, line.raw, offending=True
-                )
-                return
+        self._journal.mark_offending(self.name, operation.raw)
 
     def close(self) -> None:
         """Close our side. Idempotent."""
@@ -364,28 +356,7 @@ def handshake(connection: Connection, options: dict[str, Any]) -> None:
     while not isinstance(operation := connection.arrival(2.0, "PONG after CONNECT").operation, Pong):
         if not isinstance(operation, Ok):
             raise Failed(
-                f"{connection.name}: the handshake was refused", expected="PONG after CONNECT", actual=str(operation)
+                f"{connection.name}: the handshake was refused",
+                expected="PONG after CONNECT",
+                actual=str(operation),
             )
-
-
-def _differences(operation: Operation, kind: type[Operation], fields: dict[str, Any]) -> list[str]:
-    """Everything in which ``operation`` is not what was asked for, all at once."""
-    if not isinstance(operation, kind):
-        return [f"expected {kind.verb}, got {operation.verb}"]
-    found = {name: _attribute(operation, name) for name in fields}
-    return [
-        f"{name}: expected {fields[name]!r}, got {value!r}" for name, value in found.items() if value != fields[name]
-    ]
-
-
-def _attribute(operation: Operation, name: str) -> Any:
-    if name in ("status", "status_code"):
-        try:
-            headers = operation.headers if isinstance(operation, Payload) else None
-        except ProtocolError as error:
-            return str(error)
-        status = headers.status if headers else None
-        if name == "status_code":
-            return status.code if status else None
-        return str(status) if status else None
-    return getattr(operation, name)

@@ -1,11 +1,11 @@
-"""The controller's side of a run: events as checks end, and at the end the sweep, the last probe and the result."""
+"""The controller's side of a run: events as checks end; at the end the sweep, the last probe, the result."""
 
 from __future__ import annotations
 
 import datetime
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,10 +16,15 @@ from conformance.prepare import Prepared
 from conformance.run import Finish, conclude, suite_of
 from conformance.sweep import sweep
 from conformance.target import AccessRefused, TargetUnreachable, probe
-from conformance.verdicts import CheckFinished, CheckResult, CheckStarted, Event, RunFinished, RunResult, RunStarted
-
-if TYPE_CHECKING:
-    from xdist.workermanage import WorkerController
+from conformance.verdicts import (
+    CheckFinished,
+    CheckResult,
+    CheckStarted,
+    Event,
+    RunFinished,
+    RunResult,
+    RunStarted,
+)
 
 PROPERTY = "plumbline"
 
@@ -45,7 +50,7 @@ class Controller:
     # -- workers -------------------------------------------------------------------------------
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: WorkerController) -> None:
+    def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[PROPERTY] = self._handover
         self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
 
@@ -135,8 +140,8 @@ class Controller:
         summary = self.result.summary
         terminalreporter.section("Plumbline")
         terminalreporter.write_line(
-            f"{summary.verdict}: {summary.claimed} requirements claimed, {summary.tested} tested, {summary.passed} passed"
+            f"{summary.verdict}: {summary.claimed} requirements claimed, "
+            f"{summary.tested} tested, {summary.passed} passed"
         )
         for reason in summary.reasons:
             terminalreporter.write_line(f"  {reason}")
-

@@ -22,7 +22,7 @@ class Failed(CheckEnded):
 
 
 class Unsupported(CheckEnded):
-    """The target does not claim it; ``message`` says what shows that (version, INFO field, its own answer)."""
+    """The target does not claim it; ``message`` says what shows that (version, INFO, its own answer)."""
 
 
 class Untestable(CheckEnded):

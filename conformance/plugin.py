@@ -1,3 +1,4 @@
+# ruff: noqa: D103 -- the functions are pytest's hooks, and pytest documents them
 """The pytest plugin: ``pytest --pyargs conformance --target URL``. ``plumbline verify`` is a shell around it.
 
 It collects traces and check functions, runs each through ``conformance.engine``, retries what was
@@ -85,7 +86,9 @@ JUDGE = pytest.StashKey[Judge]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("plumbline", "conformance of a messaging server (Plumbline)")
     group.addoption("--target", metavar="URL", help="the server under test: nats://127.0.0.1:4222")
-    group.addoption("--level", metavar="VERSION", help="protocol level to hold it to (default: what it reports)")
+    group.addoption(
+        "--level", metavar="VERSION", help="protocol level to hold it to (default: what it reports)"
+    )
     group.addoption(
         "--variant",
         metavar="NAME=URL",
@@ -125,7 +128,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def _worker_judge(workerinput: dict[str, Any]) -> Judge:
     handover = msgspec.json.decode(workerinput[PROPERTY], type=Handover)
     worker = workerinput["workerid"].replace("gw", "w")
-    access = TargetAccess(handover.url, handover.target, handover.info, handover.variants, handover.run, worker)
+    access = TargetAccess(
+        handover.url, handover.target, handover.info, handover.variants, handover.run, worker
+    )
     return Judge(access, Room(Path(handover.room)), handover.waivers)
 
 
@@ -245,8 +250,15 @@ class CheckItem(pytest.Item):
         if not isinstance(excinfo.value, Red):
             return super().repr_failure(excinfo, style)
         result = excinfo.value.result
-        wire = [f"  {line.at:8.3f}  {line.connection:>8} {line.direction} {line.text[:300]}" for line in result.wire[-12:]]
-        evidence = [f"Expected: {result.expected}", f"Actual:   {result.actual}"] if result.expected else [result.actual]
+        wire = [
+            f"  {line.at:8.3f}  {line.connection:>8} {line.direction} {line.text[:300]}"
+            for line in result.wire[-12:]
+        ]
+        evidence = (
+            [f"Expected: {result.expected}", f"Actual:   {result.actual}"]
+            if result.expected
+            else [result.actual]
+        )
         return "\n".join(
             [
                 f"{result.where}: {result.outcome}: {result.message}",

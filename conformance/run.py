@@ -31,7 +31,7 @@ NOT_SELECTED = "not selected"
 NOT_SCORED = "not scored"
 EXCLUDED = "excluded"
 
-# The verdict of a requirement is the worst of its checks; one that was tested outweighs one that could not be.
+# The verdict of a requirement is the worst of its checks; tested outweighs what could not be.
 _WORST_FIRST = (
     Outcome.FAILED,
     Outcome.HARNESS_ERROR,
@@ -105,24 +105,24 @@ def _with_stale(results: Sequence[CheckResult], finish: Finish) -> list[CheckRes
 def requirement_results(
     results: Iterable[CheckResult], catalogue: Catalogue, scored: Collection[str]
 ) -> Iterable[RequirementResult]:
-    """One result for every requirement of the catalogue, in its order; ``scored`` are the ids of the published set."""
+    """One result for every requirement, in order; ``scored`` are the ids of the published set."""
     by_requirement: dict[str, list[CheckResult]] = {}
     for result in results:
         for name in result.requirements:
             by_requirement.setdefault(name, []).append(result)
     for requirement in catalogue.requirements:
-        yield _requirement_result(requirement, by_requirement.get(requirement.id, []), requirement.id in scored)
+        yield _requirement_result(requirement, by_requirement.get(requirement.id, []), scored)
 
 
 def _requirement_result(
-    requirement: Requirement, checks: Collection[CheckResult], in_set: bool
+    requirement: Requirement, checks: Collection[CheckResult], scored: Collection[str]
 ) -> RequirementResult:
     outcomes = {check.outcome for check in checks}
     worst = next((outcome for outcome in _WORST_FIRST if outcome in outcomes), None)
     verdict, note = (worst.value, "") if worst else (NOT_SELECTED, "")
     if requirement.excluded:
         verdict, note = EXCLUDED, requirement.excluded
-    elif not in_set:
+    elif requirement.id not in scored:
         verdict, note = NOT_SCORED, f"added after the requirement set {REQUIREMENT_SET}"
     if worst is Outcome.UNSUPPORTED:
         note = "; ".join(sorted({check.message for check in checks}))
@@ -141,7 +141,9 @@ def _requirement_result(
     )
 
 
-def _summary(results: Sequence[CheckResult], requirements: Sequence[RequirementResult], finish: Finish) -> Summary:
+def _summary(
+    results: Sequence[CheckResult], requirements: Sequence[RequirementResult], finish: Finish
+) -> Summary:
     counted = tally(requirements)
     checks = counts(result.outcome.value for result in results)
     reasons = list(_reasons(results, counted.tested, finish))
@@ -176,7 +178,9 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Ite
         yield "the run was interrupted"
     yield from finish.notes
     yield from finish.errors
-    red = Counter(result.outcome for result in results if is_red(result.outcome, result.level, strict=finish.strict))
+    red = Counter(
+        result.outcome for result in results if is_red(result.outcome, result.level, strict=finish.strict)
+    )
     for outcome, count in red.items():
         yield f"{count} {'check' if count == 1 else 'checks'} {_SAID[outcome]}"
     if tested == 0:

@@ -10,8 +10,10 @@ import time
 from types import TracebackType
 from typing import Any
 
-from conformance.connection import Connection, Journal, Pump, handshake
+from conformance.connection import Connection, handshake
+from conformance.journal import Journal
 from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from conformance.pump import Pump
 from conformance.stage import Stage
 from conformance.target import CONNECT_DEFAULTS, CONNECT_TIMEOUT_S, TargetAccess, Url
 from conformance.verdicts import WireLine
@@ -55,7 +57,7 @@ class Session:
     ) -> Connection:
         """A new connection; ``options`` override fields of CONNECT, and one that is None is left out.
 
-        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` if the run names no such variant.
+        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
         """
         connection = self._open(name, self.url(variant or self.variant))
         if handshake:
@@ -79,7 +81,8 @@ class Session:
         url = self.target.url_of(variant)
         if url is None:
             raise Unsupported(
-                f"the run names no server with the configuration {variant!r} (--variant {variant}=URL, or --server BINARY)"
+                f"the run names no server with the configuration {variant!r} "
+                f"(--variant {variant}=URL, or --server BINARY)"
             )
         return url
 
@@ -126,14 +129,14 @@ class Session:
         (``ack_wait``); where an event can be awaited, await it."""
         self._pump.run(lambda: False, time.monotonic() + seconds)
 
-    def require(self, condition: bool, message: str, *, expected: str, actual: str) -> None:
+    def require(self, condition: object, message: str, *, expected: str, actual: str) -> None:
         """Evidence that is not an arrival: ``condition`` must hold. Raises ``Failed``."""
         if not condition:
             raise Failed(message, expected=expected, actual=actual)
         self.observed()
 
     def needs(self, feature: str) -> None:
-        """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``headers``, ``auth_required``)."""
+        """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""
         if self.variant is None and feature not in self.target.target.features:
             said = self.target.info.get(feature)
             raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {said!r})")
@@ -154,7 +157,7 @@ class Session:
     # -- end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Delete what was made and close every connection. Idempotent; never raises for a target that is gone."""
+        """Delete what was made, close every connection. Idempotent; a target that is gone is no error."""
         self._journal.paused = True
         try:
             if self._streams:

@@ -50,11 +50,15 @@ class Stage:
         moment = self._session.moment
         try:
             while True:
-                operation = self._connection.arrival(REQUEST_WITHIN_S, f"an answer to {subject}", since=moment).operation
+                operation = self._connection.arrival(
+                    REQUEST_WITHIN_S, f"an answer to {subject}", since=moment
+                ).operation
                 if isinstance(operation, Msg | HMsg) and operation.subject == reply:
                     return operation
         except Failed as error:
-            raise Untestable(f"{subject} got no answer", expected=error.expected, actual=error.actual) from None
+            raise Untestable(
+                f"{subject} got no answer", expected=error.expected, actual=error.actual
+            ) from None
 
     def answer(self, verb: str, *names: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """The decoded answer to ``$JS.API.<verb>.<names>``, an error answer included."""
@@ -91,14 +95,18 @@ class Stage:
         self.api("CONSUMER.DURABLE.CREATE", stream, name, body=body)
         return name
 
-    def publish(self, subject: str, payload: bytes = b"", headers: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    def publish(
+        self, subject: str, payload: bytes = b"", headers: Iterable[tuple[str, str]] = ()
+    ) -> dict[str, Any]:
         """Publish and wait for the PubAck. Raises ``Untestable`` if it is an error."""
         operation = self.request(subject, payload, headers)
         if isinstance(operation, HMsg):
             raise Untestable(f"publishing on {subject} got no PubAck", actual=str(operation))
         reply = _decoded(operation)
         if "error" in reply:
-            raise Untestable(f"publishing on {subject} was refused: {ApiError.of(reply)}", actual=json.dumps(reply))
+            raise Untestable(
+                f"publishing on {subject} was refused: {ApiError.of(reply)}", actual=json.dumps(reply)
+            )
         return reply
 
     def delete_stream(self, name: str) -> None:
@@ -115,20 +123,28 @@ class Stage:
     def stream_info(self, stream: str) -> dict[str, Any]:
         return self.api("STREAM.INFO", stream)
 
-    def await_consumer(self, stream: str, consumer: str, within: float = 2.0, **fields: Any) -> dict[str, Any]:
+    def await_consumer(
+        self, stream: str, consumer: str, within: float = 2.0, **fields: Any
+    ) -> dict[str, Any]:
         """Poll CONSUMER.INFO until it shows ``fields``. Raises ``Untestable`` if it never does.
 
-        ``delivered="2/1"`` and ``ack_floor="1/1"`` are consumer_seq/stream_seq; other fields as in the answer.
+        ``delivered="2/1"`` and ``ack_floor="1/1"`` are consumer_seq/stream_seq; others as in the answer.
         """
-        return self._poll(lambda: self.consumer_info(stream, consumer), consumer_shows, fields, within, Untestable)
+        return self._poll(
+            lambda: self.consumer_info(stream, consumer), consumer_shows, fields, within, Untestable
+        )
 
     def await_stream(self, stream: str, within: float = 2.0, **fields: Any) -> dict[str, Any]:
         """Poll STREAM.INFO until its ``state`` shows ``fields``. Raises ``Untestable``."""
         return self._poll(lambda: self.stream_info(stream), stream_shows, fields, within, Untestable)
 
-    def expect_consumer(self, stream: str, consumer: str, within: float = 1.0, **fields: Any) -> dict[str, Any]:
+    def expect_consumer(
+        self, stream: str, consumer: str, within: float = 1.0, **fields: Any
+    ) -> dict[str, Any]:
         """As ``await_consumer``, but evidence: raises ``Failed``, and counts as an observation."""
-        info = self._poll(lambda: self.consumer_info(stream, consumer), consumer_shows, fields, within, Failed)
+        info = self._poll(
+            lambda: self.consumer_info(stream, consumer), consumer_shows, fields, within, Failed
+        )
         self._session.observed()
         return info
 
@@ -194,4 +210,3 @@ def _decoded(operation: Msg | HMsg) -> dict[str, Any]:
     if not isinstance(reply, dict):
         raise Untestable("the answer is not a JSON object", actual=str(operation))
     return reply
-

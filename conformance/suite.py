@@ -1,4 +1,4 @@
-"""All checks of the suite: traces are files, functions are in ``conformance/checks``; and which of them to run."""
+"""All checks of the suite, and which to run: traces are files, functions are in ``conformance/checks``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class UnknownPattern(ValueError):
 def all_checks() -> list[Check]:
     """Every packaged check, traces first, each kind in the order of paths."""
     traces = [load_check(path) for path in sorted(TRACES.rglob("*.trace"))]
-    functions = [check for path in sorted(CHECKS.glob("test_*.py")) for check in checks_in(import_module(path))]
+    functions = [
+        check for path in sorted(CHECKS.glob("test_*.py")) for check in checks_in(import_module(path))
+    ]
     return traces + functions
 
 
@@ -44,7 +46,7 @@ def checks_in(module: ModuleType) -> list[Check]:
 
 
 def select(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
-    """The checks whose id, or one of whose requirements, matches a pattern (``JS-PULL-*``); all without patterns.
+    """The checks with an id or a requirement that matches a pattern (``JS-PULL-*``); all without patterns.
 
     Raises ``UnknownPattern`` if one matches nothing.
     """
@@ -58,6 +60,7 @@ def select(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
 
 
 def matches(check: Check, pattern: str) -> bool:
+    """Whether ``pattern`` names ``check``, by its id or by a requirement."""
     return fnmatchcase(check.id, pattern) or any(fnmatchcase(name, pattern) for name in check.requirements)
 
 
@@ -65,4 +68,6 @@ def _unknown(pattern: str, checks: list[Check]) -> str:
     known = sorted({name for check in checks for name in (check.id, *check.requirements)})
     near = difflib.get_close_matches(pattern, known, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "patterns look like 'JS-PULL-*' or 'adr-13/*'."
-    return f"--select {pattern!r} matches no requirement and no check: {hint} `plumbline list` shows them all."
+    return (
+        f"--select {pattern!r} matches no requirement and no check: {hint} `plumbline list` shows them all."
+    )

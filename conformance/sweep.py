@@ -30,5 +30,3 @@ def _stream_names(session: Session) -> list[str]:
         names += found
         if not found or len(names) >= int(page.get("total", 0)):
             return names
-
-

@@ -137,7 +137,7 @@ class TargetAccess:
         return Url.parse(text) if text else None
 
     def is_alive(self, url: Url | None = None) -> bool:
-        """Whether a fresh connection (to a variant's ``url``, say) is answered, and the target was not restarted."""
+        """Whether a fresh connection (to a variant's ``url``, say) is answered, without a restart between."""
         try:
             info, *_ = probe(url or self.url)
         except (TargetUnreachable, AccessRefused):

@@ -1,4 +1,4 @@
-"""``plumbline verify`` without its flags: the packaged suite run through pytest, events to whoever listens."""
+"""``plumbline verify`` without its flags: the packaged suite through pytest, events to whoever listens."""
 
 from __future__ import annotations
 
@@ -71,12 +71,14 @@ def run_suite(
     workers: int | None = None,
     pytest_args: Sequence[str] = (),
 ) -> Finished:
-    """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins are loaded too."""
+    """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins load too."""
     listener = _Listener(prepared, consumers)
     count = default_workers(len(prepared.checks)) if workers is None else workers
     with _plugins_autoload(enabled=bool(pytest_args)), _terminated_as_interrupted():
         code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
-    if code == pytest.ExitCode.INTERRUPTED and (listener.result is None or "interrupted" in _reasons(listener.result)):
+    if code == pytest.ExitCode.INTERRUPTED and (
+        listener.result is None or "interrupted" in _reasons(listener.result)
+    ):
         return Finished(INTERRUPTED, listener.result)
     if listener.result is None:
         return Finished(int(code) if code in list(ExitCode) and code else ExitCode.HARNESS_ERROR, None)
@@ -143,4 +145,3 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-

@@ -156,7 +156,11 @@ def stale(
     found: dict[str, Waiver] = {}
     for waiver in waivers:
         named = [result for result in ran if waiver.names(result)]
-        if waiver.in_force(version, today) and named and all(result.outcome is Outcome.PASSED for result in named):
+        if (
+            waiver.in_force(version, today)
+            and named
+            and all(result.outcome is Outcome.PASSED for result in named)
+        ):
             found |= {result.id: waiver for result in named}
     return found
 

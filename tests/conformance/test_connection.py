@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from conformance.outcomes import Failed, Inconclusive
 from conformance.session import Session
 from conformance.target import Url, open_target
 from tests.conformance.scripted import INFO, lines, nats, scripted
-from wire.nats import Err, Msg, Ok, Ping, Pub
+from wire.nats import Err, Msg, Ping, Pub
 
 Answer = Callable[[socket.socket, bytes], None]
 
 
 @contextmanager
-def connected(answer: Answer, **options: object) -> Iterator[tuple[Session, Connection]]:
+def connected(answer: Answer, **options: Any) -> Iterator[tuple[Session, Connection]]:
     with scripted(nats(answer)) as address, Session(open_target(Url.parse(address))) as session:
         yield session, session.connect(**options)
 
@@ -131,7 +132,10 @@ def test_nothing_fails_on_anything_but_ping_and_info() -> None:
 
 
 def test_a_password_does_not_reach_the_journal() -> None:
-    with connected(lambda link, line: None, user="u", **{"pass": "s3cret", "auth_token": "t0ken"}) as (session, _):
+    with connected(lambda link, line: None, user="u", **{"pass": "s3cret", "auth_token": "t0ken"}) as (
+        session,
+        _,
+    ):
         shown = b"".join(line.raw for line in session.wire)
         assert b'"pass":"******"' in shown
         assert b"s3cret" not in shown

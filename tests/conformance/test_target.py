@@ -102,5 +102,5 @@ def test_credentials_are_read_from_the_url_and_not_shown() -> None:
 
 def test_levels_compare_as_numbers() -> None:
     assert parse_level("2.10.14") > parse_level("2.9")
-    with pytest.raises(ValueError, match="such as 2.9"):
+    with pytest.raises(ValueError, match=r"such as 2\.9"):
         parse_level("newest")

@@ -95,7 +95,8 @@ def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["not toml", '[[waiver]]\nreason = 3\ncheck = "*"', '[[waiver]]\nreson = "r"\ncheck="*"', "waiver = 1"]
+    "text",
+    ["not toml", '[[waiver]]\nreason = 3\ncheck = "*"', '[[waiver]]\nreson = "r"\ncheck="*"', "waiver = 1"],
 )
 def test_a_broken_file_says_what_a_waiver_looks_like(tmp_path: Path, text: str) -> None:
     path = tmp_path / "waivers.toml"
@@ -110,7 +111,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_draft_covers_exactly_the_failures_of_its_run(tmp_path: Path) -> None:
-    hostile = 'got "\x7f\x00\udcff" \\ and \'\'\''
+    hostile = "got \"\x7f\x00\udcff\" \\ and '''"
     failures = [result(message=hostile), result(Outcome.PASSED), result(Outcome.INCONCLUSIVE)]
     path = tmp_path / "waivers.toml"
     path.write_text(draft(failures, "2.10.14"), "utf-8")
