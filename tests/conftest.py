@@ -7,6 +7,7 @@ is skipped with the command that installs it; with ``CI`` or ``PLUMBLINE_REQUIRE
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -50,3 +51,11 @@ def nats_server(server_binary: ServerBinary) -> Iterator[NatsServer]:
     """A real server with JetStream, running, with nothing on it."""
     with NatsServer(server_binary.path) as server:
         yield server
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says once for each reason how many tests were skipped for it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"SKIPPED {count}: {reason}")

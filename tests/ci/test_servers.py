@@ -267,3 +267,30 @@ def test_a_server_is_asked_to_stop_before_it_is_killed(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="was not ready"):
         server.await_ready(within=0.5)
     assert (tmp_path / "asked").read_text() == "asked\n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "words"),
+    [
+        ({}, 0, "SKIPPED 1: no newest nats-server is installed: go install"),
+        ({"CI": "true"}, 1, "ERROR"),
+        ({"PLUMBLINE_REQUIRE_SERVERS": "1"}, 1, "ERROR"),
+    ],
+    ids=["a user's machine", "CI", "required"],
+)
+def test_a_missing_server_is_skipped_for_a_user_and_fails_in_ci(
+    environment: dict[str, str], code: int, words: str, tmp_path: Path
+) -> None:
+    this = f"{__file__}::test_a_started_server_greets_with_the_version_of_its_binary[newest]"
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", this],
+        env={"PATH": "/nowhere", "HOME": str(tmp_path), **environment},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert answer.returncode == code, answer.stdout
+    assert words in answer.stdout
+    assert "go install github.com/nats-io/nats-server/v2@latest" in answer.stdout
