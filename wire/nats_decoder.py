@@ -1,0 +1,263 @@
+"""Bytes from one side of one NATS connection, in any segmentation, to operations.
+
+The grammar is the table below; what is legal depends on which side sent the bytes, and on nothing else.
+However the same bytes are cut, the decoder gives the same operations and the same error at the same offset.
+Sources: docs.nats.io, "Client Protocol"; ADR-4 for HPUB and HMSG; and where those are silent, what
+nats-server 2.9 and 2.15 do, marked "servers".
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from wire.errors import EXCERPT_BYTES, ErrorKind, ProtocolError
+from wire.json_text import json_object
+from wire.nats_operations import (
+    Connect,
+    Err,
+    HMsg,
+    HPub,
+    Info,
+    JsonOperation,
+    Msg,
+    Ok,
+    Operation,
+    Ping,
+    Pong,
+    Pub,
+    Sub,
+    Unsub,
+    parse_size,
+    split_fields,
+)
+
+
+class Sender(StrEnum):
+    """Which side sent the bytes: it decides which operations are legal."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class Limits(Struct, frozen=True):
+    """The most a decoder holds, in bytes; larger input is a ``ProtocolError``.
+
+    A line counts without its verb, the one blank after that, and its line end (servers). A server's line has
+    a limit of its own: MSG may carry all that fits into one PUB and a sid, INFO the addresses of a cluster.
+    """
+
+    max_control_line: int = 4096  # nats-server's default; docs.nats.io prints 1024
+    max_payload: int = 1024 * 1024  # headers included
+    max_server_line: int = 64 * 1024
+
+
+_ANY = 1 << 30
+
+# What each side may send: verb -> class, fewest fields, most fields, how many of the last are sizes.
+# docs.nats.io, "Client Protocol", table "Protocol Messages".
+_Shape = tuple[type[Operation], int, int, int]
+_SHAPES: dict[Sender, dict[bytes, _Shape]] = {
+    Sender.CLIENT: {
+        b"PUB": (Pub, 2, 3, 1),
+        b"HPUB": (HPub, 3, 4, 2),
+        b"SUB": (Sub, 2, 3, 0),
+        b"UNSUB": (Unsub, 1, 2, 0),
+        b"PING": (Ping, 0, _ANY, 0),  # servers skip the rest of the line
+        b"PONG": (Pong, 0, _ANY, 0),
+        b"CONNECT": (Connect, 1, _ANY, 0),
+    },
+    Sender.SERVER: {
+        b"MSG": (Msg, 3, 4, 1),
+        b"HMSG": (HMsg, 4, 5, 2),
+        b"PING": (Ping, 0, 0, 0),
+        b"PONG": (Pong, 0, 0, 0),
+        b"+OK": (Ok, 0, 0, 0),
+        b"-ERR": (Err, 0, _ANY, 0),
+        b"INFO": (Info, 1, _ANY, 0),
+    },
+}
+_COMMON_SIZES = {b"%d" % size: size for size in range(2048)}  # a look-up is quicker than parse_size
+_SHORTEST_VERB = 3
+_LONGEST_VERB = 7  # CONNECT
+_LF, _CR = 10, 13
+
+
+class Decoder:
+    """One side of one connection.
+
+    Holds at most one unfinished operation: a line within its limit, and a payload within ``max_payload``.
+    After a ``ProtocolError`` the position in the stream is lost: every later ``feed`` raises the same error
+    again, without operations. ``limits`` may be replaced between feeds, as when INFO tells ``max_payload``.
+    """
+
+    def __init__(self, sender: Sender, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.offset = 0  # of the first byte not yet returned inside an operation
+        self._shapes = _SHAPES[sender]
+        self._sender = sender
+        self._held = bytearray()
+        # Decode again once this many bytes are held, or, inside a control line, once a line feed comes.
+        self._need = 1
+        self._in_line = True
+        self._error: ProtocolError | None = None
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished operation are waiting for the rest."""
+        return len(self._held)
+
+    @property
+    def unfinished(self) -> bytes:
+        """Those bytes."""
+        return bytes(self._held)
+
+    def feed(self, data: bytes) -> list[Operation]:
+        """The operations that ``data`` completes.
+
+        Raises ``ProtocolError``; its ``operations`` are those completed before the error.
+        """
+        if self._error is not None:
+            raise self._failed(self._error.kind, self._error.message, self._error.excerpt, [])
+        if self._held:
+            self._held += data
+            if len(self._held) < self._need and not (self._in_line and _LF in data):
+                return []
+            data = bytes(self._held)
+            self._held.clear()
+        operations: list[Operation] = []
+        used = self._decode(data, operations)
+        self.offset += used
+        if used < len(data):
+            self._held += data[used:]
+        return operations
+
+    def finish(self) -> None:
+        """The stream has ended. Raises ``ProtocolError`` (``TRUNCATED``) inside an operation."""
+        if self._held:
+            message = "the stream ended inside an operation"
+            raise self._failed(ErrorKind.TRUNCATED, message, bytes(self._held), [])
+
+    def _decode(self, data: bytes, operations: list[Operation]) -> int:
+        """Appends what is complete in ``data``; returns how many bytes that took."""
+        # One pass, no call per operation but built-in ones: this loop is the cost of every tool built on it.
+        find, split, join = data.find, bytes.split, b" ".join
+        append, shapes = operations.append, self._shapes
+        common_sizes, max_payload = _COMMON_SIZES, self.limits.max_payload
+        surely_short = self._max_line + _SHORTEST_VERB + len(" \n")
+        start, total = 0, len(data)
+        while start < total:
+            end = find(b"\n", start, start + surely_short)
+            if end < 0:
+                end = self._end_of_long_line(data, start, operations)
+                if end < 0:
+                    break
+            line = data[start:end]
+            args = split(line)  # takes more for a blank than the protocol does, hence the check
+            if join(args) + b"\r" != line:
+                args = split_fields(line.removesuffix(b"\r"))
+                if line[:1] in (b" ", b"\t"):  # a verb stands at the very start of its line
+                    args = [line]
+            verb = args.pop(0) if args else b""
+            shape = shapes.get(verb) or shapes.get(verb.upper())
+            if shape is None:
+                raise self._at(
+                    ErrorKind.UNKNOWN_OPERATION, f"{verb[:EXCERPT_BYTES]!r}", data, start, operations
+                )
+            kind, fewest, most, sizes = shape
+            if not fewest <= len(args) <= most:
+                raise self._wrong_fields(kind, args, data, start, end, operations)
+            stop = end + 1
+            if sizes:
+                length = common_sizes.get(args[-1])
+                if length is None and (length := parse_size(args[-1])) is None:
+                    raise self._at(ErrorKind.SIZE, f"{kind.verb} size {args[-1]!r}", data, start, operations)
+                if sizes == 2:
+                    header_size = parse_size(args[-2])
+                    if header_size is None or header_size > length:
+                        message = f"{kind.verb} header size {args[-2]!r} of {length}"
+                        raise self._at(ErrorKind.SIZE, message, data, start, operations)
+                if length > max_payload:
+                    message = f"{length} bytes announced, {max_payload} allowed"
+                    raise self._at(ErrorKind.PAYLOAD_SIZE, message, data, start, operations)
+                stop += length + 2
+                if stop > total or data[stop - 1] != _LF or data[stop - 2] != _CR:
+                    follows = data[stop - 2 : stop]
+                    if follows not in (b"", b"\r"):
+                        message = f"{length} bytes announced, then {follows!r}"
+                        raise self._at(ErrorKind.PAYLOAD_END, message, data, start, operations)
+                    self._in_line = False
+                    self._need = stop - start - (not follows)
+                    break
+            elif kind is Info or kind is Connect:
+                self._check_json(kind, data, start, end, operations)
+            append(kind(data[start:stop], args, end + 1 - start))
+            start = stop
+        return start
+
+    @property
+    def _max_line(self) -> int:
+        limits = self.limits
+        return limits.max_control_line if self._sender is Sender.CLIENT else limits.max_server_line
+
+    def _end_of_long_line(self, data: bytes, start: int, operations: list[Operation]) -> int:
+        """Where the line feed is of a line that is unfinished, or nearly too long; -1 to wait for more."""
+        verb = data[start : start + _LONGEST_VERB + 1]
+        for end_of_verb in (b" ", b"\t", b"\r"):
+            verb = verb.split(end_of_verb, 1)[0]
+        whole = len(verb) < min(_LONGEST_VERB + 1, len(data) - start)
+        if whole:
+            known = verb.upper() in self._shapes
+        else:
+            known = any(shape.startswith(verb.upper()) for shape in self._shapes)
+        if not known:
+            raise self._at(ErrorKind.UNKNOWN_OPERATION, f"{verb!r}", data, start, operations)
+        longest = len(verb) + len(" ") + self._max_line
+        end = data.find(b"\n", start, start + longest + len(b"\r\n"))
+        if end < 0:
+            self._in_line = True
+            self._need = longest + len(b"\r\n") if whole else len(data) - start + 1
+            if len(data) - start < self._need:
+                return -1
+        elif end - start - (data[end - 1] == _CR) <= longest:
+            return end
+        raise self._at(ErrorKind.CONTROL_LINE, f"more than {self._max_line} bytes", data, start, operations)
+
+    def _wrong_fields(
+        self,
+        kind: type[Operation],
+        args: list[bytes],
+        data: bytes,
+        start: int,
+        end: int,
+        operations: list[Operation],
+    ) -> ProtocolError:
+        """Servers: a verb that wants fields and has not even a blank behind it is an unknown operation."""
+        bare = data[start:end].removesuffix(b"\r").upper() == kind.verb.encode()
+        if bare and not issubclass(kind, JsonOperation):
+            return self._at(ErrorKind.UNKNOWN_OPERATION, f"{kind.verb} alone", data, start, operations)
+        return self._at(ErrorKind.ARGUMENTS, f"{kind.verb} with {len(args)} fields", data, start, operations)
+
+    def _check_json(
+        self, kind: type[Operation], data: bytes, start: int, end: int, operations: list[Operation]
+    ) -> None:
+        try:
+            json_object(data[start + len(kind.verb) : end])
+        except ProtocolError as error:
+            raise self._at(error.kind, error.message, data, start, operations) from None
+
+    def _at(
+        self, kind: ErrorKind, message: str, data: bytes, start: int, operations: list[Operation]
+    ) -> ProtocolError:
+        self.offset += start
+        return self._failed(kind, message, data[start : start + EXCERPT_BYTES], operations)
+
+    def _failed(
+        self, kind: ErrorKind, message: str, excerpt: bytes, operations: list[Operation]
+    ) -> ProtocolError:
+        self._held.clear()
+        self._error = ProtocolError(
+            kind, message, offset=self.offset, excerpt=excerpt, operations=tuple(operations)
+        )
+        return self._error
