@@ -1,0 +1,104 @@
+"""Who gets in and who stays: INFO, CONNECT, authentication, PING and PONG.
+
+Sources: docs.nats.io, "Client Protocol" and "Authentication".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from reference_broker.nats.config import NS
+from reference_broker.nats.connection import Connection
+from reference_broker.nats.state import Alarm, State
+from wire.errors import ErrorKind, ProtocolError
+from wire.nats import Connect, Info
+
+FIRST_PING = 2 * NS  # the first PING comes early, to measure the round trip
+
+PING = b"PING\r\n"
+PONG = b"PONG\r\n"
+
+
+class Admission(State):
+    """What happens before a client may do anything, and what keeps it."""
+
+    def send_info(self, connection: Connection) -> None:
+        self.send(connection, Info.make(self.identity.fields(connection)).raw)
+
+    def connected(self, connection: Connection, operation: Connect, now: int) -> None:
+        """Take the options, let the client in or not. A later CONNECT changes what it names."""
+        try:
+            options = connection.options.updated(operation.fields)
+        except (ProtocolError, msgspec.ValidationError):
+            self.refuse(connection, self.error_texts.get(ErrorKind.JSON))
+            return
+        self.timers.clear((connection.id, Alarm.AUTHENTICATION))
+        self.timers.set((connection.id, Alarm.PING), now + self.first_ping_after())
+        if connection.connected and self.rules.second_connect_drops_subscriptions:
+            self.drop_subscriptions(connection)
+        connection.options = options
+        connection.connected = True
+        connection.headers = options.headers and not self.config.no_header_support
+        if (refusal := self.refusal(connection)) is not None:
+            self.refuse(connection, refusal)
+            return
+        connection.awaiting_auth = False
+        connection.permits = self.authenticator.permissions(options.credentials)
+        connection.guarded = options.verbose or options.pedantic or connection.permits is not None
+        for subscription in connection.subscriptions.values():
+            self.router.mark(subscription)
+        self.acknowledge(connection)
+
+    def refusal(self, connection: Connection) -> str | None:
+        """Why a client may not come in; None if it may."""
+        options = connection.options
+        # Choosing an account in CONNECT is no longer possible, and refused as bad credentials are.
+        if not self.authenticator.admits(options.credentials) or options.account or options.new_account:
+            return "Authorization Violation"
+        if options.protocol not in (0, 1):
+            return "invalid client protocol"
+        if options.no_responders and not connection.headers:
+            return "no responders requires headers support"
+        return None
+
+    def authentication_timed_out(self, connection: Connection) -> None:
+        self.refuse(connection, "Authentication Timeout")
+
+    def is_full(self) -> bool:
+        return len(self.connections) > self.config.max_connections
+
+    def pinged(self, connection: Connection) -> None:
+        self.send(connection, PONG)
+        if connection.connected and not connection.first_pong_sent:
+            connection.first_pong_sent = True
+            if self.rules.connect_info and connection.options.protocol >= 1:
+                self.send(connection, Info.make(self.identity.connect_fields(connection)).raw)
+
+    def ponged(self, connection: Connection) -> None:
+        connection.pings_out = 0
+
+    def start_timers(self, connection: Connection, now: int) -> None:
+        if connection.awaiting_auth:
+            timeout = round(self.config.authorization.timeout * NS)
+            self.timers.set((connection.id, Alarm.AUTHENTICATION), now + timeout)
+        self.timers.set((connection.id, Alarm.PING), now + self.ping_interval())
+
+    def first_ping_after(self) -> int:
+        """Soon after CONNECT, up to a fifth later, so that connections do not beat in step."""
+        first = min(FIRST_PING, self.ping_interval())
+        return first + self.choose(max(first // 5, 1))
+
+    def ping_interval(self) -> int:
+        return round(self.config.ping_interval * NS)
+
+    def ping_is_due(self, connection: Connection, now: int) -> None:
+        """PING, unless the client was heard lately; give up on one that answers none."""
+        interval = self.ping_interval()
+        if not connection.was_pinged or now - connection.heard >= interval:
+            if connection.pings_out >= self.config.ping_max:
+                self.refuse(connection, "Stale Connection")
+                return
+            connection.was_pinged = True
+            connection.pings_out += 1
+            self.send(connection, PING)
+        self.timers.set((connection.id, Alarm.PING), now + interval)

@@ -1,0 +1,26 @@
+"""Puts a broker together: the core, the JetStream service if it is configured, and defects. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from reference_broker.nats.config import Config
+from reference_broker.nats.core import Broker
+
+
+def build(config: Config, random: Random, defects: Iterable[str] = ()) -> Broker:
+    """A broker that nobody has connected to yet; ``random`` is its only source of chance.
+
+    Raises ``UnknownDefect`` or ``DefectNotApplicable``.
+    """
+    broker = Broker(config, random.randrange)
+    if config.jetstream is not None:
+        from reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
+
+        broker.service = JetStream(JetStreamConfig(level=config.level, random=random), broker)
+    for name in defects:
+        from reference_broker.nats.defects import apply
+
+        apply(broker, name)
+    return broker

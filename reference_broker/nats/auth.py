@@ -1,0 +1,137 @@
+"""Who may connect, and what they may publish and subscribe to.
+
+Knows the configuration and what a client says in CONNECT; does not know connections.
+Source: docs.nats.io, "Authentication" and "Authorization".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from reference_broker.nats.config import Authorization, Permission, Permissions, User
+from reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
+from reference_broker.nats.sublist import Sublist
+
+REMEMBERED = 4096  # subjects whose permission is remembered per user and direction
+SYSTEM_QUEUE = b"_sys_"  # a queue group of the server's own
+
+
+class Credentials(Struct, frozen=True):
+    """What CONNECT says about who connects."""
+
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+
+class Authenticator:
+    """Decides who a client is."""
+
+    def __init__(self, authorization: Authorization) -> None:
+        self.required = authorization.required
+        self._token = authorization.token
+        self._default = authorization.default_permissions
+        self._users = {user.user: user for user in authorization.users}
+        if authorization.user is not None:
+            self._users[authorization.user] = User(authorization.user, authorization.password or "")
+
+    def admits(self, credentials: Credentials) -> bool:
+        """Whether they may connect at all."""
+        if not self.required:
+            return True
+        if credentials.user and credentials.user in self._users:
+            return self.password_is_right(self._users[credentials.user], credentials.password)
+        return self._token is not None and self.token_is_right(credentials.token)
+
+    def password_is_right(self, user: User, password: str | None) -> bool:
+        return user.password == (password or "")
+
+    def token_is_right(self, token: str | None) -> bool:
+        return token == self._token
+
+    def permissions(self, credentials: Credentials) -> Permits | None:
+        """What those admitted may do; None for everything."""
+        user = self._users.get(credentials.user or "")
+        configured = (user and user.permissions) or self._default
+        return Permits(configured) if configured is not None and self.required else None
+
+
+class Permits:
+    """The permissions of one connection, ready to be asked about every message."""
+
+    def __init__(self, permissions: Permissions) -> None:
+        self.publish = Rule(permissions.publish)
+        self.subscribe = Rule(permissions.subscribe)
+        self._publish_known: dict[bytes, bool] = {}
+        self._deny_known: dict[tuple[bytes, bytes | None], bool] = {}
+
+    def may_publish(self, subject: bytes) -> bool:
+        known = self._publish_known.get(subject)
+        if known is None:
+            known = self.publish.allows(subject) and not self.publish.denies(subject)
+            _remember(self._publish_known, subject, known)
+        return known
+
+    def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
+        return self.subscribe.allows(subject, queue) and not self.subscribe.denies(subject, queue)
+
+    def must_filter(self, subject: bytes) -> bool:
+        """Whether a subscription that is allowed can still match what is denied."""
+        return any(collide(denied, subject) for denied in self.subscribe.denied)
+
+    def may_receive(self, subject: bytes, queue: bytes | None) -> bool:
+        """Whether a message may be delivered to a subscription that must be filtered."""
+        known = self._deny_known.get((subject, queue))
+        if known is None:
+            known = not self.subscribe.denies(subject, queue)
+            _remember(self._deny_known, (subject, queue), known)
+        return known
+
+
+class Rule:
+    """One direction's allow and deny lists. An entry may be ``subject`` or ``subject queue``."""
+
+    def __init__(self, permission: Permission) -> None:
+        self._allow = None if permission.allow is None else _sublist(permission.allow)
+        self._deny = _sublist(permission.deny)
+        self.denied = [entry.split()[0].encode() for entry in permission.deny]
+
+    def allows(self, subject: bytes, queue: bytes | None = None) -> bool:
+        if self._allow is None:
+            return True
+        queues = self._allow.match(subject)
+        named = [pattern for pattern in queues if pattern]
+        # An entry that names queues decides about queue subscriptions, whatever plain entries say.
+        if queue and named:
+            return _queue_matches(queue, named)
+        return b"" in queues
+
+    def denies(self, subject: bytes, queue: bytes | None = None) -> bool:
+        queues = self._deny.match(subject)
+        named = [pattern for pattern in queues if pattern]
+        return b"" in queues or (bool(queue) and bool(named) and _queue_matches(queue or b"", named))
+
+
+def _sublist(entries: Iterable[str]) -> Sublist[bytes]:
+    """Subjects of permission entries; the subscriber is the queue pattern, empty for none."""
+    subjects: Sublist[bytes] = Sublist()
+    for entry in entries:
+        subject, _, queue = entry.partition(" ")
+        subjects.insert(subject.encode(), queue.strip().encode())
+    return subjects
+
+
+def _queue_matches(queue: bytes, patterns: Iterable[bytes]) -> bool:
+    return any(
+        queue == pattern or ((ANY_TOKEN in pattern or ANY_TAIL in pattern) and covers(pattern, queue))
+        for pattern in patterns
+    )
+
+
+def _remember(known: dict[Any, bool], key: object, answer: bool) -> None:  # noqa: FBT001 - a value, not a switch
+    if len(known) >= REMEMBERED:
+        known.clear()
+    known[key] = answer

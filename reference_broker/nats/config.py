@@ -1,0 +1,95 @@
+"""What a broker is configured with, in the names of nats-server's configuration file.
+
+``Config`` is a value; nothing here touches a socket. Times are seconds here, as in that file, and
+nanoseconds everywhere else. Source: docs.nats.io, "Server Configuration".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from reference_broker.nats.levels import NEWEST, Level
+
+NS = 1_000_000_000
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text says where and what to write instead."""
+
+
+class Permission(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one direction allows and denies. ``allow`` of None is everything; a deny overrules.
+
+    A subscribe entry may name a queue group after a blank: ``"orders.> workers"``.
+    """
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+
+class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
+    """docs.nats.io, "Authorization"."""
+
+    publish: Permission = Permission()
+    subscribe: Permission = Permission()
+
+
+class User(Struct, frozen=True, forbid_unknown_fields=True):
+    """Somebody who may connect. ``permissions`` of None takes the default permissions."""
+
+    user: str
+    password: str
+    permissions: Permissions | None = None
+
+
+class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may connect: one user, one token, or a list of users. Empty: everybody."""
+
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    timeout: float = 2.0  # how long a connection may take to send CONNECT
+    users: tuple[User, ...] = ()
+    default_permissions: Permissions | None = None
+
+    @property
+    def required(self) -> bool:
+        return self.user is not None or self.token is not None or bool(self.users)
+
+
+class JetStreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``jetstream`` block; sizes in bytes, -1 for no limit."""
+
+    store_dir: str | None = None
+    max_memory_store: int = -1
+    max_file_store: int = -1
+    domain: str | None = None
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole broker. Defaults are nats-server's, but for the port: 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    server_name: str | None = None  # None: made from the server id
+    level: Level = NEWEST
+    jetstream: JetStreamOptions | None = None
+    authorization: Authorization = field(default_factory=Authorization)
+    max_payload: int = 1024 * 1024
+    max_control_line: int = 4096
+    max_connections: int = 64 * 1024
+    max_subscriptions: int = 0  # per connection; 0 for no limit
+    max_pending: int = 64 * 1024 * 1024  # unread bytes beyond which a connection is a slow consumer
+    write_deadline: float = 10.0
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    no_header_support: bool = False
+
+    @classmethod
+    def of(cls, **options: Any) -> Config:
+        """From keyword arguments that may also be plain values: ``level="2.9"``, ``jetstream=True``."""
+        from reference_broker.nats.config_file import convert
+
+        return convert(options)

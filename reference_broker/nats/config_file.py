@@ -1,0 +1,172 @@
+"""nats-server's configuration, in its JSON form, to ``Config``: aliases, short forms, and clear errors.
+
+Source: docs.nats.io, "Server Configuration"; keys are case-insensitive there, so they are here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reference_broker.nats.config import Config, ConfigError
+from reference_broker.nats.levels import parse_level
+
+_ALIASES = {
+    "net": "host",
+    "max_conn": "max_connections",
+    "max_subs": "max_subscriptions",
+    "username": "user",
+    "pass": "password",
+    "pub": "publish",
+    "sub": "subscribe",
+    "default_permission": "default_permissions",
+    "permission": "permissions",
+    "max_mem": "max_memory_store",
+    "max_mem_store": "max_memory_store",
+    "max_file": "max_file_store",
+    "storedir": "store_dir",
+}
+_IGNORED = {"debug", "trace", "logtime", "logfile", "log_file", "pid_file"}  # they change nothing on the wire
+_DURATIONS = {"ping_interval", "write_deadline", "timeout"}
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def load(path: Path) -> Config:
+    """Read a file. Raises ``ConfigError``."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        fields = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: write the configuration as JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path}: write one JSON object")
+    try:
+        return convert(fields)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def convert(fields: Mapping[str, Any]) -> Config:
+    """A configuration object to ``Config``. Raises ``ConfigError``, which names the key."""
+    known = _keys(fields)
+    _take_listen(known)
+    if known.get("host") in ("", "0.0.0.0"):
+        known["host"] = "0.0.0.0"
+    if isinstance(known.get("level"), str):
+        try:
+            known["level"] = parse_level(known["level"])
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    store_dir = known.pop("store_dir", None)
+    known["jetstream"] = _jetstream(known.get("jetstream"), store_dir)
+    if isinstance(known.get("authorization"), Mapping):
+        known["authorization"] = _authorization(known["authorization"])
+    try:
+        return msgspec.convert(known, Config, from_attributes=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explained(str(error), known)) from None
+
+
+def _keys(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """One level of an object: keys in the spelling of ``Config``, durations in seconds."""
+    known: dict[str, Any] = {}
+    for key, value in fields.items():
+        name = _ALIASES.get(key.lower(), key.lower())
+        if name in _IGNORED:
+            continue
+        known[name] = _seconds(name, value) if name in _DURATIONS else value
+    return known
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    parts = re.findall(r"([\d.]+)(ns|us|ms|s|m|h)", value) if isinstance(value, str) else []
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise ConfigError(f'{name} {value!r} is not a duration: write "500ms", "2s", "1m30s" or seconds')
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def _take_listen(known: dict[str, Any]) -> None:
+    """``listen: "host:port"`` stands for both."""
+    listen = known.pop("listen", None)
+    if listen is None:
+        return
+    host, _, port = str(listen).rpartition(":")
+    if not port.isdigit():
+        raise ConfigError(f'listen {listen!r} is not an address: write "127.0.0.1:4222"')
+    known["port"] = int(port)
+    if host:
+        known["host"] = host
+
+
+def _jetstream(value: Any, store_dir: Any) -> Any:
+    if isinstance(value, str):
+        value = {"enabled": True, "enable": True, "disabled": False, "disable": False}.get(
+            value.lower(), value
+        )
+    if value in (None, False):
+        return None
+    block = _keys(value) if isinstance(value, Mapping) else {} if value is True else value
+    if isinstance(block, dict):
+        if block.pop("enabled", block.pop("enable", True)) is False:
+            return None
+        if store_dir is not None:
+            block.setdefault("store_dir", store_dir)
+    return block
+
+
+def _authorization(block: Mapping[str, Any]) -> dict[str, Any]:
+    known = _keys(block)
+    if "permissions" in known:
+        known["default_permissions"] = known.pop("permissions")
+    if "default_permissions" in known:
+        known["default_permissions"] = _permissions(known["default_permissions"])
+    if isinstance(known.get("users"), list | tuple):
+        known["users"] = [_user(user) if isinstance(user, Mapping) else user for user in known["users"]]
+    _refuse_bcrypt(known.get("password"))
+    _refuse_bcrypt(known.get("token"))
+    return known
+
+
+def _user(block: Mapping[str, Any]) -> dict[str, Any]:
+    known = _keys(block)
+    if "authorization" in known:  # an old name for it
+        known["permissions"] = known.pop("authorization")
+    if "permissions" in known:
+        known["permissions"] = _permissions(known["permissions"])
+    _refuse_bcrypt(known.get("password"))
+    return known
+
+
+def _refuse_bcrypt(secret: Any) -> None:
+    if isinstance(secret, str) and secret.startswith("$2"):
+        raise ConfigError("bcrypt secrets are not supported here: write the password or token in plain text")
+
+
+def _permissions(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _permission(entry) for name, entry in _keys(value).items()}
+
+
+def _permission(value: Any) -> Any:
+    """``"a"`` and ``["a", "b"]`` are short for ``{"allow": [...]}``."""
+    if not isinstance(value, Mapping):
+        value = {"allow": value}
+    return {name: [entry] if isinstance(entry, str) else entry for name, entry in _keys(value).items()}
+
+
+def _explained(message: str, known: Mapping[str, Any]) -> str:
+    """The sentence of msgspec, and for an unknown key what could be meant."""
+    for name in known:
+        if name not in Config.__struct_fields__:
+            return f"{name!r} is not a key of this broker; it knows {', '.join(Config.__struct_fields__)}"
+    return message

@@ -1,0 +1,116 @@
+"""What the broker remembers of one connection and of one subscription.
+
+No rule of the protocol stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reference_broker.nats.auth import Credentials, Permits
+from wire.nats import Decoder
+
+
+class ConnectOptions(Struct, frozen=True, rename={"password": "pass"}):
+    """The fields of CONNECT that a server heeds. Defaults hold until CONNECT comes.
+
+    docs.nats.io, "Client Protocol", "CONNECT".
+    """
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+    user: str = ""
+    password: str = ""
+    auth_token: str = ""
+    account: str = ""
+    new_account: bool = False
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+
+    def updated(self, fields: dict[str, Any]) -> ConnectOptions:
+        """With the fields of another CONNECT; null leaves a field alone.
+
+        Raises ``msgspec.ValidationError`` if a field has the wrong type.
+        """
+        given = {name: value for name, value in fields.items() if value is not None}
+        return msgspec.convert({**msgspec.to_builtins(self), **given}, ConnectOptions)
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(self.user, self.password, self.auth_token)
+
+
+class Subscription:
+    """One SUB that stands. ``special`` marks what cannot be delivered to without looking."""
+
+    __slots__ = (
+        "connection",
+        "delivered",
+        "filtered",
+        "max_msgs",
+        "out",
+        "queue",
+        "sid",
+        "special",
+        "subject",
+    )
+
+    def __init__(self, connection: Connection, sid: bytes, subject: bytes, queue: bytes | None) -> None:
+        self.connection = connection
+        self.out = connection.out
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+        self.delivered = 0
+        self.max_msgs = 0  # UNSUB sid max; 0 for none
+        self.filtered = False  # matches subjects that the user may not receive
+        self.special = False
+
+
+class Connection:
+    """One client. ``out`` is what the current event has it sent, in order."""
+
+    __slots__ = (
+        "awaiting_auth",
+        "closing",
+        "connected",
+        "decoder",
+        "first_pong_sent",
+        "guarded",
+        "headers",
+        "heard",
+        "id",
+        "options",
+        "out",
+        "peer",
+        "permits",
+        "pings_out",
+        "subscriptions",
+        "was_pinged",
+    )
+
+    def __init__(self, connection_id: int, peer: str, decoder: Decoder) -> None:
+        self.id = connection_id
+        self.peer = peer
+        self.decoder = decoder
+        self.out: list[bytes] = []
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.options = ConnectOptions()
+        self.permits: Permits | None = None
+        self.awaiting_auth = False
+        self.connected = False  # CONNECT came
+        self.headers = False  # both sides know headers
+        self.guarded = True  # a publish needs more than routing: verbose, pedantic, or permissions
+        self.first_pong_sent = False
+        self.pings_out = 0
+        self.was_pinged = False
+        self.heard = 0  # when the client last sent something of its own accord
+        self.closing = False

@@ -1,0 +1,137 @@
+"""The broker as a state machine: operations of clients in, what to send to whom out.
+
+No socket, clock, source of chance or task: ``now`` (nanoseconds since the epoch) comes with every
+call, chance comes as ``choose(n)``, a number below n, and ``next_wake`` says when to call ``wake``.
+Every rule of the protocol is one small method or one attribute, here or in what ``Broker`` consists
+of; a defect replaces exactly one of them on an instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference_broker.nats.admission import Admission
+from reference_broker.nats.connection import Connection
+from reference_broker.nats.messaging import Messaging
+from reference_broker.nats.state import Alarm, Close, Output, Send
+from wire.errors import ErrorKind, ProtocolError
+from wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
+
+__all__ = ["Broker", "Close", "Output", "Send"]
+
+
+class Broker(Admission, Messaging):
+    """One NATS server."""
+
+    def opened(self, connection_id: int, now: int, peer: str) -> list[Output]:
+        """A client has connected from the address ``peer``."""
+        connection = Connection(connection_id, peer, self.make_decoder())
+        self.connections[connection_id] = connection
+        connection.awaiting_auth = self.authenticator.required
+        self.send_info(connection)
+        if self.is_full():
+            self.refuse(connection, "maximum connections exceeded")
+        else:
+            self.start_timers(connection, now)
+        return self.flush()
+
+    def received(self, connection_id: int, data: bytes | Sequence[Operation], now: int) -> list[Output]:
+        """A client has sent bytes, in any segmentation, or whole operations."""
+        connection = self.connections.get(connection_id)
+        if connection is None:  # it was closed, and its last bytes were under way
+            return []
+        operations, error = self.decoded(connection, data)
+        if operations and not (type(operations[0]) is Pong and all(type(one) is Pong for one in operations)):
+            connection.heard = now
+        published, admitted = self.published, not connection.awaiting_auth
+        for operation in operations:
+            if admitted and type(operation) is Pub:
+                published(connection, operation, now)
+                continue
+            self.handle(connection, operation, now)
+            if connection.closing:
+                return self.flush()
+            admitted = not connection.awaiting_auth
+        if error is not None:
+            self.malformed(connection, error)
+        elif connection.awaiting_auth:
+            self.check_opening(connection, connection.decoder.unfinished)
+        return self.flush()
+
+    def closed(self, connection_id: int, now: int) -> list[Output]:
+        """A client is gone."""
+        connection = self.connections.get(connection_id)
+        if connection is not None:
+            self.forget(connection)
+        return self.flush()
+
+    def wake(self, now: int) -> list[Output]:
+        """Run what is due."""
+        for connection_id, alarm in self.timers.due(now):
+            connection = self.connections[connection_id]
+            if alarm is Alarm.PING:
+                self.ping_is_due(connection, now)
+            else:
+                self.authentication_timed_out(connection)
+        if self.service is not None:
+            self.service.wake(now)
+        return self.flush()
+
+    def next_wake(self) -> int | None:
+        """When ``wake`` has something to do; None for never."""
+        own = self.timers.next()
+        served = self.service.next_wake() if self.service is not None else None
+        return own if served is None else served if own is None else min(own, served)
+
+    def make_decoder(self) -> Decoder:
+        return Decoder(Sender.CLIENT, Limits(self.config.max_control_line, self.config.max_payload))
+
+    def decoded(
+        self, connection: Connection, data: bytes | Sequence[Operation]
+    ) -> tuple[Sequence[Operation], ProtocolError | None]:
+        if not isinstance(data, bytes):
+            return data, None
+        try:
+            return connection.decoder.feed(data), None
+        except ProtocolError as error:
+            return error.operations, error
+
+    def malformed(self, connection: Connection, error: ProtocolError) -> None:
+        """What is not the protocol ends the connection, with or without a word."""
+        if connection.awaiting_auth and error.excerpt[:1] not in b"Cc":
+            self.refuse(connection, "Authorization Violation")
+            return
+        text = self.error_texts.get(error.kind)
+        if error.kind is ErrorKind.ARGUMENTS and is_bare_verb(error.excerpt):
+            text = self.error_texts.get(ErrorKind.UNKNOWN_OPERATION)
+        self.refuse(connection, text)
+
+    def check_opening(self, connection: Connection, unfinished: bytes) -> None:
+        """One byte is enough to see that what comes is not CONNECT."""
+        if unfinished and unfinished[:1] not in b"Cc":
+            self.refuse(connection, "Authorization Violation")
+
+    def handle(self, connection: Connection, operation: Operation, now: int) -> None:
+        """One operation that came whole."""
+        if isinstance(operation, Connect):
+            self.connected(connection, operation, now)
+        elif connection.awaiting_auth:
+            self.refuse(connection, "Authorization Violation")
+        elif isinstance(operation, Pub):
+            self.published(connection, operation, now)
+        elif isinstance(operation, HPub):
+            self.published_with_headers(connection, operation, now)
+        elif isinstance(operation, Sub):
+            self.subscribed(connection, operation, now)
+        elif isinstance(operation, Unsub):
+            self.unsubscribed(connection, operation)
+        elif isinstance(operation, Ping):
+            self.pinged(connection)
+        elif isinstance(operation, Pong):
+            self.ponged(connection)
+
+
+def is_bare_verb(excerpt: bytes) -> bool:
+    """A line that ends where its verb ends: servers do not know it, rather than miss its arguments."""
+    verb = excerpt.partition(b"\n")[0].rstrip(b"\r")
+    return verb.isalpha() and verb.upper() != b"CONNECT"

@@ -1,0 +1,62 @@
+"""The INFO a server sends: of itself, and of the connection it sends it on.
+
+Source: docs.nats.io, "Client Protocol", "INFO". Fields and their order are nats-server's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from reference_broker.nats.config import Config
+from reference_broker.nats.connection import Connection
+from reference_broker.nats.levels import CoreRules
+
+BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+ID_LENGTH = 56
+PROTO = 1  # the server may send INFO at any time
+ACCOUNT = "$G"
+
+
+def make_id(kind: str, choose: Callable[[int], int]) -> str:
+    """An identity as a public key would be spelled: ``N...`` for a server."""
+    return kind + "".join(BASE32[choose(len(BASE32))] for _ in range(ID_LENGTH - len(kind)))
+
+
+class Identity:
+    """Who the server is, for as long as it runs."""
+
+    def __init__(self, config: Config, rules: CoreRules, choose: Callable[[int], int]) -> None:
+        self.server_id = make_id("N", choose)
+        self.server_name = config.server_name or f"plumbline-{self.server_id[:10]}"
+        self.host = config.host
+        self.port = config.port  # the shell sets the true one once it listens
+        self._config = config
+        self._rules = rules
+
+    def fields(self, connection: Connection) -> dict[str, Any]:
+        """What INFO says, before and after CONNECT; what does not hold is left out."""
+        config, rules = self._config, self._rules
+        fields = {
+            "server_id": self.server_id,
+            "server_name": self.server_name,
+            "version": rules.version,
+            "proto": PROTO,
+            "go": f"python{sys.version_info.major}.{sys.version_info.minor}",
+            "host": self.host,
+            "port": self.port,
+            "headers": not config.no_header_support,
+            "auth_required": config.authorization.required or None,
+            "max_payload": config.max_payload,
+            "jetstream": config.jetstream is not None or None,
+            "client_id": connection.id,
+            "client_ip": connection.peer,
+            "domain": config.jetstream.domain if config.jetstream else None,
+            "api_lvl": rules.api_level or None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def connect_fields(self, connection: Connection) -> dict[str, Any]:
+        """What INFO says once the client is in: the account it is bound to, too."""
+        return {**self.fields(connection), "connect_info": True, "remote_account": ACCOUNT}

@@ -1,0 +1,63 @@
+"""Protocol levels, and where the core protocol of servers of different age differs: one named rule each.
+
+A level is ``(major, minor)``, so levels compare. JetStream keeps its own such table, ``jetstream/rules.py``.
+Observed on nats-server 2.9.10 and 2.15.2; boundaries in between come from the sources of 2.10.29 and 2.11.9.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+Level = tuple[int, ...]
+OLDEST: Level = (2, 9)
+NEWEST: Level = (2, 15)
+VERSIONS: dict[Level, str] = {(2, 9): "2.9.10", (2, 15): "2.15.2"}  # what INFO says; others end in .0
+
+
+def parse_level(text: str) -> Level:
+    """``"2.9"``, ``"2.9.10"`` or ``"newest"``. Raises ``ValueError`` that says what to write."""
+    if text.strip().lower() == "newest":
+        return NEWEST
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text.strip())
+    level = (int(match[1]), int(match[2])) if match else None
+    if level is None or not OLDEST <= level <= NEWEST:
+        first, last = (".".join(map(str, known)) for known in (OLDEST, NEWEST))
+        raise ValueError(f"level {text!r} is not known: write a level from {first} to {last}, or newest")
+    return level
+
+
+class CoreRules(Struct, frozen=True):
+    """The answers of the core protocol in which levels differ."""
+
+    version: str
+    api_level: int  # ``api_lvl`` of INFO; 0 leaves it out
+    connect_info: bool  # a second INFO, with connect_info, follows the first PONG
+    no_responders_names_subject: bool  # the 503 carries Nats-Subject
+    blank_for_missing_reply: (
+        bool  # messages of the server's own without reply have two blanks before the size
+    )
+    second_connect_drops_subscriptions: bool
+    reserved_subjects: tuple[bytes, ...]  # what no client may publish to
+
+    @classmethod
+    def of(cls, level: Level) -> CoreRules:
+        v2_12 = level >= (2, 12)
+        return cls(
+            version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
+            api_level=_api_level(level),
+            connect_info=v2_12,
+            no_responders_names_subject=v2_12,
+            blank_for_missing_reply=level < (2, 10),
+            second_connect_drops_subscriptions=level >= NEWEST,
+            reserved_subjects=(b"_GR_.",)
+            + ((b"$NRG.",) if level >= (2, 11) else ())
+            + ((b"$GR.",) if v2_12 else ()),
+        )
+
+
+def _api_level(level: Level) -> int:
+    """ADR-44, "API Level"; INFO shows it since 2.12."""
+    steps = {(2, 12): 2, (2, 14): 4, (2, 15): 5}
+    return max((api for first, api in steps.items() if level >= first), default=0)

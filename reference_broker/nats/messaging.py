@@ -1,0 +1,170 @@
+"""What clients are here for: SUB, UNSUB, PUB, HPUB, and the answer when nobody listens.
+
+Sources: docs.nats.io, "Client Protocol"; ADR-4, "NATS Message Headers".
+"""
+
+from __future__ import annotations
+
+from reference_broker.nats import subjects
+from reference_broker.nats.auth import SYSTEM_QUEUE
+from reference_broker.nats.connection import Connection, Subscription
+from reference_broker.nats.routing import Message, Route
+from reference_broker.nats.state import State, quoted
+from wire.errors import ErrorKind
+from wire.nats import HPub, Pub, Sub, Unsub
+
+RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")  # replies of the server's own
+
+
+class Messaging(State):
+    """Subscriptions and messages. The methods of ``host.Host`` are here, too."""
+
+    def subscribed(self, connection: Connection, operation: Sub, now: int) -> None:
+        subject, sid = operation.args[0], operation.args[-1]
+        queue = operation.args[1] if len(operation.args) == 3 else None
+        if (refusal := self.subscribe_refusal(connection, subject, queue)) is not None:
+            self.complain(connection, refusal)
+            return
+        if sid in connection.subscriptions:  # the first one stands
+            self.acknowledge(connection)
+            return
+        if not self.is_valid_subject(subject):
+            self.complain(connection, "Invalid Subject")
+            return
+        subscription = Subscription(connection, sid, subject, queue)
+        subscription.filtered = connection.permits is not None and connection.permits.must_filter(subject)
+        connection.subscriptions[sid] = subscription
+        self.router.mark(subscription)
+        self.router.add(subscription)
+        self.acknowledge(connection)
+        if self.service is not None:
+            self.service.subscribed(subject, now)
+
+    def is_valid_subject(self, subject: bytes) -> bool:
+        return subjects.is_valid(subject)
+
+    def subscribe_refusal(self, connection: Connection, subject: bytes, queue: bytes | None) -> str | None:
+        """Why a client may not subscribe to that; None if it may."""
+        if not self.may_subscribe(connection, subject, queue):
+            group = f" using queue {quoted(queue)}" if queue else ""
+            return f"Permissions Violation for Subscription to {quoted(subject)}{group}"
+        if 0 < self.config.max_subscriptions <= len(connection.subscriptions):
+            return "maximum subscriptions exceeded"
+        return None
+
+    def may_subscribe(self, connection: Connection, subject: bytes, queue: bytes | None) -> bool:
+        if queue == SYSTEM_QUEUE:
+            return False
+        return connection.permits is None or connection.permits.may_subscribe(subject, queue)
+
+    def unsubscribed(self, connection: Connection, operation: Unsub) -> None:
+        self.acknowledge(connection)
+        subscription = connection.subscriptions.get(operation.args[0])
+        if subscription is not None:
+            self.router.limit(subscription, operation.max_msgs or 0)
+
+    def published(self, connection: Connection, operation: Pub, now: int) -> None:
+        """The hot path: no object is made here but the bytes that are sent."""
+        args, raw = operation.args, operation.raw
+        subject = args[0]
+        reply = args[1] if len(args) == 3 else None
+        route = self.router.route(subject)
+        if (connection.guarded or route.reserved or reply is not None) and not self.admits(
+            connection, subject, reply, route
+        ):
+            return
+        count = 0
+        if route.plain or route.groups:
+            if reply is not None:
+                tail = b"%b %b\r\n%b" % (reply, args[2], raw[operation.head :])
+            elif operation.head == len(subject) + len(args[1]) + 7:  # "PUB subject size", spaced as we would
+                tail = raw[len(subject) + 5 :]
+            else:
+                tail = b"%b\r\n%b" % (args[1], raw[operation.head :])
+            count = self.router.deliver_plainly(route, subject, tail, connection)
+        if self.service is not None and self.service.received(subject, reply, b"", operation.payload, now):
+            return
+        if not count and reply is not None and connection.options.no_responders:
+            self.nobody_responds(connection, subject, reply)
+
+    def published_with_headers(self, connection: Connection, operation: HPub, now: int) -> None:
+        if not connection.headers:
+            self.refuse(connection, self.error_texts.get(ErrorKind.HEADERS))
+            return
+        subject, header_size, size = operation.args[0], operation.args[-2], operation.args[-1]
+        reply = operation.args[1] if len(operation.args) == 4 else None
+        route = self.router.route(subject)
+        if not self.admits(connection, subject, reply, route):
+            return
+        block, payload = operation.header_block, operation.payload
+        message = self.message(subject, reply, (header_size, size), block, payload)
+        count = self.router.deliver(route, message, connection)
+        if self.service is not None and self.service.received(subject, reply, block, payload, now):
+            return
+        if not count and reply is not None and connection.options.no_responders:
+            self.nobody_responds(connection, subject, reply)
+
+    def admits(self, connection: Connection, subject: bytes, reply: bytes | None, route: Route) -> bool:
+        """Whether a publish goes on; tells the client what it must know, in the order servers do."""
+        if connection.options.pedantic and not self.is_valid_publish_subject(subject):
+            self.complain(connection, "Invalid Publish Subject")  # and yet it goes on
+        if route.reserved or not self.may_publish(connection, subject):
+            self.complain(connection, f"Permissions Violation for Publish to {quoted(subject)}")
+            return False
+        if reply is not None and reply.startswith(RESERVED_REPLIES):
+            self.complain(connection, f"Permissions Violation for Publish with Reply of {quoted(reply)}")
+            return False
+        self.acknowledge(connection)
+        return True
+
+    def is_valid_publish_subject(self, subject: bytes) -> bool:
+        return subjects.is_valid_literal(subject)
+
+    def may_publish(self, connection: Connection, subject: bytes) -> bool:
+        return connection.permits is None or connection.permits.may_publish(subject)
+
+    def message(
+        self, subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
+    ) -> Message:
+        """A message with headers, its sizes as the client wrote them; an empty block is no headers."""
+        begin = b"" if reply is None else reply + b" "
+        stripped = b"%b%d\r\n%b\r\n" % (begin, len(payload), payload)
+        if not block:
+            return Message(subject, stripped)
+        return Message(subject, b"%b%b %b\r\n%b%b\r\n" % (begin, *sizes, block, payload), stripped)
+
+    def own_message(self, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> Message:
+        """A message of the server's own."""
+        sizes = b"%d" % len(block), b"%d" % (len(block) + len(payload))
+        blank = b"" if reply is None and self.rules.blank_for_missing_reply else reply
+        return self.message(subject, blank, sizes, block, payload)
+
+    def nobody_responds(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        """Tell the requester at once that nobody listens: the first subscription of its own that
+        matches the reply gets a 503 without a body. ADR-4, "No Responders"."""
+        for subscription, head in self.router.route(reply).plain:
+            if subscription.connection is connection:
+                block = self.no_responders_block(subject)
+                self.send(connection, b"H%b%d %d\r\n%b\r\n" % (head, len(block), len(block), block))
+                return
+
+    def no_responders_block(self, subject: bytes) -> bytes:
+        named = b"Nats-Subject: %b\r\n" % subject if self.rules.no_responders_names_subject else b""
+        return b"NATS/1.0 503\r\n%b\r\n" % named
+
+    # Host: what a service asks of us
+
+    def publish(self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes) -> int:
+        return self.deliver(subject, subject, reply, header_block, payload)
+
+    def deliver(
+        self, target: bytes, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes
+    ) -> int:
+        route = self.router.route(target)
+        if target != subject:
+            route = self.router.readdressed(route, subject)
+        return self.router.deliver(route, self.own_message(subject, reply, header_block, payload), None)
+
+    def has_interest(self, subject: bytes) -> bool:
+        route = self.router.route(subject)
+        return bool(route.plain or route.groups)

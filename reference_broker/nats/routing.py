@@ -1,0 +1,198 @@
+"""From a subject to the connections that get the message: matching, queue groups, auto-unsubscribe, framing.
+
+This is the hot path: what a subject leads to is worked out once and kept until subscriptions change.
+Each rule is a small method that can be replaced on an instance. Knows nothing of who publishes but
+the connection, which matters for ``echo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from reference_broker.nats.connection import Connection, Subscription
+from reference_broker.nats.sublist import Sublist
+
+REMEMBERED = 8192  # subjects whose route is kept
+
+Target = tuple[Subscription, bytes]  # and the start of the MSG line, up to reply or size
+
+
+class Route:
+    """Where messages of one subject go: every plain subscription, one member of each queue group."""
+
+    __slots__ = ("groups", "plain", "reserved")
+
+    def __init__(self, plain: list[Target], groups: list[list[Target]], *, reserved: bool = False) -> None:
+        self.plain = plain
+        self.groups = groups
+        self.reserved = reserved  # for the server's own messages
+
+
+class Message:
+    """One message on its way: what follows the start of the line, with headers and without.
+
+    ``stripped`` is None if there are no headers: then everybody gets ``tail``.
+    """
+
+    __slots__ = ("stripped", "subject", "tail")
+
+    def __init__(self, subject: bytes, tail: bytes, stripped: bytes | None = None) -> None:
+        self.subject = subject
+        self.tail = tail
+        self.stripped = stripped
+
+
+class Router:
+    """The subscriptions of the account, and how messages get to them.
+
+    ``choose(n)`` gives a number below n; ``dirty`` collects connections that have something to be sent.
+    """
+
+    def __init__(
+        self, choose: Callable[[int], int], dirty: list[Connection], reserved_subjects: tuple[bytes, ...] = ()
+    ) -> None:
+        self.choose = choose
+        self.dirty = dirty
+        self.reserved_subjects = reserved_subjects
+        self.subscriptions: Sublist[Subscription] = Sublist()
+        self._routes: dict[bytes, Route] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        self.subscriptions.insert(subscription.subject, subscription)
+        self._forget(subscription.subject)
+
+    def remove(self, subscription: Subscription) -> None:
+        """End a subscription; nothing is delivered to it any more."""
+        del subscription.connection.subscriptions[subscription.sid]
+        self.subscriptions.remove(subscription.subject, subscription)
+        self._forget(subscription.subject)
+
+    def limit(self, subscription: Subscription, max_msgs: int) -> None:
+        """UNSUB with max: counted from SUB on. docs.nats.io, "Client Protocol", "UNSUB"."""
+        if max_msgs > subscription.delivered:
+            subscription.max_msgs = max_msgs
+            self.mark(subscription)
+        else:
+            self.remove(subscription)
+
+    def mark(self, subscription: Subscription) -> None:
+        """Note whether a subscription can be delivered to without looking."""
+        subscription.special = (
+            subscription.filtered or subscription.max_msgs > 0 or not subscription.connection.options.echo
+        )
+
+    def route(self, subject: bytes) -> Route:
+        """Where a subject leads, remembered."""
+        route = self._routes.get(subject)
+        if route is None:
+            if len(self._routes) >= REMEMBERED:
+                self._routes.clear()
+            route = self._routes[subject] = self.find_route(subject)
+        return route
+
+    def find_route(self, subject: bytes) -> Route:
+        plain: list[Target] = []
+        groups: dict[bytes, list[Target]] = {}
+        for subscription in self.matching(subject):
+            target = (subscription, self.head(subject, subscription))
+            if subscription.queue is None:
+                plain.append(target)
+            else:
+                groups.setdefault(subscription.queue, []).append(target)
+        return Route(plain, list(groups.values()), reserved=subject.startswith(self.reserved_subjects))
+
+    def readdressed(self, route: Route, subject: bytes) -> Route:
+        """The same receivers, told of another subject."""
+        plain = [(subscription, self.head(subject, subscription)) for subscription, _ in route.plain]
+        groups = [[(member, self.head(subject, member)) for member, _ in group] for group in route.groups]
+        return Route(plain, groups)
+
+    def matching(self, subject: bytes) -> list[Subscription]:
+        return self.subscriptions.match(subject)
+
+    def head(self, subject: bytes, subscription: Subscription) -> bytes:
+        """The start of a MSG line; HMSG puts an H before it."""
+        return b"MSG %b %b " % (subject, subscription.sid)
+
+    def deliver(self, route: Route, message: Message, publisher: Connection | None) -> int:
+        """Send a message to everybody it is for; how many got it."""
+        count = 0
+        for subscription, head in route.plain:
+            count += self.deliver_to(subscription, head, message, publisher)
+        for group in route.groups:
+            count += self.deliver_to_one(group, message, publisher)
+        return count
+
+    def deliver_plainly(self, route: Route, subject: bytes, tail: bytes, publisher: Connection) -> int:
+        """``deliver`` of a message without headers, with ``deliver_to`` unrolled where nothing is special."""
+        count = 0
+        dirty = self.dirty
+        for subscription, head in route.plain:
+            if subscription.special:
+                count += self.deliver_to(subscription, head, Message(subject, tail), publisher)
+                continue
+            subscription.delivered += 1
+            out = subscription.out
+            if not out:
+                dirty.append(subscription.connection)
+            out += (head, tail)
+            count += 1
+        for group in route.groups:
+            count += self.deliver_to_one(group, Message(subject, tail), publisher)
+        return count
+
+    def deliver_to_one(self, group: list[Target], message: Message, publisher: Connection | None) -> int:
+        """A queue group: one member gets it, the next if the first cannot take it."""
+        for subscription, head in self.in_random_order(group):
+            if self.deliver_to(subscription, head, message, publisher):
+                return 1
+        return 0
+
+    def in_random_order(self, group: list[Target]) -> Iterator[Target]:
+        """All members, from a random one on. docs.nats.io, "Queue Groups"."""
+        start = self.choose(len(group)) if len(group) > 1 else 0
+        yield from group[start:]
+        yield from group[:start]
+
+    def deliver_to(
+        self, subscription: Subscription, head: bytes, message: Message, publisher: Connection | None
+    ) -> int:
+        """Send to one subscription, unless something forbids it; 1 if it was sent."""
+        if subscription.special and not self.admits(subscription, message.subject, publisher):
+            return 0
+        subscription.delivered += 1
+        connection = subscription.connection
+        if not connection.out:
+            self.dirty.append(connection)
+        connection.out += self.framed(connection, head, message)
+        if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
+            self.remove(subscription)
+        return 1
+
+    def admits(self, subscription: Subscription, subject: bytes, publisher: Connection | None) -> bool:
+        """Whether a subscription takes this message."""
+        connection = subscription.connection
+        if publisher is connection and not self.echoes(connection):
+            return False
+        if subscription.filtered and connection.permits is not None:
+            return connection.permits.may_receive(subject, subscription.queue)
+        return True
+
+    def echoes(self, connection: Connection) -> bool:
+        """Whether a connection hears its own messages. docs.nats.io, "CONNECT", ``echo``."""
+        return connection.options.echo
+
+    def framed(self, connection: Connection, head: bytes, message: Message) -> tuple[bytes, ...]:
+        """The operation as this connection is to see it: headers only for those who know them (ADR-4)."""
+        if message.stripped is None:
+            return (head, message.tail)
+        if connection.headers:
+            return (b"H", head, message.tail)
+        return (head, message.stripped)
+
+    def _forget(self, subject: bytes) -> None:
+        """Subscriptions to ``subject`` changed: what was worked out with them no longer holds."""
+        if b"*" in subject or b">" in subject:
+            self._routes.clear()
+        else:
+            self._routes.pop(subject, None)

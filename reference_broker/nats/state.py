@@ -1,0 +1,128 @@
+"""What the broker remembers, and how it speaks: what one event has sent or closed leaves in one batch.
+
+No rule of the protocol stands here but what an answer looks like. ``admission`` and ``messaging``
+hold the rules, ``core`` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from msgspec import Struct
+
+from reference_broker.nats.auth import Authenticator
+from reference_broker.nats.config import Config
+from reference_broker.nats.connection import Connection
+from reference_broker.nats.host import Service
+from reference_broker.nats.info import Identity
+from reference_broker.nats.levels import CoreRules
+from reference_broker.nats.routing import Router
+from reference_broker.nats.timers import Timers
+from wire.errors import ErrorKind
+from wire.nats import Err
+
+OK = b"+OK\r\n"
+
+# What becomes of the connection is the same for all of them: it is closed.
+# docs.nats.io, "-ERR"; an error without text closes in silence, as servers do.
+ERROR_TEXTS = {
+    ErrorKind.UNKNOWN_OPERATION: "Unknown Protocol Operation",
+    ErrorKind.PAYLOAD_END: "Unknown Protocol Operation",
+    ErrorKind.CONTROL_LINE: "maximum control line exceeded",
+    ErrorKind.PAYLOAD_SIZE: "Maximum Payload Violation",
+}
+
+
+class Send(Struct, frozen=True, gc=False):
+    """Bytes for one connection."""
+
+    connection: int
+    data: bytes
+
+
+class Close(Struct, frozen=True, gc=False):
+    """The server closes this connection, once what it was sent is written."""
+
+    connection: int
+
+
+Output = Send | Close
+
+
+class Alarm(Enum):
+    """What a connection's timers are for."""
+
+    PING = "ping"
+    AUTHENTICATION = "authentication"
+
+
+class State:
+    """One server's memory. Give it a ``Service`` in ``service`` to have one run inside."""
+
+    def __init__(self, config: Config, choose: Callable[[int], int]) -> None:
+        self.config = config
+        self.rules = CoreRules.of(config.level)
+        self.choose = choose
+        self.identity = Identity(config, self.rules, choose)
+        self.authenticator = Authenticator(config.authorization)
+        self.service: Service | None = None
+        self.connections: dict[int, Connection] = {}
+        self.timers: Timers[tuple[int, Alarm]] = Timers()
+        self.dirty: list[Connection] = []  # those with something to be sent or closed
+        self.router = Router(choose, self.dirty, self.rules.reserved_subjects)
+        self.error_texts = dict(ERROR_TEXTS)
+
+    def acknowledge(self, connection: Connection) -> None:
+        """+OK, if the client asked to hear of everything. docs.nats.io, "CONNECT", ``verbose``."""
+        if connection.options.verbose:
+            self.send(connection, OK)
+
+    def complain(self, connection: Connection, text: str) -> None:
+        """-ERR; the connection stays open."""
+        self.send(connection, Err.make(text).raw)
+
+    def refuse(self, connection: Connection, text: str | None) -> None:
+        """-ERR, if there is anything to say, and the end of the connection."""
+        if text is not None:
+            self.complain(connection, text)
+        self.close(connection)
+
+    def close(self, connection: Connection) -> None:
+        if not connection.out:
+            self.dirty.append(connection)
+        connection.closing = True
+        self.forget(connection)
+
+    def forget(self, connection: Connection) -> None:
+        self.drop_subscriptions(connection)
+        for alarm in Alarm:
+            self.timers.clear((connection.id, alarm))
+        del self.connections[connection.id]
+
+    def send(self, connection: Connection, data: bytes) -> None:
+        if not connection.out:
+            self.dirty.append(connection)
+        connection.out.append(data)
+
+    def flush(self) -> list[Output]:
+        """What this event has to be sent and closed."""
+        outputs: list[Output] = []
+        for connection in self.dirty:
+            if connection.out:
+                outputs.append(Send(connection.id, b"".join(connection.out)))
+                connection.out.clear()
+            if connection.closing:
+                outputs.append(Close(connection.id))
+        self.dirty.clear()
+        return outputs
+
+    def drop_subscriptions(self, connection: Connection) -> None:
+        for subscription in list(connection.subscriptions.values()):
+            self.router.remove(subscription)
+
+
+def quoted(name: bytes) -> str:
+    """As -ERR texts spell names."""
+    text = name.decode("utf-8", "backslashreplace")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,51 @@
+"""Subjects: what is valid, what matches what. Subjects are bytes, as they stand on the wire.
+
+Source: docs.nats.io, "Subject-Based Messaging".
+"""
+
+from __future__ import annotations
+
+ANY_TOKEN = b"*"
+ANY_TAIL = b">"
+
+
+def is_valid(subject: bytes) -> bool:
+    """Whether somebody may subscribe to it: no empty token, and ``>`` only as the last one."""
+    tokens = subject.split(b".")
+    return b"" not in tokens and ANY_TAIL not in tokens[:-1]
+
+
+def is_literal(subject: bytes) -> bool:
+    """Whether no token is a wildcard. ``foo.b*r`` is literal: wildcards are whole tokens."""
+    tokens = subject.split(b".")
+    return ANY_TOKEN not in tokens and ANY_TAIL not in tokens
+
+
+def is_valid_literal(subject: bytes) -> bool:
+    """Whether a pedantic connection may publish to it."""
+    return is_literal(subject) and is_valid(subject)
+
+
+def covers(pattern: bytes, subject: bytes) -> bool:
+    """Whether every subject that ``subject`` stands for matches ``pattern``; both may hold wildcards."""
+    wanted, tokens = pattern.split(b"."), subject.split(b".")
+    for position, want in enumerate(wanted):
+        if position >= len(tokens):
+            return False
+        token = tokens[position]
+        if want == ANY_TAIL:
+            return True
+        if token == ANY_TAIL or want not in (ANY_TOKEN, token):
+            return False
+    return len(tokens) == len(wanted)
+
+
+def collide(first: bytes, second: bytes) -> bool:
+    """Whether some subject matches both."""
+    ours, theirs = first.split(b"."), second.split(b".")
+    for our_token, their_token in zip(ours, theirs, strict=False):
+        if ANY_TAIL in (our_token, their_token):
+            return True
+        if our_token != their_token and ANY_TOKEN not in (our_token, their_token):
+            return False
+    return len(ours) == len(theirs)

@@ -1,0 +1,85 @@
+"""Who has subscribed to what: insert, remove, and match, without looking at every subscription.
+
+Literal subjects stand in a dictionary, subjects with wildcards in a tree of tokens. Generic in the
+subscriber: permissions use it too. Remembers nothing about earlier matches; ``routing`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, is_literal
+
+S = TypeVar("S", bound=Hashable)
+
+
+class _Node(Generic[S]):
+    """One token of the wildcard tree; who subscribed to the subject that ends here."""
+
+    __slots__ = ("below", "here")
+
+    def __init__(self) -> None:
+        self.below: dict[bytes, _Node[S]] = {}
+        self.here: dict[S, None] = {}
+
+
+class Sublist(Generic[S]):
+    """Subscribers by subject; each at most once per subject, in the order they came."""
+
+    def __init__(self) -> None:
+        self._literals: dict[bytes, dict[S, None]] = {}
+        self._wildcards: _Node[S] = _Node()
+
+    def insert(self, subject: bytes, subscriber: S) -> None:
+        if is_literal(subject):
+            self._literals.setdefault(subject, {})[subscriber] = None
+            return
+        node = self._wildcards
+        for token in subject.split(b"."):
+            node = node.below.setdefault(token, _Node())
+        node.here[subscriber] = None
+
+    def remove(self, subject: bytes, subscriber: S) -> None:
+        """Forget a subscriber that is there; nothing is kept of a subject nobody wants any more."""
+        if is_literal(subject):
+            subscribers = self._literals[subject]
+            del subscribers[subscriber]
+            if not subscribers:
+                del self._literals[subject]
+            return
+        path = [self._wildcards]
+        tokens = subject.split(b".")
+        for token in tokens:
+            path.append(path[-1].below[token])
+        del path[-1].here[subscriber]
+        for token, node, parent in zip(reversed(tokens), reversed(path), reversed(path[:-1]), strict=False):
+            if node.here or node.below:
+                break
+            del parent.below[token]
+
+    def match(self, subject: bytes) -> list[S]:
+        """Every subscriber whose subject matches, the widest first, as nats-server does."""
+        found: list[S] = []
+        if self._wildcards.below:
+            tokens = subject.split(b".")
+            if b"" not in tokens:  # an empty token is no token: not even ">" matches it
+                for node in _walk(self._wildcards, tokens, 0):
+                    found.extend(node.here)
+        found.extend(self._literals.get(subject, ()))
+        return found
+
+
+def _walk(node: _Node[S], tokens: list[bytes], position: int) -> Iterator[_Node[S]]:
+    """The nodes whose subjects match ``tokens`` from ``position`` on."""
+    if position == len(tokens):
+        yield node
+        return
+    below = node.below
+    if ANY_TAIL in below:
+        yield below[ANY_TAIL]
+    token = tokens[position]
+    if ANY_TOKEN in below:
+        yield from _walk(below[ANY_TOKEN], tokens, position + 1)
+    if token in below and token not in (ANY_TOKEN, ANY_TAIL):
+        yield from _walk(below[token], tokens, position + 1)
