@@ -1,0 +1,43 @@
+"""A trace file as a check: one file is one check, its id is its path below ``conformance/traces``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from conformance.check import Check
+from conformance.trace.parser import parse_trace
+from conformance.trace.player import play
+
+PACKAGED = Path(__file__).parents[1] / "traces"
+
+
+def load_check(path: Path) -> Check:
+    """Raises ``TraceSyntaxError`` for a file that is not a trace, ``OSError`` for one that cannot be read."""
+    trace = parse_trace(path.read_bytes().decode("utf-8", "surrogateescape"), shown_path(path))
+    return Check(
+        id=check_id(path),
+        title=trace.title,
+        requirements=trace.verifies,
+        run=partial(play, trace),
+        source=trace.source,
+        where=f"{trace.path}:1",
+        variant=trace.variant,
+        since=trace.since,
+        until=trace.until,
+    )
+
+
+def check_id(path: Path) -> str:
+    """``adr-13/pull-one`` for a packaged trace; the path as given, without suffix, for a user's own."""
+    resolved = path.resolve()
+    below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else path
+    return below.with_suffix("").as_posix()
+
+
+def shown_path(path: Path) -> str:
+    """How messages name the file: below the package that users have, else as given."""
+    resolved = path.resolve()
+    if resolved.is_relative_to(PACKAGED):
+        return f"conformance/traces/{resolved.relative_to(PACKAGED).as_posix()}"
+    return path.as_posix()

@@ -1,0 +1,227 @@
+"""What a trace is made of once it is read: pure data, and the interface to the protocol it speaks.
+
+The steps are the same for every protocol. What is sent and expected, which stage is set and which state
+is asked for is read by a ``Dialect`` (``conformance.trace.nats``; AMQP beside it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from conformance.trace.reader import Reader
+from conformance.trace.template import Scope, Template
+from conformance.trace.text import Text
+
+if TYPE_CHECKING:
+    from conformance.session import Session
+
+DEFAULT_CONNECTION = "client"
+DEFAULT_WITHIN_S = 1.0
+
+
+class Difference(Struct, frozen=True):
+    """One thing in which an operation is not what was expected."""
+
+    what: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: expected {self.expected}, got {self.found}"
+
+
+class Window(Struct, frozen=True):
+    """When an expectation must come true, in seconds. ``since_send``: from the last line sent, else from
+    the moment the player gets there."""
+
+    after: float = 0.0
+    within: float = DEFAULT_WITHIN_S
+    since_send: bool = False
+
+    def __str__(self) -> str:
+        return f"between {self.after:g}s and {self.within:g}s" if self.after else f"within {self.within:g}s"
+
+
+class Outgoing(Protocol):
+    """An operation to send."""
+
+    def operation(self, scope: Scope) -> Any:
+        """As it goes on the wire."""
+
+
+class Pattern(Protocol):
+    """An operation to expect."""
+
+    @property
+    def asked(self) -> tuple[type[Any], ...]:
+        """Kinds of operation that come at any time and are skipped, unless asked for like this."""
+
+    def show(self, scope: Scope) -> str:
+        """The pattern with what is known filled in, for reports."""
+
+    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+        """Everything in which ``operation`` is not it; captures go into ``scope``."""
+
+
+class Prerequisite(Protocol):
+    """Something a ``given`` line sets up on the target."""
+
+    def set(self, session: Session, scope: Scope) -> None:
+        """Raises ``Untestable`` if it cannot."""
+
+
+class State(Protocol):
+    """State of an object on the target."""
+
+    def wait(self, session: Session, scope: Scope, within: float) -> None:
+        """Until it is so. Raises ``Untestable`` if it never is."""
+
+    def expect(self, session: Session, scope: Scope, within: float) -> None:
+        """The same as evidence. Raises ``Failed``."""
+
+
+class Following(Protocol):
+    """The lines below the one being read, for payloads that stand there as pasted."""
+
+    def peek(self) -> Text | None:
+        """The next line, if it bears no mark and is no directive, comment or blank."""
+
+    def take(self) -> Text | None:
+        """The same, and moves past it."""
+
+    def take_after_blank(self) -> Text | None:
+        """The same for a line that stands behind one blank line."""
+
+
+class Dialect(Protocol):
+    """How one protocol is written in traces. Every method raises ``Problem`` for what it cannot read."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Words that cannot be names, because the protocol's own subjects are made of them."""
+
+    def read_send(self, text: Text, following: Following, reader: Reader) -> Outgoing: ...
+
+    def read_expect(self, text: Text, following: Following, reader: Reader) -> Pattern: ...
+
+    def read_given(self, kind: Text, rest: Text, following: Following, reader: Reader) -> Prerequisite: ...
+
+    def read_state(self, kind: Text, rest: Text, reader: Reader) -> State: ...
+
+
+class Send(Struct, frozen=True):
+    """``> OP``"""
+
+    line: int
+    connection: str
+    outgoing: Outgoing
+
+
+class SendBytes(Struct, frozen=True):
+    """``> raw "..."``"""
+
+    line: int
+    connection: str
+    template: Template
+
+
+class Expect(Struct, frozen=True):
+    """``< PATTERN``"""
+
+    line: int
+    connection: str
+    pattern: Pattern
+    window: Window
+
+
+class Silence(Struct, frozen=True):
+    """``< nothing for 200ms``"""
+
+    line: int
+    connection: str
+    for_s: float
+
+
+class Closed(Struct, frozen=True):
+    """``< closed``"""
+
+    line: int
+    connection: str
+    window: Window
+
+
+class Group(Struct, frozen=True):
+    """``in any order`` ... ``end``"""
+
+    line: int
+    expects: tuple[Expect, ...]
+
+
+class Given(Struct, frozen=True):
+    """``given stream ...``"""
+
+    line: int
+    prerequisite: Prerequisite
+
+
+class Await(Struct, frozen=True):
+    """``await consumer ...``: part of the stage."""
+
+    line: int
+    state: State
+    within: float
+
+
+class ExpectState(Struct, frozen=True):
+    """``expect consumer ...``: evidence."""
+
+    line: int
+    state: State
+    within: float
+
+
+class Close(Struct, frozen=True):
+    """``close NAME``"""
+
+    line: int
+    connection: str
+
+
+Step = Send | SendBytes | Expect | Silence | Closed | Group | Given | Await | ExpectState | Close
+EVIDENCE = (Expect, Silence, Closed, Group, ExpectState)
+
+
+class ConnectionOptions(Struct, frozen=True):
+    """``given connection NAME key=value``. ``fields`` are options of the handshake."""
+
+    fields: dict[str, Any] = {}
+    variant: str | None = None
+    handshake: bool = True
+    answers_pings: bool = True
+
+
+class Trace(Struct, frozen=True, kw_only=True):
+    """One trace, read. ``lines`` are the file's, for reports."""
+
+    path: str
+    title: str
+    source: str
+    verifies: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    variant: str | None = None
+    since: str | None = None
+    until: str | None = None
+    labels: frozenset[str] = frozenset()
+    connections: dict[str, ConnectionOptions] = {}
+    steps: tuple[Step, ...]
+
+
+def evidence(steps: Iterable[Step]) -> bool:
+    """Whether anything in a trace can fail."""
+    return any(isinstance(step, EVIDENCE) for step in steps)

@@ -1,0 +1,365 @@
+"""Reads a trace file: its header, its steps, and every error of it at once. Pure.
+
+Knows the marks and directives that all protocols share; what stands behind a mark is read by the
+dialect. ``parse_trace`` raises ``TraceSyntaxError`` and nothing else, whatever the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from conformance.trace.durations import read_seconds
+from conformance.trace.json_text import evaluate
+from conformance.trace.language import (
+    DEFAULT_CONNECTION,
+    DEFAULT_WITHIN_S,
+    Await,
+    Close,
+    Closed,
+    ConnectionOptions,
+    Dialect,
+    Expect,
+    ExpectState,
+    Given,
+    Group,
+    Send,
+    SendBytes,
+    Silence,
+    Step,
+    Trace,
+    Window,
+    evidence,
+)
+from conformance.trace.names import Names
+from conformance.trace.nats import NatsDialect
+from conformance.trace.reader import Reader, Use
+from conformance.trace.settings import pairs, read_value
+from conformance.trace.template import Scope
+from conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
+
+__all__ = ["TraceSyntaxError", "parse_trace"]
+
+HEADER = ("title", "source", "verifies", "needs", "variant", "since", "until", "names")
+BODY = ("given", "await", "expect", "close", "in", "end")
+DIRECTIVES = (*HEADER, *BODY)
+AWAIT_WITHIN_S = 5.0
+LARGEST_GROUP = 12
+
+_MARKED = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?([<>])")
+_REQUIREMENT = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+")
+_LEVEL = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_WINDOW = re.compile(
+    r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"
+    r"|between[ \t]+(?P<from>[0-9]\S*)[ \t]+and[ \t]+(?P<to>[0-9]\S*))$"
+)
+
+
+def parse_trace(text: str, path: str) -> Trace:
+    """Read the text of a trace. ``path`` is how messages name the file. Raises ``TraceSyntaxError``."""
+    return _File(text, path).read()
+
+
+class _Lines:
+    """The lines of a file, one after the other; what is below the current one can be looked at."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._next = 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> Text:
+        if self._next >= len(self._lines):
+            raise StopIteration
+        self._next += 1
+        return Text(self._lines[self._next - 1], self._next)
+
+    def peek(self) -> Text | None:
+        return self._unmarked(self._next)
+
+    def take(self) -> Text | None:
+        line = self.peek()
+        if line is not None:
+            self._next += 1
+        return line
+
+    def take_after_blank(self) -> Text | None:
+        blank = self._next < len(self._lines) and not self._lines[self._next].strip(BLANKS)
+        line = self._unmarked(self._next + 1) if blank else None
+        if line is not None:
+            self._next += 2
+        return line
+
+    def _unmarked(self, position: int) -> Text | None:
+        if position >= len(self._lines):
+            return None
+        line = Text(self._lines[position], position + 1)
+        first = line.first_word()[0].value
+        if not first or first.startswith("#") or first in DIRECTIVES or _MARKED.match(line.value):
+            return None
+        return line
+
+
+class _File:
+    """One trace being read."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self._path = path
+        self._lines = [line.removesuffix("\r") for line in text.split("\n")]
+        self._problems: list[Problem] = []
+        self._reader = Reader()
+        self._dialect: Dialect = NatsDialect()
+        self._reader.reserved = self._dialect.reserved
+        self._header: dict[str, str] = {}
+        self._verifies: list[str] = []
+        self._needs: list[str] = []
+        self._connections: dict[str, ConnectionOptions] = {}
+        self._steps: list[Step] = []
+        self._used: set[str] = set()  # connections that have been opened by a line above
+
+    def read(self) -> Trace:
+        if (misread := self._unreadable()) is not None:
+            raise TraceSyntaxError(self._path, self._lines, [misread])
+        lines = _Lines(self._lines)
+        for line in lines:
+            try:
+                self._line(line.strip(), lines)
+            except Problem as problem:
+                self._problems.append(problem)
+        self._whole()
+        if self._problems:
+            raise TraceSyntaxError(self._path, self._lines, self._problems)
+        return Trace(
+            path=self._path,
+            title=self._header["title"],
+            source=self._header["source"],
+            verifies=tuple(self._verifies),
+            needs=tuple(self._needs),
+            variant=self._header.get("variant"),
+            since=self._header.get("since"),
+            until=self._header.get("until"),
+            labels=frozenset(self._reader.labels),
+            connections=self._connections,
+            steps=tuple(self._steps),
+        )
+
+    def _unreadable(self) -> Problem | None:
+        for number, line in enumerate(self._lines, 1):
+            for column, character in enumerate(line, 1):
+                if character == "\0" or 0xD800 <= ord(character) <= 0xDFFF:
+                    return Problem((number, column), "text in UTF-8", f"U+{ord(character):04X}")
+        return None
+
+    def _whole(self) -> None:
+        """What only the whole file shows."""
+        end = (len(self._lines), 1)
+        for word in ("title", "source"):
+            if word not in self._header and not any(word in problem.message for problem in self._problems):
+                self._problems.append(Problem((1, 1), f'a line "{word} ..."', "none"))
+        if not self._verifies and not self._problems:
+            self._problems.append(Problem((1, 1), 'a line "verifies ID ..."', "none"))
+        if not self._problems and not evidence(self._steps):
+            self._problems.append(
+                Problem(end, "something expected (a line with <, or expect ...)", "the end of the file")
+            )
+
+    # -- lines -------------------------------------------------------------------------------
+
+    def _line(self, line: Text, lines: _Lines) -> None:
+        if not line or line.value.startswith("#"):
+            return
+        if _MARKED.match(line.value):
+            self._add(self._marked(line, lines))
+            return
+        word, rest = line.first_word()
+        if word.value in HEADER:
+            self._header_line(word, rest)
+        elif word.value == "in":
+            self._add(self._group(line, lines))
+        elif word.value in BODY:
+            self._directive(word, rest, lines)
+        else:
+            raise Problem.at(word, '">", "<", or a directive', near(word.value, DIRECTIVES))
+
+    def _add(self, step: Step | None) -> None:
+        if step is not None:
+            self._steps.append(step)
+
+    def _header_line(self, word: Text, rest: Text) -> None:
+        if self._steps:
+            raise Problem.at(word, f'"{word.value}" above the first step')
+        if not rest:
+            raise Problem.at(rest, f"something behind {word.value}")
+        if word.value == "verifies":
+            self._verifies += [
+                _matching(_REQUIREMENT, item, "an id such as JS-PULL-015") for item in rest.words()
+            ]
+        elif word.value == "needs":
+            self._needs += [_matching(_NAME, item, "a feature such as headers") for item in rest.words()]
+        elif word.value == "names":
+            self._names(rest)
+        elif word.value in self._header:
+            raise Problem.at(word, f"{word.value} only once")
+        elif word.value in ("since", "until"):
+            self._header[word.value] = _matching(_LEVEL, rest, "a protocol level such as 2.10")
+        elif word.value == "variant":
+            self._header[word.value] = _matching(_NAME, rest, "the name of a variant")
+        else:
+            self._header[word.value] = rest.value
+
+    def _names(self, rest: Text) -> None:
+        if rest.value == "literal":
+            if self._reader.labels:
+                raise Problem.at(rest, '"names literal" above every name')
+            self._reader.literal = True
+            return
+        for item in rest.words():
+            self._reader.label(item)
+
+    def _directive(self, word: Text, rest: Text, lines: _Lines) -> None:
+        if word.value == "end":
+            raise Problem.at(word, '"in any order" above "end"')
+        if word.value == "close":
+            self._add(Close(word.line, self._opened(rest)))
+        elif word.value == "given":
+            kind, behind = rest.first_word()
+            if kind.value == "connection":
+                self._connection(behind)
+            else:
+                self._add(Given(word.line, self._dialect.read_given(kind, behind, lines, self._reader)))
+        else:
+            window, rest = _take_window(rest)
+            if window is not None and window.after:
+                raise Problem.at(word, "only within T for the state of an object")
+            kind, behind = rest.first_word()
+            state = self._dialect.read_state(kind, behind, self._reader)
+            if word.value == "await":
+                self._add(Await(word.line, state, window.within if window else AWAIT_WITHIN_S))
+            else:
+                self._add(ExpectState(word.line, state, window.within if window else DEFAULT_WITHIN_S))
+
+    def _opened(self, name: Text) -> str:
+        if name.value not in self._used:
+            raise Problem.at(name, "a connection that a line above has used", near(name.value, self._used))
+        return name.value
+
+    def _connection(self, rest: Text) -> None:
+        name, settings = rest.first_word()
+        _matching(_NAME, name, "the name of a connection")
+        if name.value in self._connections or name.value in self._used:
+            raise Problem.at(name, "one line for a connection, above its first use")
+        fields: dict[str, Any] = {}
+        nothing = Scope(Names((), str, str), {})
+        for key, value in pairs(settings):
+            fields[key.value] = evaluate(read_value(value, self._reader), nothing)
+        self._connections[name.value] = ConnectionOptions(
+            variant=_option(fields, "variant", settings, None),
+            handshake=_option(fields, "handshake", settings, "full", "none") == "full",
+            answers_pings=_option(fields, "pings", settings, "answered", "unanswered") == "answered",
+            fields=fields,
+        )
+
+    # -- marked lines ------------------------------------------------------------------------
+
+    def _marked(self, line: Text, lines: _Lines) -> Step:
+        found = _MARKED.match(line.value)
+        assert found is not None
+        connection = found[1] or DEFAULT_CONNECTION
+        self._used.add(connection)
+        rest = line.cut(found.end()).strip()
+        if not rest:
+            raise Problem.at(rest, "an operation")
+        if found[2] == "<":
+            return self._expected(connection, rest, lines)
+        verb, behind = rest.first_word()
+        if verb.value == "raw":
+            return SendBytes(line.line, connection, self._reader.template(_in_quotes(behind), Use.SENT))
+        return Send(line.line, connection, self._dialect.read_send(rest, lines, self._reader))
+
+    def _expected(self, connection: str, rest: Text, lines: _Lines) -> Step:
+        window, text = _take_window(rest)
+        word, behind = text.first_word()
+        if word.value == "nothing":
+            return Silence(rest.line, connection, _silence(rest))
+        if word.value == "closed":
+            if behind:
+                raise Problem.at(behind, "within T or the end of the line")
+            return Closed(rest.line, connection, window or Window())
+        pattern = self._dialect.read_expect(text, lines, self._reader)
+        return Expect(rest.line, connection, pattern, window or Window())
+
+    def _group(self, line: Text, lines: _Lines) -> Step | None:
+        if [word.value for word in line.words()] != ["in", "any", "order"]:
+            raise Problem.at(line, '"in any order"')
+        expects: list[Expect] = []
+        with self._reader.group():
+            for inner in lines:
+                text = inner.strip()
+                if text.value == "end":
+                    return self._closed_group(line, expects)
+                if not text or text.value.startswith("#"):
+                    continue
+                try:
+                    expects.append(self._member(text, lines))
+                except Problem as problem:
+                    self._problems.append(problem)
+        raise Problem.at(line, '"in any order" with an "end" below')
+
+    def _member(self, text: Text, lines: _Lines) -> Expect:
+        found = _MARKED.match(text.value)
+        step = self._marked(text, lines) if found is not None and found[2] == "<" else None
+        if not isinstance(step, Expect):
+            raise Problem.at(text, 'an operation that is expected ("< ..."), or "end"')
+        return step
+
+    def _closed_group(self, line: Text, expects: list[Expect]) -> Step | None:
+        if not 2 <= len(expects) <= LARGEST_GROUP and not self._problems:
+            raise Problem(line.place(), f"2 to {LARGEST_GROUP} expectations in a group", str(len(expects)))
+        return Group(line.line, tuple(expects))
+
+
+def _matching(shape: re.Pattern[str], text: Text, expected: str) -> str:
+    if not shape.fullmatch(text.value):
+        raise Problem.at(text, expected)
+    return text.value
+
+
+def _option(fields: dict[str, Any], key: str, settings: Text, default: Any, *others: str) -> Any:
+    """Takes one of our own options out of those that go into CONNECT."""
+    value = fields.pop(key, default)
+    if others and value not in (default, *others):
+        raise Problem.at(settings, f"{key}={default} or {key}={' or '.join(others)}")
+    return value
+
+
+def _take_window(text: Text) -> tuple[Window | None, Text]:
+    """The time window at the end of an expectation, and what stands before it."""
+    found = _WINDOW.search(text.value)
+    if found is None:
+        return None, text
+    rest = text.cut(0, found.start()).strip()
+    if found["word"] is None:
+        first, last = (read_seconds(text.cut(*found.span(group))) for group in ("from", "to"))
+        if last <= first:
+            raise Problem.at(text, "a window that ends after it begins", offset=found.start())
+        return Window(first, last, since_send=True), rest
+    limit = read_seconds(text.cut(*found.span("limit")))
+    if found["word"] == "after":
+        return Window(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
+    return Window(0.0, limit, since_send=True), rest
+
+
+def _silence(text: Text) -> float:
+    words = text.words()
+    if len(words) != 3 or words[1].value != "for":
+        raise Problem.at(text, '"nothing for 200ms"')
+    return read_seconds(words[2])
+
+
+def _in_quotes(text: Text) -> Text:
+    if len(text.value) < 3 or text.value[0] != '"' or text.value[-1] != '"':
+        raise Problem.at(text, 'bytes in double quotes, such as "PING\\r\\n"')
+    return text.cut(1, len(text.value) - 1)

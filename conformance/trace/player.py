@@ -1,0 +1,212 @@
+"""Plays a trace over the connections of a session, step by step.
+
+Raises the outcomes of ``conformance.outcomes``, each with the line of the trace it happened at. A
+connection is opened when a line first uses it; at the end nothing may have come that no line expected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.connection import UNASKED, Arrival, Connection
+from conformance.outcomes import CheckEnded, Failed
+from conformance.session import Session
+from conformance.trace.language import (
+    Await,
+    Close,
+    Closed,
+    ConnectionOptions,
+    Expect,
+    ExpectState,
+    Given,
+    Group,
+    Send,
+    SendBytes,
+    Silence,
+    Step,
+    Trace,
+    Window,
+)
+from conformance.trace.matching import assign, closest
+from conformance.trace.names import Names
+from conformance.trace.template import NotANumber, Scope, as_bytes, fill
+
+
+def play(trace: Trace, session: Session) -> None:
+    """Play the whole trace. Raises a ``CheckEnded`` if it does not end as written."""
+    _Player(trace, session).play()
+
+
+class _Player:
+    def __init__(self, trace: Trace, session: Session) -> None:
+        self._trace = trace
+        self._session = session
+        self._scope = Scope(Names(trace.labels, session.name, session.inbox), {})
+        self._connections: dict[str, Connection] = {}
+        self._ended: set[str] = set()  # connections that a line has seen closed
+
+    def play(self) -> None:
+        for feature in self._trace.needs:
+            self._session.needs(feature)
+        for step in self._trace.steps:
+            with self._at(step.line):
+                self._step(step)
+        with self._at(self._trace.steps[-1].line):
+            self._nothing_left()
+
+    @contextlib.contextmanager
+    def _at(self, line: int) -> Iterator[None]:
+        """Give what ends the check its place in the trace."""
+        where = f"{self._trace.path}:{line}"
+        try:
+            yield
+        except CheckEnded as error:
+            error.where = error.where or where
+            raise
+        except NotANumber as error:
+            raise Failed(str(error), expected="a number", where=where) from None
+
+    def _step(self, step: Step) -> None:
+        match step:
+            case Send():
+                self._connection(step.connection).send(step.outgoing.operation(self._scope))
+            case SendBytes():
+                self._connection(step.connection).send_bytes(as_bytes(fill(step.template, self._scope)))
+            case Expect():
+                self._expect(step)
+            case Silence():
+                self._connection(step.connection).nothing(step.for_s)
+            case Closed():
+                self._closed(step)
+            case Group():
+                self._group(step)
+            case Given():
+                step.prerequisite.set(self._session, self._scope)
+            case Await():
+                step.state.wait(self._session, self._scope, step.within)
+            case ExpectState():
+                step.state.expect(self._session, self._scope, step.within)
+            case Close():
+                self._connection(step.connection).close()
+                del self._connections[step.connection]
+
+    # -- connections -------------------------------------------------------------------------
+
+    def _connection(self, name: str) -> Connection:
+        connection = self._connections.get(name)
+        if connection is None:
+            options = self._trace.connections.get(name, ConnectionOptions())
+            moment = self._session.moment
+            connection = self._session.connect(
+                name,
+                variant=options.variant or self._trace.variant,
+                handshake=options.handshake,
+                **options.fields,
+            )
+            connection.answers_pings = options.answers_pings
+            self._connections[name] = connection
+            self._session.moment = moment  # the handshake is no line of the trace
+        return connection
+
+    def _nothing_left(self) -> None:
+        for name, connection in self._connections.items():
+            if name in self._ended:
+                continue
+            for operation in self._rest(name, connection):
+                connection.mark_offending(operation)
+                raise Failed(
+                    f"{name}: an operation came that no line expects",
+                    expected="nothing more",
+                    actual=str(operation),
+                )
+
+    def _rest(self, name: str, connection: Connection) -> Iterator[Any]:
+        if self._trace.connections.get(name, ConnectionOptions()).handshake:
+            yield from connection.flush()
+        while (arrival := connection.poll(time.monotonic())) is not None:
+            yield arrival.operation
+
+    # -- expectations ------------------------------------------------------------------------
+
+    def _expect(self, step: Expect) -> None:
+        connection = self._connection(step.connection)
+        wanted = step.pattern.show(self._scope)
+        arrival = self._arrival(connection, step.window, wanted, step.pattern.asked)
+        trial = self._scope.fork()
+        differences = step.pattern.differences(arrival.operation, trial)
+        if differences:
+            connection.mark_offending(arrival.operation)
+            raise Failed(
+                f"{step.connection}: " + "; ".join(map(str, differences)),
+                expected=wanted,
+                actual=str(arrival.operation),
+            )
+        self._check_not_early(connection, step.window, wanted, arrival)
+        self._scope.captures.update(trial.captures)
+        self._session.observed()
+
+    def _arrival(
+        self, connection: Connection, window: Window, wanted: str, asked: tuple[type[Any], ...]
+    ) -> Arrival:
+        skip = tuple(kind for kind in UNASKED if kind not in asked)
+        since = self._session.moment if window.since_send else None
+        return connection.arrival(window.within, wanted, skip, since=since)
+
+    def _check_not_early(self, connection: Connection, window: Window, wanted: str, arrival: Arrival) -> None:
+        came = arrival.at - self._session.moment
+        if came < window.after:
+            connection.mark_offending(arrival.operation)
+            raise Failed(
+                f"{connection.name}: came {came:.3f} s after the last line sent, too early",
+                expected=f"{wanted} {window}",
+                actual=f"{arrival.operation} after {came:.3f} s",
+            )
+
+    def _closed(self, step: Closed) -> None:
+        connection = self._connection(step.connection)
+        gone = time.monotonic() - self._session.moment if step.window.since_send else 0.0
+        connection.closed(max(step.window.within - gone, 0.0))
+        self._ended.add(step.connection)
+
+    def _group(self, step: Group) -> None:
+        """All that the group expects, in whatever order it comes on each connection."""
+        arrived: list[tuple[str, Arrival]] = []
+        for name in dict.fromkeys(expect.connection for expect in step.expects):
+            connection = self._connection(name)
+            members = [expect for expect in step.expects if expect.connection == name]
+            asked = tuple(kind for expect in members for kind in expect.pattern.asked)
+            latest = max((expect.window for expect in members), key=lambda window: window.within)
+            for _ in members:
+                wanted = "one of: " + "; ".join(expect.pattern.show(self._scope) for expect in members)
+                arrival = self._arrival(connection, latest, wanted, asked)
+                self._check_member(connection, members, wanted, arrival)
+                arrived.append((name, arrival))
+        self._settle(step, arrived)
+
+    def _check_member(
+        self, connection: Connection, members: list[Expect], wanted: str, arrival: Arrival
+    ) -> None:
+        found = closest(members, arrival.operation, self._scope)
+        if found is not None:
+            connection.mark_offending(arrival.operation)
+            raise Failed(
+                f"{connection.name}: fits no line of the group; nearest is line {found.line}: "
+                + "; ".join(map(str, found.differences)),
+                expected=wanted,
+                actual=str(arrival.operation),
+            )
+
+    def _settle(self, step: Group, arrived: list[tuple[str, Arrival]]) -> None:
+        captures = assign(step.expects, [(name, arrival.operation) for name, arrival in arrived], self._scope)
+        if captures is None:
+            raise Failed(
+                "what came does not fill every line of the group",
+                expected="; ".join(expect.pattern.show(self._scope) for expect in step.expects),
+                actual="; ".join(str(arrival.operation) for _, arrival in arrived),
+            )
+        self._scope.captures.update(captures)
+        for _ in step.expects:
+            self._session.observed()

@@ -1,0 +1,101 @@
+"""Text that knows where in its file it stands, and the errors that point there.
+
+Blanks are spaces and tabs, lines end at line feeds; nothing else of Unicode is a blank or a line end.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+BLANKS = " \t"
+_LONGEST_QUOTE = 60
+
+
+class Text(Struct, frozen=True):
+    """A piece of a trace file. If it spans lines, those after the first begin at column 1."""
+
+    value: str
+    line: int = 1
+    column: int = 1
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def place(self, offset: int = 0) -> tuple[int, int]:
+        """Line and column of the character at ``offset``, both counted from 1."""
+        before = self.value[:offset]
+        newlines = before.count("\n")
+        if not newlines:
+            return self.line, self.column + offset
+        return self.line + newlines, offset - before.rfind("\n")
+
+    def cut(self, start: int, end: int | None = None) -> Text:
+        """The characters from ``start`` to ``end``."""
+        line, column = self.place(start)
+        return Text(self.value[start:end], line, column)
+
+    def strip(self) -> Text:
+        """Without the blanks around it."""
+        start = len(self.value) - len(self.value.lstrip(BLANKS))
+        return self.cut(start, max(start, len(self.value.rstrip(BLANKS))))
+
+    def words(self) -> list[Text]:
+        """Its parts between runs of blanks."""
+        return [self.cut(*match.span()) for match in re.finditer(r"[^ \t]+", self.value)]
+
+    def first_word(self) -> tuple[Text, Text]:
+        """The first word, and what follows it without the blanks around."""
+        text = self.strip()
+        match = re.match(r"[^ \t]*", text.value)
+        end = match.end() if match else 0
+        return text.cut(0, end), text.cut(end).strip()
+
+
+class Problem(Exception):
+    """One thing wrong with a trace: where, what was expected there and what stands there."""
+
+    def __init__(self, place: tuple[int, int], expected: str, found: str, advice: str = "") -> None:
+        self.line, self.column = place
+        self.message = f"expected {expected}, found {found}" + (f"; {advice}" if advice else "")
+        super().__init__(self.message)
+
+    @classmethod
+    def at(cls, text: Text, expected: str, advice: str = "", *, offset: int = 0) -> Problem:
+        """A problem that begins at ``offset`` of ``text``."""
+        rest = text.value[offset:]
+        return cls(text.place(offset), expected, quoted(rest) if rest else "the end of the line", advice)
+
+
+def quoted(value: str) -> str:
+    """``value`` as it is shown in a message: on one line, not too long."""
+    shown = value if len(value) <= _LONGEST_QUOTE else value[: _LONGEST_QUOTE - 3] + "..."
+    return '"' + shown.encode("unicode_escape").decode() + '"'
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """``did you mean MSG?``, or nothing if no known word is near."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"did you mean {by_lower[found[0]]}?" if found else ""
+
+
+class TraceSyntaxError(Exception):
+    """A file that is not a trace: all its problems, in the order of its lines."""
+
+    def __init__(self, path: str, lines: Sequence[str], problems: Iterable[Problem]) -> None:
+        self.path = path
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+        super().__init__("\n".join(_shown(path, lines, problem) for problem in self.problems))
+
+
+def _shown(path: str, lines: Sequence[str], problem: Problem) -> str:
+    head = f"{path}:{problem.line}:{problem.column}: {problem.message}"
+    if not 0 < problem.line <= len(lines):
+        return head
+    line = lines[problem.line - 1]
+    caret = re.sub(r"[^\t]", " ", line[: problem.column - 1]).ljust(problem.column - 1) + "^"
+    return f"{head}\n    {line}\n    {caret}"
