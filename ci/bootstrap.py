@@ -67,7 +67,8 @@ def require_python() -> None:
         return
     for name in KNOWN:
         newer = shutil.which(name)
-        if newer:
+        # A version manager's stub can be on PATH and start nothing.
+        if newer and subprocess.call([newer, "-c", "import venv"], stderr=subprocess.DEVNULL) == 0:
             os.execv(newer, [newer, *sys.argv])
     raise BootstrapError(
         "Python {}.{} or newer is needed, this one is {}.{}: install one (Debian, Ubuntu: apt-get install "

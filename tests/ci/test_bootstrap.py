@@ -187,13 +187,13 @@ def test_a_python_that_is_too_old_says_what_to_install(monkeypatch: pytest.Monke
         bootstrap.require_python()
 
 
-def test_a_newer_python_of_the_machine_is_used_instead(tmp_path: Path) -> None:
-    newer = tmp_path / "python99"
-    newer.write_text('#!/bin/sh\necho "newer runs $1"\n')
-    newer.chmod(0o755)
+def test_a_newer_python_of_the_machine_is_used_instead_if_it_works(tmp_path: Path) -> None:
+    for name, script in {"python98": "exit 127", "python99": '[ "$1" = -c ] || echo "newer runs $1"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
     program = (
         "import sys; from ci import bootstrap; sys.argv = ['ci/bootstrap.py']; "
-        "bootstrap.OLDEST, bootstrap.KNOWN = (99, 1), ('python99',); sys.exit(bootstrap.main())"
+        "bootstrap.OLDEST, bootstrap.KNOWN = (99, 1), ('python98', 'python99'); sys.exit(bootstrap.main())"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program],
