@@ -25,6 +25,7 @@ from conformance.verdicts import (
 )
 
 NO_GROUP = "other"
+NOT_SELECTED = "not selected"
 
 
 class Score(Struct, frozen=True):
@@ -80,6 +81,11 @@ def unsupported_reasons(result: RunResult) -> list[Reason]:
     return sorted(found, key=lambda reason: -len(reason.checks))
 
 
+def selected(result: RunResult) -> list[RequirementResult]:
+    """The requirements that the run was asked about."""
+    return [found for found in result.requirements if found.verdict != NOT_SELECTED]
+
+
 def group_of(requirement: RequirementResult) -> str:
     """Its group; without one, its id up to the number."""
     return requirement.group or requirement.id.rpartition("-")[0] or NO_GROUP
@@ -87,12 +93,12 @@ def group_of(requirement: RequirementResult) -> str:
 
 def scores_by_group(result: RunResult) -> list[Score]:
     """One row per group, in the order of the requirements."""
-    return _scores(result.requirements, group_of)
+    return _scores(selected(result), group_of)
 
 
 def scores_by_level(result: RunResult) -> list[Score]:
     """One row per level, MUST first."""
-    found = _scores(result.requirements, lambda requirement: requirement.level.value)
+    found = _scores(selected(result), lambda requirement: requirement.level.value)
     return sorted(found, key=lambda score: [level.value for level in Level].index(score.name))
 
 
@@ -126,15 +132,25 @@ def requirements_of(check: CheckResult, result: RunResult) -> list[RequirementRe
     return [requirement for requirement in result.requirements if requirement.id in wanted]
 
 
-def verdict_line(result: RunResult) -> str:
-    """The verdict in words, with the exit code."""
+def headline(result: RunResult) -> str:
+    """The verdict, as a title."""
+    verdict = result.summary.verdict
+    return verdict[:1].upper() + verdict[1:]
+
+
+def verdict_detail(result: RunResult) -> str:
+    """What the verdict rests on, with the exit code."""
     summary = result.summary
     passed = f"{summary.passed} of {_count(summary.tested, 'tested requirement')} passed"
     untested = summary.claimed - summary.tested
     if untested > 0:
         passed += f", {untested} claimed but not tested"
-    verdict = summary.verdict[:1].upper() + summary.verdict[1:]
-    return f"{verdict}: {passed}. Exit code {summary.exit_code} ({meaning(summary.exit_code)})."
+    return f"{passed}. Exit code {summary.exit_code}."
+
+
+def verdict_line(result: RunResult) -> str:
+    """The verdict in words, with what it rests on and the exit code."""
+    return f"{headline(result)}. {verdict_detail(result)}"
 
 
 def meaning(exit_code: int) -> str:

@@ -55,7 +55,7 @@ def render(result: RunResult) -> bytes:
         {
             "name": SUITE,
             **totals,
-            "timestamp": result.summary.started,
+            "timestamp": one_line(result.summary.started),
             "hostname": one_line(result.target.url),
         },
     )

@@ -6,6 +6,7 @@ then ``stop`` at least once. They print nothing about the end of the run.
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -127,6 +128,7 @@ class LiveProgress:
         self._strict = event.strict
         self._console.print(Text(f"Verifying {one_line(server(event.target))}"), soft_wrap=True)
         self._task = self._bar.add_task("", total=event.checks)
+        atexit.register(self.stop)  # a run that breaks off must not leave the cursor hidden
         self._live.start()
 
     def check_started(self, event: CheckStarted) -> None:
@@ -142,6 +144,7 @@ class LiveProgress:
 
     def stop(self) -> None:
         self._live.stop()
+        atexit.unregister(self.stop)
 
     def _render(self) -> RenderableType:
         counts = Text("  ").join(

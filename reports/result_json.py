@@ -85,7 +85,7 @@ def _other_schema(found: str) -> str:
     return f'not a Plumbline result: its "schema" is {found!r}, expected {SCHEMA}'
 
 
-def _legal(value: object) -> Any:  # noqa: ANN401 - JSON is any of six types
+def _legal(value: object) -> Any:
     """``value`` with lone surrogates escaped: JSON text is UTF-8 (RFC 8259, section 8.1)."""
     match value:
         case str():
