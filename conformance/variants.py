@@ -1,0 +1,72 @@
+"""The server configurations that checks need: ``conformance/variants.toml``, loaded and checked.
+
+This module starts no server and connects to none: who does so gets a configuration as a plain dict, to be
+written as JSON, which nats-server and the reference broker read with ``-c FILE``. Ports and folders are
+for the one who starts it to add.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+VARIANTS = Path(__file__).parent / "variants.toml"
+
+
+class VariantsError(Exception):
+    """The file is wrong; the text says where and what to write."""
+
+
+class Variant(Struct, frozen=True):
+    """One configuration. ``credentials`` maps a role to the CONNECT fields it sends."""
+
+    name: str
+    description: str
+    config: dict[str, Any]
+    credentials: dict[str, dict[str, str]] = {}
+
+    def url(self, address: str) -> str:
+        """``host:port`` as a URL that carries the ``default`` credentials, where there are any."""
+        default = self.credentials.get("default", {})
+        secrets = [default[field] for field in ("user", "pass", "auth_token") if field in default]
+        login = ":".join(quote(secret, safe="") for secret in secrets)
+        return f"nats://{login}@{address}" if login else f"nats://{address}"
+
+
+class _Table(Struct, forbid_unknown_fields=True):
+    description: str
+    config: dict[str, Any]
+    credentials: dict[str, dict[str, str]] = {}
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    main: _Table
+    variant: dict[str, _Table]
+
+
+def main_server(path: Path = VARIANTS) -> Variant:
+    """The configuration for every check that names no variant. Raises ``VariantsError``."""
+    return _variant("main", _read(path).main)
+
+
+def variants(path: Path = VARIANTS) -> Mapping[str, Variant]:
+    """All variants by name, in the order of the file. Raises ``VariantsError``."""
+    return {name: _variant(name, table) for name, table in _read(path).variant.items()}
+
+
+def _read(path: Path) -> _File:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(tables, _File)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise VariantsError(f"{path.name}: {error}") from None
+
+
+def _variant(name: str, table: _Table) -> Variant:
+    return Variant(name, table.description, table.config, table.credentials)
