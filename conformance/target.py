@@ -221,8 +221,9 @@ def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, A
     info = first.fields
     if info.get("tls_required"):
         raise AccessRefused(f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener")
-    connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials})
-    link.sendall(connect.raw)
+    headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
+    connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
+    link.sendall(Connect.make(connect).raw)
     return info, [_round_trip(link, reader, url) for _ in range(round_trips)]
 
 
