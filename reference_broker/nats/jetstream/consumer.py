@@ -1,0 +1,230 @@
+"""A consumer, as everybody else sees it: pull requests, acknowledgements, time, a stream that loses messages, interest.
+
+How it delivers is in ``delivery``. Every rule is a small method, so that a subclass can break exactly one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference_broker.nats.jetstream import advisories
+from reference_broker.nats.jetstream.ack import AckSubject, SequencePair
+from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
+from reference_broker.nats.jetstream.delivery import Delivery
+from reference_broker.nats.jetstream.position import deliveries_pending
+from reference_broker.nats.jetstream.pull import NEVER
+from reference_broker.nats.jetstream.store import Message
+from wire.jetstream import Ack, AckKind
+
+if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.stream import Stream
+
+
+class Consumer(Delivery):
+    """One consumer of a stream."""
+
+    def __init__(self, stream: Stream, name: str, config: ConsumerConfig, now: int) -> None:
+        super().__init__(stream, name, config, now)
+        timers = stream.jetstream.timers
+        self.pull_timer = timers.timer(self.requests_due)
+        self.inactive_timer = timers.timer(self.inactive_due)
+        self.sample_debt = 0  # how much of an ack sample is owed, in percent
+        self.watch_inactivity(now)
+
+    def reconfigure(self, config: ConsumerConfig, now: int) -> None:
+        filters_change = config.filters != self.config.filters
+        self.config = self.waiting.config = config
+        if filters_change:
+            self.filter_by(config)
+        self.watch_inactivity(now)
+        if self.acks.pending:
+            self.ack_timer.set_earliest(now)
+        self.run(now)
+
+    # Pull requests
+
+    def pull(self, reply: bytes | None, body: bytes, now: int) -> None:
+        """A message on CONSUMER.MSG.NEXT, or what follows +NXT."""
+        if reply is None:
+            return
+        available = self.num_pending + len(self.acks.queue)
+        request = self.waiting.accept(reply, body, available, now)
+        if request is None:
+            return
+        self.run(now)
+        if request.batch > 0 and request.next_event < NEVER:
+            self.pull_timer.set_earliest(request.next_event)
+
+    def requests_due(self, now: int) -> None:
+        self.waiting.expire(now, at_end=self.at_end())
+        moment = self.waiting.next_event()
+        if moment < NEVER:
+            self.pull_timer.set_earliest(moment)
+
+    # Acknowledgements
+
+    def acknowledged(self, subject: AckSubject, reply: bytes | None, payload: bytes, now: int) -> None:
+        """A message on an ack subject (deep dive, table of ack types)."""
+        if not payload or payload == b"+ACK":
+            answered = self.ack(subject, now, sampled=True)
+        else:
+            answered = self.other_ack(subject, reply, payload, now)
+        if answered and reply is not None:
+            self.answer_ack(reply)
+        self.run_if_waiting(now)
+
+    def answer_ack(self, reply: bytes) -> None:
+        """The second half of a double ack: an empty message."""
+        self.host.publish(reply, None, b"", b"")
+
+    def other_ack(self, subject: AckSubject, reply: bytes | None, payload: bytes, now: int) -> bool:
+        """True if an empty reply is due; that is so for unknown payloads as well."""
+        ack = Ack.parse(payload)
+        match ack.kind:
+            case AckKind.ACK:
+                return self.ack(subject, now, sampled=True)
+            case AckKind.NEXT:
+                self.ack(subject, now, sampled=True)
+                self.pull(reply, ack.argument, now)
+                return False
+            case AckKind.NAK:
+                self.nak(subject, ack.delay, now)
+            case AckKind.PROGRESS:
+                self.progress(subject, now)
+            case AckKind.TERM if payload == b"+TERM" or self.rules.term_takes_reason:
+                return self.terminate(subject, ack.reason or "", now)
+        return True
+
+    def ack(self, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+        """False for an ack of what was never delivered: it changes nothing and gets no answer."""
+        seq = subject.stream_seq
+        if seq >= self.position.next_seq and self.rules.ack_beyond_position_is_ignored:
+            return False
+        if sampled and self.config.sample_freq:
+            advisories.ack_sample(self, subject, now)
+        for settled in self.acks.acknowledge(seq, subject.consumer_seq, now):
+            self.stream.settled(settled)
+        return True
+
+    def nak(self, subject: AckSubject, delay: int | None, now: int) -> None:
+        """-NAK: again, at once or after ``delay``."""
+        seq = subject.stream_seq
+        if not self.may_nak(subject):
+            return
+        advisories.nak(self, subject, now)
+        if delay is None:
+            self.acks.request_redelivery(seq)
+        elif (pending := self.acks.pending.get(seq)) is not None:
+            self.acks.queue.pop(seq, None)
+            pending.stamp = (
+                now - self.config.ack_wait + delay
+            )  # as if delivered then: ack_wait passes after the delay
+            self.ack_timer.set_earliest(pending.stamp + self.redelivery_delay(seq))
+
+    def may_nak(self, subject: AckSubject) -> bool:
+        acks = self.acks
+        if not acks.floor.consumer < subject.consumer_seq <= acks.next_consumer_seq:
+            return False
+        return subject.stream_seq in acks.pending or not (acks.pending or self.rules.nak_needs_pending)
+
+    def progress(self, subject: AckSubject, now: int) -> None:
+        """+WPI: ack_wait starts again."""
+        pending = self.acks.pending.get(subject.stream_seq)
+        if pending is not None:
+            pending.stamp = now
+
+    def terminate(self, subject: AckSubject, reason: str, now: int) -> bool:
+        """+TERM: done with, though not processed."""
+        answered = self.ack(subject, now, sampled=False)
+        advisories.terminated(self, subject, reason, now)
+        return answered
+
+    # The stream loses messages
+
+    def removed(self, message: Message, now: int) -> None:
+        """One message is gone: limits, a delete, its age."""
+        if message.seq >= self.position.next_seq:
+            if self.wanted is None or self.wanted(message.subject):
+                self.num_pending = max(self.num_pending - 1, 0)
+            return
+        subject = self.pending_subject(message.seq)
+        if self.acks.drop(message.seq, now) and subject is not None:
+            advisories.terminated(self, subject, "", now)
+            self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
+
+    def pending_subject(self, seq: int) -> AckSubject | None:
+        """The ack subject that would have acknowledged ``seq``."""
+        pending = self.acks.pending.get(seq)
+        if pending is None:
+            return None
+        names = (self.stream.config.name.encode(), self.name.encode())
+        return AckSubject(*names, max(self.acks.redelivered.get(seq, 0), 1), seq, pending.consumer_seq)
+
+    def purged(self, now: int) -> None:
+        """Many messages are gone at once."""
+        store = self.stream.store
+        self.position.not_before(store.first_seq)
+        self.acks.restart_at(self.position.next_seq, (seq for seq in self.acks.pending if store.load(seq)))
+        self.num_pending = deliveries_pending(self.position, store, self.wanted)
+
+    def needs(self, message: Message) -> bool:
+        """Whether interest retention must keep ``message`` for this consumer."""
+        if self.wanted is not None and not self.wanted(message.subject):
+            return False
+        return self.acks.needs(message.seq, self.position.next_seq)
+
+    # What the API reports
+
+    def reported_delivered(self) -> SequencePair:
+        """The last delivery; before the first one, and on older servers always, what was skipped counts as well."""
+        delivered = self.acks.delivered
+        if self.rules.position_counts_as_delivered or (not delivered.consumer and not delivered.stream):
+            return SequencePair(delivered.consumer, self.position.next_seq - 1)
+        return delivered
+
+    def reported_redelivered(self) -> int:
+        """Messages delivered more than once and not settled; with max_deliver 1 there are none to tell of."""
+        if self.config.max_deliver == 1 and self.rules.exhausted_at_ack_wait:
+            return 0
+        return len(self.acks.redelivered)
+
+    # Interest, and the end
+
+    def subscribed(self, now: int) -> None:
+        """Somebody may have subscribed to a push consumer's deliver_subject."""
+        self.active = self.host.has_interest(self.config.deliver_subject.encode())
+        if self.active:
+            self.inactive_timer.clear()
+            self.run(now)
+
+    def subscriber_lost(self, now: int) -> None:
+        self.watch_inactivity(now)
+
+    def watch_inactivity(self, now: int) -> None:
+        if self.config.inactive_threshold:
+            self.inactive_timer.set(now + self.config.inactive_threshold)
+
+    def inactive_due(self, now: int) -> None:
+        """Delete a consumer that nobody uses (deep dive, "Ephemeral Consumers")."""
+        remaining = self.in_use_for(now)
+        if remaining > 0:
+            self.inactive_timer.set(now + remaining)
+        else:
+            self.stream.delete_consumer(self, now)
+
+    def in_use_for(self, now: int) -> int:
+        """How long the consumer must stay, at least."""
+        threshold = self.config.inactive_threshold
+        if not self.config.is_pull:
+            return threshold if self.host.has_interest(self.config.deliver_subject.encode()) else 0
+        self.waiting.expire(now, at_end=self.at_end())
+        if self.waiting.requests:
+            return threshold
+        working = [p.stamp + self.redelivery_delay(seq) for seq, p in self.acks.pending.items()]
+        return max([self.waiting.last_active, *working]) + threshold - now
+
+    def close(self) -> None:
+        """The consumer is gone: its requests end, its timers stop."""
+        self.waiting.delete()
+        for timer in (self.pull_timer, self.ack_timer, self.run_timer, self.inactive_timer):
+            timer.clear()

@@ -1,0 +1,184 @@
+"""API requests about consumers. Each takes a request and gives the reply's fields, or raises ``JetStreamError``.
+
+Source: docs.nats.io, "JetStream wire API Reference"; order of the checks as servers answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from reference_broker.nats.jetstream import consumer_config, errors
+from reference_broker.nats.jetstream.ack import SequencePair
+from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
+from reference_broker.nats.jetstream.requests import (
+    LIST_LIMIT,
+    NAMES_LIMIT,
+    PageRequest,
+    Request,
+    consumer_of,
+    decode,
+    decode_object,
+    page,
+    stream_of,
+)
+from reference_broker.nats.jetstream.stream import Stream
+from reference_broker.nats.jetstream.stream_config import MAX_NAME
+from reference_broker.nats.jetstream.times import format_time
+
+if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.service import JetStream
+
+
+class CreateRequest(Struct, kw_only=True):
+    stream_name: str = ""
+    config: ConsumerConfig = msgspec.field(default_factory=ConsumerConfig)
+    action: Literal["", "create", "update"] = ""
+    pedantic: bool = False
+
+
+def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.CREATE.<stream>, .<stream>.<name>, and .<stream>.<name>.<filter>."""
+    asked = decode(jetstream, request.body, CreateRequest)
+    stream_name, *rest = request.names
+    check_stream_name(asked, stream_name)
+    if not rest:
+        if asked.config.durable_name:
+            raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE()
+        return finish(jetstream, asked, request.now)
+    name, pattern = rest[0], ".".join(rest[1:])
+    check_path_separators(name)
+    if asked.config.durable_name not in ("", name):
+        raise errors.CONSUMER_DURABLE_NOT_MATCHING_SUBJECT()
+    if pattern and asked.config.filter_subjects and jetstream.rules.multiple_filters:
+        raise errors.CONSUMER_MULTIPLE_FILTERS_IN_SUBJECT()
+    if pattern and asked.config.filter_subject != pattern:
+        raise errors.CONSUMER_FILTER_NOT_MATCHING_SUBJECT()
+    asked.config.name = name
+    return finish(jetstream, asked, request.now)
+
+
+def create_durable(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.DURABLE.CREATE.<stream>.<name>, the older form."""
+    asked = decode(jetstream, request.body, CreateRequest)
+    if len(request.names) != 2:
+        raise errors.CONSUMER_DURABLE_NOT_IN_SUBJECT()
+    stream_name, name = request.names
+    check_stream_name(asked, stream_name)
+    check_path_separators(name)
+    if not asked.config.durable_name:
+        raise errors.CONSUMER_DURABLE_NOT_SET()
+    if asked.config.durable_name != name:
+        raise errors.CONSUMER_DURABLE_NOT_MATCHING_SUBJECT()
+    if jetstream.rules.durable_shows_name:
+        asked.config.name = name
+    return finish(jetstream, asked, request.now)
+
+
+def check_stream_name(asked: CreateRequest, name: str) -> None:
+    if asked.stream_name != name:
+        raise errors.STREAM_MISMATCH()
+
+
+def check_path_separators(name: str) -> None:
+    if "/" in name or "\\" in name:
+        raise errors.CONSUMER_NAME_HAS_PATH_SEPARATORS()
+
+
+def finish(jetstream: JetStream, asked: CreateRequest, now: int) -> dict[str, Any]:
+    """Create the consumer, or update the one that bears the name."""
+    if asked.config.num_replicas > 1:
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+    stream = stream_of(jetstream, asked.stream_name)
+    config = consumer_config.check(asked.config, stream.config, jetstream.rules)
+    action = asked.action if jetstream.rules.actions else ""
+    name = config.durable_name or config.name
+    consumer = stream.consumers.get(name)
+    if consumer is not None:
+        update(consumer, config, action, now)
+    elif action == "update":
+        raise errors.CONSUMER_DOES_NOT_EXIST()
+    else:
+        consumer = add(stream, name, config, now)
+    return describe(consumer, now)
+
+
+def update(consumer: Consumer, config: ConsumerConfig, action: str, now: int) -> None:
+    if config == consumer.config:
+        return
+    if action == "create":
+        raise errors.CONSUMER_ALREADY_EXISTS()
+    rules = consumer.rules
+    consumer_config.check_update(consumer.config, config, bound=consumer.active, rules=rules)
+    consumer.reconfigure(config, now)
+    consumer.stream.release_unwanted()
+
+
+def add(stream: Stream, name: str, config: ConsumerConfig, now: int) -> Consumer:
+    if 0 < stream.config.max_consumers <= len(stream.consumers):
+        raise errors.CONSUMER_LIMIT_REACHED()
+    if stream.config.retention == "workqueue":
+        consumer_config.check_workqueue(config, [other.config for other in stream.consumers.values()])
+    if len(name) > MAX_NAME:
+        raise errors.CONSUMER_NAME_TOO_LONG()
+    return stream.add_consumer(name or unused_name(stream), config, now)
+
+
+def unused_name(stream: Stream) -> str:
+    while (name := stream.jetstream.new_name(8)) in stream.consumers:
+        pass
+    return name
+
+
+def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    return describe(consumer_of(jetstream, *request.names), request.now)
+
+
+def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    asked = decode_object(jetstream, request.body, PageRequest)
+    stream = stream_of(jetstream, request.names[0])
+    paging, found = page(sorted(stream.consumers), asked.offset, NAMES_LIMIT)
+    return {**paging, "consumers": found}
+
+
+def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    asked = decode_object(jetstream, request.body, PageRequest)
+    stream = stream_of(jetstream, request.names[0])
+    paging, found = page(sorted(stream.consumers), asked.offset, LIST_LIMIT)
+    return {**paging, "consumers": [describe(stream.consumers[name], request.now) for name in found]}
+
+
+def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    if request.body:
+        raise errors.NOT_EMPTY_REQUEST()
+    consumer = consumer_of(jetstream, *request.names)
+    consumer.stream.delete_consumer(consumer, request.now)
+    return {"success": True}
+
+
+def describe(consumer: Consumer, now: int) -> dict[str, Any]:
+    """A consumer's configuration and state, as every reply shows them; also drops requests whose inbox is gone."""
+    acks, waiting = consumer.acks, consumer.waiting
+    waiting.expire(now, at_end=False)
+    return {
+        "stream_name": consumer.stream.config.name,
+        "name": consumer.name,
+        "created": format_time(consumer.created),
+        "config": consumer.config.echo(consumer.rules),
+        "delivered": pair(consumer.reported_delivered(), acks.last_delivery),
+        "ack_floor": pair(acks.floor, acks.last_ack),
+        "num_ack_pending": len(acks.pending),
+        "num_redelivered": consumer.reported_redelivered(),
+        "num_waiting": len(waiting),
+        "num_pending": consumer.num_pending,
+        **({"push_bound": True} if consumer.active else {}),
+        **({"ts": format_time(now)} if consumer.rules.infos_are_stamped else {}),
+    }
+
+
+def pair(sequences: SequencePair, last_active: int | None) -> dict[str, Any]:
+    shown: dict[str, Any] = {"consumer_seq": sequences.consumer, "stream_seq": sequences.stream}
+    return shown | ({} if last_active is None else {"last_active": format_time(last_active)})

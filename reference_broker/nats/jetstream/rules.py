@@ -1,0 +1,128 @@
+"""Where servers of different age differ: one named rule each, chosen by level, in this one place.
+
+Nothing else in the package asks for the level. A rule's text says what holds when it is true. Observed on 2.9.10 and
+2.15; a boundary in between comes from release notes where it matters, and is the nearest documented one otherwise.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from reference_broker.nats.levels import VERSIONS, Level
+
+
+class Rules(Struct):
+    """The answers in which levels differ."""
+
+    version: str
+    api_level: int  # 0: the API knows no levels
+
+    # Pull requests
+    no_wait_ends_with_404: (
+        bool  # a partly filled no_wait pull ends with 404, before with 408 and pending headers
+    )
+    no_wait_never_lingers: bool  # a no_wait pull that reaches the end of the stream always ends there
+    full_queue_is_silent_to_heartbeats: bool  # beyond max_waiting a request with a heartbeat gets no 409
+    batch_completed_is_told: bool  # a batch that fills before its max_bytes ends with 409 Batch Completed
+    missing_consumer_has_no_responder: (
+        bool  # a pull on a consumer or stream that is not there gets 503, before silence
+    )
+
+    # Acknowledgements
+    term_takes_reason: bool  # "+TERM reason" terminates
+    ack_none_has_no_responder: bool  # an ack on an ack-none consumer gets 503, before an empty reply
+    ack_beyond_position_is_ignored: bool  # before, it moved the floor and was answered
+    nak_needs_pending: bool  # before, a consumer with nothing pending accepted it
+    exhausted_at_ack_wait: bool  # max_deliver is noticed when ack_wait passes, before only with the next pull
+
+    # Consumers
+    floor_starts_at_position: bool  # a consumer that starts at N shows ack_floor 0/N-1, before 0/0
+    position_counts_as_delivered: bool  # delivered.stream_seq shows what was skipped
+    multiple_filters: bool  # filter_subjects is known
+    filter_must_be_subset: bool
+    durable_shows_name: bool
+    actions: bool  # "action" in a create request is known
+    negatives_are_defaults: bool  # max_waiting -1 and the like are read as unset, before refused or kept
+    negative_ack_wait_is_refused: bool
+    backoff_may_be_unlimited: bool  # backoff with max_deliver -1
+    priority_groups: bool
+    names_are_config: bool  # a bad consumer name is a configuration error 10052, before 10103
+    workqueue_ack_text: bool
+
+    # Streams
+    infos_are_stamped: bool  # "ts" in stream and consumer info
+    assets_bear_versions: bool  # metadata _nats.ver, _nats.level, _nats.req.level
+    metadata: bool
+    extended_stream_config: bool  # compression, consumer_limits, first_seq ...
+    message_ttls: bool
+    strict_json: bool  # unknown keys of a request are refused
+    json_errors_say_why: bool
+    empty_body_is_an_object: bool
+    names_refuse_separators: bool  # text of the refusal of a bad stream name
+    overlap_names_duplicates: bool
+    capture_all_needs_no_ack: bool
+    retention_may_change: bool
+    max_consumers_may_change: bool
+    direct_get_off_has_no_responder: bool
+    account_shows_reservations: bool
+
+    # Publishing
+    puback_has_blank: bool
+    duplicates_come_first: bool  # the duplicate check precedes the expected-sequence checks
+    record_overhead_counts: bool  # discard new compares max_bytes with whole records, before with payloads
+    bad_rollup_is_answered: bool
+
+    @classmethod
+    def of(cls, level: Level) -> Rules:
+        v2_10, v2_11, v2_12 = level >= (2, 10), level >= (2, 11), level >= (2, 12)
+        return cls(
+            version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
+            api_level=_api_level(level),
+            no_wait_ends_with_404=v2_10,
+            no_wait_never_lingers=v2_10,
+            full_queue_is_silent_to_heartbeats=v2_11,
+            batch_completed_is_told=v2_10,
+            missing_consumer_has_no_responder=v2_11,
+            term_takes_reason=v2_10,  # 2.10.4
+            ack_none_has_no_responder=v2_10,
+            ack_beyond_position_is_ignored=v2_10,
+            nak_needs_pending=v2_10,
+            exhausted_at_ack_wait=v2_10,
+            floor_starts_at_position=v2_10,
+            position_counts_as_delivered=not v2_10,
+            multiple_filters=v2_10,
+            filter_must_be_subset=not v2_10,
+            durable_shows_name=v2_10,
+            actions=v2_10,
+            negatives_are_defaults=v2_11,
+            negative_ack_wait_is_refused=v2_12,
+            backoff_may_be_unlimited=v2_10,
+            priority_groups=v2_11,
+            names_are_config=v2_10,
+            workqueue_ack_text=v2_10,
+            infos_are_stamped=v2_10,
+            assets_bear_versions=v2_11,
+            metadata=v2_10,
+            extended_stream_config=v2_10,
+            message_ttls=v2_11,
+            strict_json=v2_12,
+            json_errors_say_why=v2_11,
+            empty_body_is_an_object=v2_11,
+            names_refuse_separators=v2_10,
+            overlap_names_duplicates=v2_10,
+            capture_all_needs_no_ack=v2_11,
+            retention_may_change=v2_10,
+            max_consumers_may_change=v2_10,
+            direct_get_off_has_no_responder=v2_11,
+            account_shows_reservations=v2_10,
+            puback_has_blank=not v2_10,
+            duplicates_come_first=not v2_10,
+            record_overhead_counts=v2_10,
+            bad_rollup_is_answered=v2_10,
+        )
+
+
+def _api_level(level: Level) -> int:
+    """ADR-44: 1 with 2.11, 2 with 2.12, and so on; INFO calls it ``api_lvl``."""
+    steps = {(2, 11): 1, (2, 12): 2, (2, 14): 4, (2, 15): 5}
+    return max((api for first, api in steps.items() if level >= first), default=0)

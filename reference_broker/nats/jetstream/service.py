@@ -1,0 +1,185 @@
+"""JetStream inside the broker: routes what clients publish to the API, to streams and to acknowledgements.
+
+Pure: no I/O, no clock, no task; time comes in, names and ids come from the configuration. The class attributes say which
+classes it is made of, so that a defect can put a subclass in a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from string import ascii_letters, digits
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reference_broker.nats.host import Host
+from reference_broker.nats.jetstream.ack import AckSubject
+from reference_broker.nats.jetstream.api import Api
+from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.rules import Rules
+from reference_broker.nats.jetstream.stream import Stream
+from reference_broker.nats.jetstream.timers import Timers
+from reference_broker.nats.jetstream.times import format_time
+from reference_broker.nats.levels import NEWEST, Level
+from reference_broker.nats.subjects import covers
+from wire.headers import Status
+from wire.jetstream import CONSUMER_IS_PUSH_BASED
+
+_RESERVED = b"$JS."
+_API = b"$JS.API."
+_ACK = b"$JS.ACK."
+_NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
+_ALPHABET = ascii_letters + digits
+_WILDCARDS = {b"*", b">"}
+_MOST_CACHED_SUBJECTS = 100_000
+
+
+class JetStreamConfig(Struct, frozen=True, kw_only=True):
+    """``level`` is the age of the servers to behave like; ``random`` the only source of names and ids."""
+
+    level: Level = NEWEST
+    random: Random = msgspec.field(default_factory=lambda: Random(0))
+
+
+class JetStream:
+    """The service the broker core drives (``host.Service``)."""
+
+    stream_type: type[Stream] = Stream
+    consumer_type: type[Consumer] = Consumer
+    api_type: type[Api] = Api
+
+    def __init__(self, config: JetStreamConfig, host: Host) -> None:
+        self.config = config
+        self.host = host
+        self.rules = Rules.of(config.level)
+        self.timers = Timers()
+        self.streams: dict[str, Stream] = {}
+        self.now = 0
+        self.encode: Callable[[Any], bytes] = msgspec.json.encode
+        self.api = self.api_type(self)
+        self._capturing: dict[bytes, Stream | None] = {}  # what find_stream said, by subject
+        self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on
+
+    # host.Service
+
+    def received(
+        self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+    ) -> bool:
+        """A message that a client published. True if somebody here answered for it."""
+        self.now = now
+        if now >= self.timers.due:
+            self.timers.run(now)
+        stream = self._capturing.get(subject)
+        if stream is None:
+            stream = self.find_stream(subject)
+        if stream is not None:
+            stream.publish(subject, reply, header_block, payload, now)
+        if subject.startswith(_RESERVED) and self.command(subject, reply, header_block, payload, now):
+            return True
+        return stream is not None
+
+    def subscribed(self, subject: bytes, now: int) -> None:
+        self.now = now
+        for stream in self.streams.values():
+            for consumer in stream.consumers.values():
+                target = consumer.config.deliver_subject
+                if target and not consumer.active and covers(subject, target.encode()):
+                    consumer.subscribed(now)
+
+    def wake(self, now: int) -> None:
+        self.now = now
+        self.timers.run(now)
+
+    def next_wake(self) -> int | None:
+        return self.timers.next()
+
+    # Routing
+
+    def find_stream(self, subject: bytes) -> Stream | None:
+        """The stream that captures ``subject``; there is at most one."""
+        first_token = subject.partition(b".")[0]
+        if first_token not in self._first_tokens and not self._first_tokens & _WILDCARDS:
+            return None
+        if subject in self._capturing:
+            return self._capturing[subject]
+        found = None
+        for stream in self.streams.values():
+            if any(covers(pattern, subject) for pattern in stream.config.patterns):
+                found = stream
+        if (
+            len(self._capturing) >= _MOST_CACHED_SUBJECTS
+        ):  # many subjects seen once must not hold memory for ever
+            self._capturing.clear()
+        self._capturing[subject] = found
+        return found
+
+    def streams_changed(self) -> None:
+        """A stream was made, changed or deleted: subjects may go elsewhere now."""
+        self._capturing.clear()
+        self._first_tokens = {
+            pattern.partition(b".")[0]
+            for stream in self.streams.values()
+            for pattern in stream.config.patterns
+        }
+
+    def command(
+        self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+    ) -> bool:
+        if subject.startswith(_ACK):
+            return self.acknowledge(subject, reply, payload, now)
+        if subject.startswith(_NEXT):
+            return self.pull(subject[len(_NEXT) :], reply, payload, now)
+        if subject.startswith(_API):
+            return self.api.request(subject[len(_API) :], reply, header_block, payload, now)
+        return False
+
+    def find_consumer(self, stream: bytes, consumer: bytes) -> Consumer | None:
+        found = self.streams.get(stream.decode("utf-8", "replace"))
+        return found.consumers.get(consumer.decode("utf-8", "replace")) if found else None
+
+    def acknowledge(self, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
+        """False if no consumer listens on this ack subject."""
+        parsed = AckSubject.parse(subject)
+        consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None
+        if parsed is None or consumer is None or not self.hears_acks(consumer):
+            return False
+        consumer.acknowledged(parsed, reply, payload, now)
+        return True
+
+    def hears_acks(self, consumer: Consumer) -> bool:
+        return consumer.config.ack_policy != "none" or not self.rules.ack_none_has_no_responder
+
+    def pull(self, names: bytes, reply: bytes | None, body: bytes, now: int) -> bool:
+        """A pull request. False if it finds nobody, so that the client is told 503."""
+        stream, _, name = names.partition(b".")
+        consumer = self.find_consumer(stream, name)
+        if consumer is None:
+            return not self.rules.missing_consumer_has_no_responder
+        if consumer.config.is_pull:
+            consumer.pull(reply, body, now)
+        elif reply is not None:
+            self.refuse_pull(consumer, reply, CONSUMER_IS_PUSH_BASED)
+        return True
+
+    def refuse_pull(self, consumer: Consumer, reply: bytes, status: Status) -> None:
+        consumer.waiting.send(reply, status)
+
+    # Names and advisories
+
+    def new_name(self, length: int) -> str:
+        """Of a consumer without a name (8 characters), or an advisory's id (22)."""
+        return "".join(self.config.random.choices(_ALPHABET, k=length))
+
+    def advise(self, subject: str, kind: str, fields: dict[str, Any], now: int) -> None:
+        """Publish an event to whoever listens, streams included."""
+        target = subject.encode()
+        stream = self.find_stream(target)
+        if stream is None and not self.host.has_interest(target):
+            return
+        head = {"type": f"io.nats.jetstream.{kind}", "id": self.new_name(22), "timestamp": format_time(now)}
+        payload = self.encode({**head, **fields})
+        self.host.publish(target, None, b"", payload)
+        if stream is not None:
+            stream.publish(target, None, b"", payload, now)

@@ -1,0 +1,185 @@
+"""Where a stream keeps its messages. A store numbers, holds and finds them; what may enter or must leave, the stream says.
+
+``Store`` is the interface; ``MemoryStore`` is the only one so far, and also stands in for file storage, with its record sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from msgspec import Struct
+
+SubjectTest = Callable[[bytes], bool]
+SizeOf = Callable[[bytes, bytes, bytes], int]
+
+
+class Message(Struct, gc=False):
+    """One stored message; ``time`` in nanoseconds since the epoch."""
+
+    seq: int
+    subject: bytes
+    header_block: bytes
+    payload: bytes
+    time: int
+
+
+def memory_record_size(subject: bytes, header_block: bytes, payload: bytes) -> int:
+    """Observed: subject, headers and payload, plus two 8-byte numbers."""
+    return len(subject) + len(header_block) + len(payload) + 16
+
+
+def file_record_size(subject: bytes, header_block: bytes, payload: bytes) -> int:
+    """Deep dive, "Storage Overhead": 22 bytes of head, 8 of checksum, and 4 more for a header's length."""
+    size = 22 + len(subject) + len(payload) + 8
+    return size + 4 + len(header_block) if header_block else size
+
+
+class Store(Protocol):
+    """What a stream asks of its storage. An empty store has ``first_seq == last_seq + 1``, a fresh one 0 and 0."""
+
+    first_seq: int
+    last_seq: int
+    last_time: int | None
+    size: int  # bytes, as the API counts them
+
+    def __len__(self) -> int: ...
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Message: ...
+    def skip(self) -> int:
+        """Use up a sequence number without storing anything; the number."""
+        ...
+
+    def load(self, seq: int) -> Message | None: ...
+    def next(self, start: int, wanted: SubjectTest | None) -> Message | None:
+        """The first message from ``start`` on whose subject is ``wanted``."""
+        ...
+
+    def last_of(self, subject: bytes) -> Message | None: ...
+    def first_of(self, subject: bytes) -> Message | None: ...
+    def count_of(self, subject: bytes) -> int: ...
+    def subjects(self) -> Iterator[bytes]: ...
+    def messages(self, start: int = 0) -> Iterator[Message]:
+        """In order, from ``start`` on."""
+        ...
+
+    def remove(self, seq: int) -> Message | None: ...
+    def restart_at(self, seq: int) -> None:
+        """Drop everything; the next message gets ``seq``."""
+        ...
+
+    def size_of(self, subject: bytes, header_block: bytes, payload: bytes) -> int: ...
+
+
+class _Subject(Struct):
+    """What is known of one subject's messages; ``first`` may lag behind removals, ``last`` may run ahead."""
+
+    count: int
+    first: int
+    last: int
+
+
+class MemoryStore:
+    """Messages in a dict by sequence, and a little index by subject."""
+
+    def __init__(self, size_of: SizeOf) -> None:
+        self.size_of = size_of
+        self.first_seq = 0
+        self.last_seq = 0
+        self.last_time: int | None = None
+        self.size = 0
+        self._messages: dict[int, Message] = {}
+        self._subjects: dict[bytes, _Subject] = {}
+        self.load = self._messages.get
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Message:
+        seq = self.last_seq = self.last_seq + 1
+        message = Message(seq, subject, header_block, payload, now)
+        if not self._messages:
+            self.first_seq = seq
+        self._messages[seq] = message
+        self.last_time = now
+        self.size += self.size_of(subject, header_block, payload)
+        known = self._subjects.get(subject)
+        if known is None:
+            self._subjects[subject] = _Subject(1, seq, seq)
+        else:
+            known.count += 1
+            known.last = seq
+        return message
+
+    def skip(self) -> int:
+        self.last_seq += 1
+        if not self._messages:
+            self.first_seq = self.last_seq + 1
+        return self.last_seq
+
+    def next(self, start: int, wanted: SubjectTest | None) -> Message | None:
+        load = self.load
+        for seq in range(max(start, self.first_seq), self.last_seq + 1):
+            message = load(seq)
+            if message is not None and (wanted is None or wanted(message.subject)):
+                return message
+        return None
+
+    def messages(self, start: int = 0) -> Iterator[Message]:
+        load = self.load
+        for seq in range(max(start, self.first_seq), self.last_seq + 1):
+            message = load(seq)
+            if message is not None:
+                yield message
+
+    def subjects(self) -> Iterator[bytes]:
+        return iter(self._subjects)
+
+    def count_of(self, subject: bytes) -> int:
+        known = self._subjects.get(subject)
+        return known.count if known else 0
+
+    def first_of(self, subject: bytes) -> Message | None:
+        known = self._subjects.get(subject)
+        if known is None:
+            return None
+        known.first = max(known.first, self.first_seq)
+        while (message := self.load(known.first)) is None or message.subject != subject:
+            known.first += 1
+        return message
+
+    def last_of(self, subject: bytes) -> Message | None:
+        known = self._subjects.get(subject)
+        if known is None:
+            return None
+        while (message := self.load(known.last)) is None or message.subject != subject:
+            known.last -= 1
+        return message
+
+    def remove(self, seq: int) -> Message | None:
+        message = self._messages.pop(seq, None)
+        if message is None:
+            return None
+        self.size -= self.size_of(message.subject, message.header_block, message.payload)
+        known = self._subjects[message.subject]
+        known.count -= 1
+        if not known.count:
+            del self._subjects[message.subject]
+        if seq == self.first_seq:
+            self._advance_first()
+        return message
+
+    def restart_at(self, seq: int) -> None:
+        self._messages.clear()
+        self._subjects.clear()
+        self.size = 0
+        self.first_seq = seq
+        self.last_seq = seq - 1
+
+    def _advance_first(self) -> None:
+        if not self._messages:
+            self.first_seq = self.last_seq + 1
+            return
+        seq, load = self.first_seq + 1, self.load
+        while load(seq) is None:
+            seq += 1
+        self.first_seq = seq

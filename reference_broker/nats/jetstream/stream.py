@@ -1,0 +1,306 @@
+"""A stream: what may enter, what must leave, and its consumers.
+
+Numbers and messages are kept by the ``store``; this module holds the rules of limits, discard, retention and duplicates.
+Every rule is a small method, so that a subclass can break exactly one.
+Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference_broker.nats.jetstream import advisories, errors
+from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
+from reference_broker.nats.jetstream.errors import JetStreamError
+from reference_broker.nats.jetstream.publish import Deduplication, Directives, read_directives
+from reference_broker.nats.jetstream.store import (
+    MemoryStore,
+    Message,
+    Store,
+    file_record_size,
+    memory_record_size,
+)
+from reference_broker.nats.jetstream.stream_config import StreamConfig
+from reference_broker.nats.jetstream.subjects import matcher
+
+if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.service import JetStream
+
+MAX_HEADER_BLOCK = 65535
+
+
+class Unanswered(Exception):
+    """A publish that some servers drop without a word."""
+
+
+class Stream:
+    """One stream of the account."""
+
+    def __init__(self, jetstream: JetStream, config: StreamConfig, now: int) -> None:
+        self.jetstream = jetstream
+        self.config = config
+        self.created = now
+        self.store = self.open_store()
+        self.consumers: dict[str, Consumer] = {}
+        self.duplicates = Deduplication(config.duplicate_window)
+        self.last_msg_id = ""
+        self.age_timer = jetstream.timers.timer(self.messages_age)
+        self._configured()
+        if config.first_seq > 1 and jetstream.rules.extended_stream_config:
+            self.store.restart_at(config.first_seq)
+
+    def open_store(self) -> Store:
+        return MemoryStore(file_record_size if self.config.storage == "file" else memory_record_size)
+
+    def _configured(self) -> None:
+        """Work out once what every publish asks."""
+        config, rules = self.config, self.jetstream.rules
+        blank = " " if rules.puback_has_blank else ""
+        self._puback = f'{{"stream":"{config.name}",{blank}"seq":%d}}'.encode()
+        self._puback_duplicate = f'{{"stream":"{config.name}",{blank}"seq":%d,"duplicate": true}}'.encode()
+        self._limited = (
+            max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject, config.max_age) > 0
+        )
+        self._sized = config.max_msg_size >= 0 or config.sealed
+        self._needs_interest = config.retention == "interest"
+
+    def reconfigure(self, config: StreamConfig, now: int) -> None:
+        self.config = config
+        self.duplicates.window = config.duplicate_window
+        self._configured()
+        self.enforce_limits(None, now)
+        self.messages_age(now)
+
+    # Publishing
+
+    def publish(
+        self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+    ) -> None:
+        """A client's message on one of the stream's subjects: store it, acknowledge it, pass it on."""
+        message = None
+        try:
+            if header_block or self._limited or self._sized or self._needs_interest:
+                message, answer = self.accept(subject, header_block, payload, now)
+            else:
+                message = self.store.append(subject, header_block, payload, now)
+                answer = self._puback % message.seq
+                self.last_msg_id = ""
+        except JetStreamError as error:
+            answer = self.refusal(error)
+        except Unanswered:
+            return
+        if reply is not None and not self.config.no_ack:
+            self.jetstream.host.publish(reply, None, b"", answer)
+        if message is not None:
+            for consumer in tuple(self.consumers.values()):
+                consumer.stored(message, now)
+
+    def refusal(self, error: JetStreamError) -> bytes:
+        fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}
+        return self.jetstream.encode(fields)
+
+    def accept(
+        self, subject: bytes, header_block: bytes, payload: bytes, now: int
+    ) -> tuple[Message | None, bytes]:
+        """The stored message, if it was stored, and the PubAck. Raises ``JetStreamError``."""
+        self.check_size(len(header_block), len(payload))
+        directives = read_directives(header_block)
+        if (duplicate := self.check_headers(subject, directives, now)) is not None:
+            return None, self._puback_duplicate % duplicate
+        if self._needs_interest and not self.is_wanted(subject):
+            message, seq = None, self.store.skip()
+        else:
+            self.make_room(subject, header_block, payload, directives)
+            message = self.store.append(subject, header_block, payload, now)
+            seq = message.seq
+        self.last_msg_id = directives.msg_id
+        if directives.msg_id:
+            self.duplicates.remember(directives.msg_id, seq, now)
+        if message is not None:
+            self.roll_up(subject, directives.rollup, now)
+            self.enforce_limits(subject, now)
+            message = self.store.load(seq)
+        return message, self._puback % seq
+
+    def check_size(self, header_size: int, payload_size: int) -> None:
+        if self.config.sealed:
+            raise errors.STREAM_SEALED()
+        if 0 <= self.config.max_msg_size < header_size + payload_size:
+            raise errors.MESSAGE_TOO_LARGE()
+        if header_size > MAX_HEADER_BLOCK:
+            raise errors.HEADER_TOO_LARGE()
+
+    def check_headers(self, subject: bytes, directives: Directives, now: int) -> int | None:
+        """The sequence of the original, for a duplicate. Raises ``JetStreamError``."""
+        duplicates_come_first = self.jetstream.rules.duplicates_come_first
+        if duplicates_come_first and (original := self.duplicate_of(directives, now)):
+            return original
+        self.check_expectations(subject, directives)
+        if not duplicates_come_first and (original := self.duplicate_of(directives, now)):
+            return original
+        if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
+            raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
+        self.check_rollup(directives.rollup)
+        return None
+
+    def duplicate_of(self, directives: Directives, now: int) -> int | None:
+        return self.duplicates.seq_of(directives.msg_id, now) if directives.msg_id else None
+
+    def check_expectations(self, subject: bytes, directives: Directives) -> None:
+        if directives.expected_stream not in ("", self.config.name):
+            raise errors.EXPECTED_STREAM_MISMATCH()
+        rules = self.jetstream.rules
+        if directives.ttl and rules.message_ttls and not self.config.allow_msg_ttl:
+            raise errors.MESSAGE_TTL_DISABLED()
+        if directives.expected_last_subject_seq is not None:
+            last = self.store.last_of(directives.expected_last_subject.encode() or subject)
+            last_seq = last.seq if last else 0
+            if last_seq != directives.expected_last_subject_seq:
+                raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
+        if directives.expected_last_seq not in (None, self.store.last_seq):
+            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
+
+    def check_rollup(self, rollup: str) -> None:
+        if rollup and not self.config.allow_rollup_hdrs:
+            raise errors.ROLLUP_FAILED(reason="rollup not permitted")
+        if rollup not in ("", "sub", "all"):
+            if not self.jetstream.rules.bad_rollup_is_answered:
+                raise Unanswered
+            raise errors.ROLLUP_FAILED(reason=f'rollup value invalid: "{rollup}"')
+
+    def roll_up(self, subject: bytes, rollup: str, now: int) -> None:
+        if rollup == "all":
+            self.purge(now, keep=1)
+        elif rollup == "sub":
+            self.purge(now, subject, keep=1)
+
+    # Limits
+
+    def make_room(self, subject: bytes, header_block: bytes, payload: bytes, directives: Directives) -> None:
+        """Discard policy ``new``: a message beyond a limit does not enter. Raises ``JetStreamError``."""
+        config, store = self.config, self.store
+        if config.discard != "new":
+            return
+        per_subject = config.max_msgs_per_subject
+        replaces = 0 < per_subject <= store.count_of(subject)
+        if replaces and config.discard_new_per_subject and not directives.rollup:
+            raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
+        if 0 < config.max_msgs <= len(store) and not replaces:
+            raise errors.STORE_FAILED(reason="maximum messages exceeded")
+        if (
+            0 < config.max_bytes < store.size + self.added_bytes(subject, header_block, payload)
+            and not replaces
+        ):
+            raise errors.STORE_FAILED(reason="maximum bytes exceeded")
+
+    def added_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> int:
+        if self.jetstream.rules.record_overhead_counts:
+            return self.store.size_of(subject, header_block, payload)
+        return len(header_block) + len(payload)
+
+    def enforce_limits(self, subject: bytes | None, now: int) -> None:
+        """Let the oldest go until every limit holds; ``subject`` got a new message, None: look at all of them."""
+        config, store = self.config, self.store
+        if config.max_msgs_per_subject > 0:
+            for each in list(store.subjects()) if subject is None else [subject]:
+                self.trim_subject(each, config.max_msgs_per_subject, now)
+        while 0 < config.max_msgs < len(store) or 0 < config.max_bytes < store.size:
+            self.remove(store.first_seq, now)
+        if config.max_age > 0:
+            self.watch_age()
+
+    def trim_subject(self, subject: bytes, limit: int, now: int) -> None:
+        while self.store.count_of(subject) > limit:
+            first = self.store.first_of(subject)
+            assert first is not None
+            self.remove(first.seq, now)
+
+    def watch_age(self) -> None:
+        first = self.store.load(self.store.first_seq)
+        if first is not None and self.config.max_age > 0:
+            self.age_timer.set_earliest(first.time + self.config.max_age)
+
+    def messages_age(self, now: int) -> None:
+        """max_age: what is older leaves."""
+        if self.config.max_age <= 0:
+            return
+        limit = now - self.config.max_age
+        while (first := self.store.load(self.store.first_seq)) is not None and first.time <= limit:
+            self.remove(first.seq, now)
+        self.watch_age()
+
+    # Removing
+
+    def remove(self, seq: int, now: int) -> bool:
+        """False if there is no such message."""
+        message = self.store.remove(seq)
+        if message is None:
+            return False
+        for consumer in tuple(self.consumers.values()):
+            consumer.removed(message, now)
+        return True
+
+    def purge(self, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0) -> int:
+        """Remove all messages, or those on ``subject``, below ``below``, but the last ``keep``; how many went."""
+        store = self.store
+        before = len(store)
+        if subject is None and not below and not keep:
+            store.restart_at(store.last_seq + 1)
+        else:
+            for seq in self.purgeable(subject, below, keep):
+                store.remove(seq)
+        if before != len(store):
+            for consumer in tuple(self.consumers.values()):
+                consumer.purged(now)
+        return before - len(store)
+
+    def purgeable(self, subject: bytes | None, below: int, keep: int) -> list[int]:
+        wanted = None if subject is None else matcher([subject])
+        found = [
+            message.seq
+            for message in self.store.messages()
+            if (not below or message.seq < below) and (wanted is None or wanted(message.subject))
+        ]
+        return found[:-keep] if keep else found
+
+    # Retention
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Interest retention: whether any consumer would get a message on ``subject``."""
+        return any(c.wanted is None or c.wanted(subject) for c in self.consumers.values())
+
+    def settled(self, seq: int) -> None:
+        """A consumer is done with ``seq``: work queues and interest streams let it go when all are."""
+        if self.config.retention != "limits":
+            message = self.store.load(seq)
+            if message is not None and not any(c.needs(message) for c in self.consumers.values()):
+                self.remove(seq, self.jetstream.now)
+
+    def release_unwanted(self) -> None:
+        """Interest retention, after a consumer has gone or changed its filter."""
+        if self.config.retention == "interest":
+            for message in list(self.store.messages()):
+                self.settled(message.seq)
+
+    # Consumers
+
+    def add_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
+        consumer = self.jetstream.consumer_type(self, name, config, now)
+        self.consumers[name] = consumer
+        advisories.consumer_action(consumer, "CREATED", "create", now)
+        if not config.is_pull:
+            consumer.subscribed(now)
+        return consumer
+
+    def delete_consumer(self, consumer: Consumer, now: int) -> None:
+        del self.consumers[consumer.name]
+        consumer.close()
+        advisories.consumer_action(consumer, "DELETED", "delete", now)
+        self.release_unwanted()
+
+    def close(self, now: int) -> None:
+        """The stream is gone, and all its consumers with it."""
+        for consumer in tuple(self.consumers.values()):
+            self.delete_consumer(consumer, now)
+        self.age_timer.clear()
