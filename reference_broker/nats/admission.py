@@ -9,6 +9,7 @@ import msgspec
 
 from reference_broker.nats.config import NS
 from reference_broker.nats.connection import Connection
+from reference_broker.nats.info import make_nonce
 from reference_broker.nats.state import Alarm, State
 from wire.errors import ErrorKind, ProtocolError
 from wire.nats import Connect, Info
@@ -21,6 +22,12 @@ PONG = b"PONG\r\n"
 
 class Admission(State):
     """What happens before a client may do anything, and what keeps it."""
+
+    def expect_authentication(self, connection: Connection) -> None:
+        """Whoever must say who it is may do nothing before."""
+        connection.awaiting_auth = self.authenticator.required
+        if self.config.authorization.uses_nkeys:
+            connection.nonce = make_nonce(self.choose)
 
     def send_info(self, connection: Connection) -> None:
         self.send(connection, Info.make(self.identity.fields(connection)).raw)
@@ -53,7 +60,11 @@ class Admission(State):
         """Why a client may not come in; None if it may."""
         options = connection.options
         # Choosing an account in CONNECT is no longer possible, and refused as bad credentials are.
-        if not self.authenticator.admits(options.credentials) or options.account or options.new_account:
+        if (
+            not self.authenticator.admits(options.credentials, connection.nonce or "")
+            or options.account
+            or options.new_account
+        ):
             return "Authorization Violation"
         if options.protocol not in (0, 1):
             return "invalid client protocol"

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from reference_broker.nats.config import Authorization, Permission, Permissions, User
+from reference_broker.nats.nkeys import decode_signature, public_key, verify
 from reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
 from reference_broker.nats.sublist import Sublist
 
@@ -25,6 +26,8 @@ class Credentials(Struct, frozen=True):
     user: str | None = None
     password: str | None = None
     token: str | None = None
+    nkey: str | None = None
+    signature: str = ""  # of the nonce in INFO
 
 
 class Authenticator:
@@ -34,17 +37,27 @@ class Authenticator:
         self.required = authorization.required
         self._token = authorization.token
         self._default = authorization.default_permissions
-        self._users = {user.user: user for user in authorization.users}
+        self._users = {user.user: user for user in authorization.users if not user.nkey}
+        self._keys = {user.nkey: user for user in authorization.users if user.nkey}
         if authorization.user is not None:
             self._users[authorization.user] = User(authorization.user, authorization.password or "")
 
-    def admits(self, credentials: Credentials) -> bool:
+    def admits(self, credentials: Credentials, nonce: str) -> bool:
         """Whether they may connect at all."""
         if not self.required:
             return True
-        if credentials.user and credentials.user in self._users:
-            return self.password_is_right(self._users[credentials.user], credentials.password)
+        user = self.user_of(credentials)
+        if user is not None and user.nkey:
+            return self.signature_is_right(user.nkey, nonce, credentials.signature)
+        if user is not None:
+            return self.password_is_right(user, credentials.password)
         return self._token is not None and self.token_is_right(credentials.token)
+
+    def user_of(self, credentials: Credentials) -> User | None:
+        """Whom the credentials name, right or wrong."""
+        if credentials.nkey:
+            return self._keys.get(credentials.nkey)
+        return self._users.get(credentials.user or "")
 
     def password_is_right(self, user: User, password: str | None) -> bool:
         return user.password == (password or "")
@@ -52,9 +65,12 @@ class Authenticator:
     def token_is_right(self, token: str | None) -> bool:
         return token == self._token
 
+    def signature_is_right(self, nkey: str, nonce: str, signature: str) -> bool:
+        return verify(public_key(nkey), nonce.encode(), decode_signature(signature))
+
     def permissions(self, credentials: Credentials) -> Permits | None:
         """What those admitted may do; None for everything."""
-        user = self._users.get(credentials.user or "")
+        user = self.user_of(credentials)
         configured = (user and user.permissions) or self._default
         return Permits(configured) if configured is not None and self.required else None
 

@@ -37,10 +37,14 @@ class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class User(Struct, frozen=True, forbid_unknown_fields=True):
-    """Somebody who may connect. ``permissions`` of None takes the default permissions."""
+    """Somebody who may connect, by name and password or by NKey.
 
-    user: str
-    password: str
+    ``permissions`` of None takes the default permissions.
+    """
+
+    user: str = ""
+    password: str = ""
+    nkey: str | None = None
     permissions: Permissions | None = None
 
 
@@ -53,6 +57,11 @@ class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
     timeout: float = 2.0  # how long a connection may take to send CONNECT
     users: tuple[User, ...] = ()
     default_permissions: Permissions | None = None
+
+    @property
+    def uses_nkeys(self) -> bool:
+        """Whether a client needs a nonce to sign."""
+        return any(user.nkey for user in self.users)
 
     @property
     def required(self) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from reference_broker.nats.config import Config, ConfigError
 from reference_broker.nats.levels import parse_level
+from reference_broker.nats.nkeys import public_key
 
 _ALIASES = {
     "net": "host",
@@ -143,6 +144,13 @@ def _user(block: Mapping[str, Any]) -> dict[str, Any]:
     if "permissions" in known:
         known["permissions"] = _permissions(known["permissions"])
     _refuse_bcrypt(known.get("password"))
+    if known.get("nkey"):
+        try:
+            public_key(str(known["nkey"]))
+        except ValueError as error:
+            raise ConfigError(f"nkey {error}") from None
+    elif not known.get("user"):
+        raise ConfigError("a user has neither user nor nkey")
     return known
 
 

@@ -14,7 +14,7 @@ from reference_broker.nats.auth import Credentials, Permits
 from wire.nats import Decoder
 
 
-class ConnectOptions(Struct, frozen=True, rename={"password": "pass"}):
+class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature": "sig"}):
     """The fields of CONNECT that a server heeds. Defaults hold until CONNECT comes.
 
     docs.nats.io, "Client Protocol", "CONNECT".
@@ -29,6 +29,8 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass"}):
     user: str = ""
     password: str = ""
     auth_token: str = ""
+    nkey: str = ""
+    signature: str = ""
     account: str = ""
     new_account: bool = False
     name: str = ""
@@ -45,7 +47,7 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass"}):
 
     @property
     def credentials(self) -> Credentials:
-        return Credentials(self.user, self.password, self.auth_token)
+        return Credentials(self.user, self.password, self.auth_token, self.nkey, self.signature)
 
 
 class Subscription:
@@ -88,6 +90,7 @@ class Connection:
         "headers",
         "heard",
         "id",
+        "nonce",
         "options",
         "out",
         "peer",
@@ -105,6 +108,7 @@ class Connection:
         self.subscriptions: dict[bytes, Subscription] = {}
         self.options = ConnectOptions()
         self.permits: Permits | None = None
+        self.nonce: str | None = None  # what an NKey user has to sign
         self.awaiting_auth = False
         self.connected = False  # CONNECT came
         self.headers = False  # both sides know headers

@@ -14,7 +14,7 @@ from reference_broker.nats.admission import Admission
 from reference_broker.nats.connection import Connection
 from reference_broker.nats.messaging import Messaging
 from reference_broker.nats.state import Alarm, Close, Output, Send
-from wire.errors import ErrorKind, ProtocolError
+from wire.errors import ProtocolError
 from wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
 
 __all__ = ["Broker", "Close", "Output", "Send"]
@@ -27,7 +27,7 @@ class Broker(Admission, Messaging):
         """A client has connected from the address ``peer``."""
         connection = Connection(connection_id, peer, self.make_decoder())
         self.connections[connection_id] = connection
-        connection.awaiting_auth = self.authenticator.required
+        self.expect_authentication(connection)
         self.send_info(connection)
         if self.is_full():
             self.refuse(connection, "maximum connections exceeded")
@@ -101,10 +101,7 @@ class Broker(Admission, Messaging):
         if connection.awaiting_auth and error.excerpt[:1] not in b"Cc":
             self.refuse(connection, "Authorization Violation")
             return
-        text = self.error_texts.get(error.kind)
-        if error.kind is ErrorKind.ARGUMENTS and is_bare_verb(error.excerpt):
-            text = self.error_texts.get(ErrorKind.UNKNOWN_OPERATION)
-        self.refuse(connection, text)
+        self.refuse(connection, self.error_texts.get(error.kind))
 
     def check_opening(self, connection: Connection, unfinished: bytes) -> None:
         """One byte is enough to see that what comes is not CONNECT."""
@@ -129,9 +126,3 @@ class Broker(Admission, Messaging):
             self.pinged(connection)
         elif isinstance(operation, Pong):
             self.ponged(connection)
-
-
-def is_bare_verb(excerpt: bytes) -> bool:
-    """A line that ends where its verb ends: servers do not know it, rather than miss its arguments."""
-    verb = excerpt.partition(b"\n")[0].rstrip(b"\r")
-    return verb.isalpha() and verb.upper() != b"CONNECT"

@@ -5,6 +5,7 @@ Source: docs.nats.io, "Client Protocol", "INFO". Fields and their order are nats
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,11 @@ ACCOUNT = "$G"
 def make_id(kind: str, choose: Callable[[int], int]) -> str:
     """An identity as a public key would be spelled: ``N...`` for a server."""
     return kind + "".join(BASE32[choose(len(BASE32))] for _ in range(ID_LENGTH - len(kind)))
+
+
+def make_nonce(choose: Callable[[int], int]) -> str:
+    """What an NKey user has to sign: 11 bytes in base64."""
+    return base64.urlsafe_b64encode(bytes(choose(256) for _ in range(11))).decode().rstrip("=")
 
 
 class Identity:
@@ -52,6 +58,7 @@ class Identity:
             "jetstream": config.jetstream is not None or None,
             "client_id": connection.id,
             "client_ip": connection.peer,
+            "nonce": connection.nonce,
             "domain": config.jetstream.domain if config.jetstream else None,
             "api_lvl": rules.api_level or None,
         }

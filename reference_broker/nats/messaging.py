@@ -15,6 +15,8 @@ from wire.nats import HPub, Pub, Sub, Unsub
 
 RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")  # replies of the server's own
 
+CR = 13
+
 
 class Messaging(State):
     """Subscriptions and messages. The methods of ``host.Host`` are here, too."""
@@ -77,8 +79,8 @@ class Messaging(State):
         if route.plain or route.groups:
             if reply is not None:
                 tail = b"%b %b\r\n%b" % (reply, args[2], raw[operation.head :])
-            elif operation.head == len(subject) + len(args[1]) + 7:  # "PUB subject size", spaced as we would
-                tail = raw[len(subject) + 5 :]
+            elif operation.head == len(subject) + len(args[1]) + 7 and raw[operation.head - 2] == CR:
+                tail = raw[len(subject) + 5 :]  # the line is "PUB subject size", spaced as we would
             else:
                 tail = b"%b\r\n%b" % (args[1], raw[operation.head :])
             count = self.router.deliver_plainly(route, subject, tail, connection)
