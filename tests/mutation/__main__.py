@@ -1,0 +1,92 @@
+"""``make mutation``: each defect, what it breaks, and what the suite saw of it. Exit 1 if one went unseen.
+
+    python -m tests.mutation [PATTERN ...] [--all-checks]
+
+PATTERN names defects or requirements (``'JS-ACK-*'``). ``--all-checks`` runs the whole suite against each
+defect, not only the checks of what it breaks, and shows what else turned red.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from fnmatch import fnmatchcase
+from functools import partial
+
+from rich.console import Console
+from rich.table import Table
+
+from conformance.catalogue import Catalogue
+from conformance.suite import all_checks
+from conformance.verdicts import Level
+from reference_broker.nats.defects import Defect, all_defects
+from tests.mutation.detection import Detection, detect
+
+WORKERS = 3 * (os.cpu_count() or 1)  # checks mostly wait
+
+
+def _detect(name: str, *, everything: bool) -> Detection:
+    return detect(name, all_checks() if everything else None)
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="make mutation", description=__doc__)
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN")
+    parser.add_argument("--all-checks", action="store_true")
+    options = parser.parse_args()
+    chosen = [defect for defect in all_defects() if _named(defect, options.patterns)]
+    if not chosen:
+        print("no defect matches; plumbline broker nats --list-defects shows them all", file=sys.stderr)
+        return 2
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    table = Table(
+        "defect", "breaks", "seen", "what else", "evidence", title="Defects of the reference broker"
+    )
+    unseen = 0
+    for detection in _detections(chosen, everything=options.all_checks, console=console):
+        unseen += bool(detection.missed)
+        table.add_row(*_row(detection))
+    console.print(table)
+    uncovered = _musts_without_defect()
+    if not options.patterns:
+        for name in uncovered:
+            console.print(f"{name} is a MUST with a check and has no defect", style="red")
+    console.print(f"{len(chosen) - unseen} of {len(chosen)} defects detected")
+    return 1 if unseen or (uncovered and not options.patterns) else 0
+
+
+def _named(defect: Defect, patterns: list[str]) -> bool:
+    names = (defect.name, *defect.breaks)
+    return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _detections(chosen: list[Defect], *, everything: bool, console: Console) -> Iterator[Detection]:
+    with ProcessPoolExecutor(WORKERS) as pool:
+        names = [defect.name for defect in chosen]
+        for number, detection in enumerate(pool.map(partial(_detect, everything=everything), names), 1):
+            if not console.is_terminal and number % 25 == 0:
+                print(f"{number} of {len(names)} ...", flush=True)
+            yield detection
+
+
+def _row(detection: Detection) -> tuple[str, str, str, str, str]:
+    others = [name for name in detection.red if name not in detection.breaks]
+    seen = f"no: {' '.join(detection.missed)}" if detection.missed else "yes"
+    return detection.defect, " ".join(detection.breaks), seen, " ".join(others), detection.evidence[:200]
+
+
+def _musts_without_defect() -> list[str]:
+    broken = {name for defect in all_defects() for name in defect.breaks}
+    return [
+        requirement.id
+        for requirement in Catalogue.load().requirements
+        if requirement.level is Level.MUST and not requirement.excluded and requirement.id not in broken
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

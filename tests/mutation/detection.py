@@ -1,0 +1,86 @@
+"""Runs the checks of what a defect breaks against a broker that has it, and says what they saw.
+
+The checks run through the engine itself, one after the other, without pytest between: the question is
+whether they see the defect, and a hundred runs of the whole suite would ask it no better.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from msgspec import Struct
+
+from conformance.catalogue import Catalogue
+from conformance.check import Check
+from conformance.engine import run_check
+from conformance.suite import all_checks
+from conformance.target import AccessRefused, TargetAccess, TargetUnreachable, Url, open_target
+from conformance.variants import main_server, variants
+from conformance.verdicts import CheckResult, Outcome
+from reference_broker.nats.config import Config
+from reference_broker.nats.defects import DefectNotApplicable, find
+from reference_broker.nats.server import NatsBroker
+
+
+class Detection(Struct, frozen=True):
+    """What the suite saw of one defect. ``red`` are the requirements whose checks failed."""
+
+    defect: str
+    breaks: tuple[str, ...]
+    red: tuple[str, ...]
+    results: tuple[CheckResult, ...]
+    unreachable: str = ""
+    duration_s: float = 0.0
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """What the defect breaks and no check saw."""
+        return tuple(name for name in self.breaks if name not in self.red)
+
+    @property
+    def evidence(self) -> str:
+        """The first failure, in a line; without one, what came instead."""
+        failed = [result for result in self.results if result.outcome is Outcome.FAILED]
+        if failed:
+            return f"{failed[0].id}: {failed[0].message}"
+        return self.unreachable or "; ".join(f"{r.id}: {r.outcome} {r.message}" for r in self.results)
+
+
+def checks_of(requirements: Sequence[str]) -> list[Check]:
+    """The checks that verify any of these requirements."""
+    return [check for check in all_checks() if set(check.requirements) & set(requirements)]
+
+
+def detect(defect: str, checks: Sequence[Check] | None = None) -> Detection:
+    """Run ``checks`` (default: those of what it breaks) against a broker with this defect."""
+    began = time.monotonic()
+    breaks = find(defect).breaks
+    chosen = checks_of(breaks) if checks is None else checks
+    catalogue = Catalogue.load()
+    with ExitStack() as running:
+        try:
+            access = _serve(defect, chosen, running)
+        except (TargetUnreachable, AccessRefused) as error:
+            return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
+        results = tuple(run_check(check, access, catalogue) for check in chosen)
+    failed = [result for result in results if result.outcome is Outcome.FAILED]
+    red = sorted({name for result in failed for name in result.requirements})
+    return Detection(defect, breaks, tuple(red), results, duration_s=time.monotonic() - began)
+
+
+def _serve(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
+    """A broker with the defect in every configuration that the checks ask for."""
+    asked = {check.variant for check in checks if check.variant}
+    urls: dict[str, str] = {}
+    for name, variant in {"": main_server(), **variants()}.items():
+        if name and name not in asked:
+            continue
+        try:
+            thread = NatsBroker.in_thread(Config.of(**variant.config), defect=defect)
+        except DefectNotApplicable:
+            # Checks of a configuration without JetStream then meet a broker that is whole there.
+            thread = NatsBroker.in_thread(Config.of(**variant.config))
+        urls[name] = variant.url(Url.parse(running.enter_context(thread)).address)
+    return open_target(Url.parse(urls.pop("")), variants=urls, run="mutat")

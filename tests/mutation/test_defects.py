@@ -1,0 +1,32 @@
+"""Each defect turns its requirements red; every MUST has one. ``make mutation`` prints the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.catalogue import Catalogue
+from conformance.verdicts import Level
+from reference_broker.nats.defects import all_defects
+from tests.mutation.detection import detect
+
+
+@pytest.mark.parametrize("name", [defect.name for defect in all_defects()])
+def test_the_suite_sees_the_defect_at_the_requirement_it_breaks(name: str) -> None:
+    detection = detect(name)
+    assert not detection.missed, detection.evidence
+
+
+def test_every_must_that_is_checked_has_a_defect() -> None:
+    broken = {requirement for defect in all_defects() for requirement in defect.breaks}
+    musts = {
+        requirement.id
+        for requirement in Catalogue.load().requirements
+        if requirement.level is Level.MUST and not requirement.excluded
+    }
+    assert musts - broken == set()
+
+
+def test_a_defect_breaks_only_requirements_that_there_are() -> None:
+    known = Catalogue.load().by_id
+    unknown = {defect.name: defect.breaks for defect in all_defects() if not set(defect.breaks) <= set(known)}
+    assert unknown == {}
