@@ -19,7 +19,7 @@ test: bootstrap ## run the project's own tests on all cores
 
 lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all of them, then fail
 	@status=0; run() { echo "lint: $$*"; "$$@" || status=1; }; \
-	run $(BIN)/ruff check .; \
+	run $(BIN)/ruff check --output-format=concise .; \
 	run $(BIN)/ruff format --check .; \
 	run $(BIN)/mypy; \
 	run $(BIN)/lint-imports; \
