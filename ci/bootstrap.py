@@ -164,7 +164,9 @@ def install() -> None:
     wheel = pip_wheel()
     count = len(re.findall(r"^[a-z0-9]", LOCK.read_text(), re.MULTILINE))
     quiet = ["--quiet", "--progress-bar=off"]
-    pip([str(PYTHON), str(wheel / "pip"), "install", *quiet, "--no-index", "--no-deps", str(wheel)])
+    if not list(VENV.glob("lib/python*/site-packages/{}-{}.dist-info".format(*wheel.name.split("-")))):
+        alone = ["--no-index", "--no-deps", "--no-compile", str(wheel)]
+        pip([str(PYTHON), str(wheel / "pip"), "install", *quiet, *alone])
     say(f"installing {count} pinned packages into .venv (once)")
     run = [str(PYTHON), "-m", "pip", "install", *quiet]
     pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(LOCK)])
