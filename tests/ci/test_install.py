@@ -1,0 +1,113 @@
+"""The newest server comes with Go or out of a wheel; what fails is tried again, then said. All offline."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ci import install
+from ci.servers import ServerBinary, real_servers
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with no server, no Go and no network; commands are put into its ``bin``."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr(install, "PAUSE_S", 0.0)
+    monkeypatch.setattr("ci.servers.packaged_binary", lambda: None)
+    for name in ("GOBIN", "GOPATH", "XDG_CACHE_HOME", "PLUMBLINE_NATS_SERVER", "PIP_INDEX_URL", "PIP_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/bin")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    return tmp_path
+
+
+def command(machine: Path, name: str, script: str) -> None:
+    path = machine / "bin" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def offer_wheel(machine: Path) -> None:
+    """An index of one wheel, whose binary is a script that knows its version."""
+    (machine / "wheels").mkdir()
+    name, version = install.WHEEL.replace("-", "_").split("==")
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/bin/nats-server": "#!/bin/sh\necho nats-server: v2.15.0\n",
+        f"{info}/METADATA": "\n".join(
+            ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Requires-Python: >=3.12", ""]
+        ),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(machine / "wheels" / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+
+
+def newest(machine: Path) -> ServerBinary:
+    server = real_servers()[1]
+    assert isinstance(server, ServerBinary), f"not installed in {machine}"
+    return server
+
+
+def test_go_builds_the_newest_server_at_the_pinned_version(machine: Path) -> None:
+    command(machine, "go", 'echo "$@" > "$HOME/asked"')
+    install.install_newest()
+    asked = (machine / "asked").read_text()
+    assert asked == f"install github.com/nats-io/nats-server/v2@{install.NEWEST}\n"
+
+
+def test_without_go_the_newest_server_comes_out_of_a_wheel(machine: Path) -> None:
+    offer_wheel(machine)
+    install.install_newest()
+    found = newest(machine)
+    assert found.version == "2.15.0"
+    assert found.path.is_relative_to(machine)
+
+
+def test_a_go_that_cannot_build_it_leaves_it_to_the_wheel(machine: Path) -> None:
+    offer_wheel(machine)
+    command(machine, "go", "exit 1")
+    install.install_newest()
+    assert newest(machine).version == "2.15.0"
+
+
+def test_a_download_that_fails_is_tried_again(machine: Path) -> None:
+    command(machine, "flaky", 'echo try >> "$HOME/tries"; [ "$(wc -l < "$HOME/tries")" -ge 3 ]')
+    install.run(["flaky"])
+    assert (machine / "tries").read_text() == "try\n" * 3
+
+
+def test_a_download_that_always_fails_ends_with_the_command_to_run_by_hand(machine: Path) -> None:
+    command(machine, "broken", "exit 1")
+    with pytest.raises(install.InstallError, match="broken --now"):
+        install.run(["broken", "--now"])
+
+
+def test_one_server_that_cannot_be_had_does_not_keep_the_other_away(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offer_wheel(machine)
+    monkeypatch.setattr("ci.install.shutil.which", lambda name: None)
+    assert install.main() == 1
+    assert newest(machine).version == "2.15.0"
+    said = capsys.readouterr().err
+    assert "install nats-server with the system's own packages" in said
+    assert "the distribution's nats-server is not installed: apt-get install nats-server" in said
+
+
+def test_servers_that_are_there_are_left_alone(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command(machine, "nats-server", "echo nats-server: v2.12.0")
+    packaged = machine / "nats-server"
+    (machine / "bin" / "nats-server").rename(packaged)
+    command(machine, "nats-server", "echo nats-server: v2.14.0")
+    monkeypatch.setattr("ci.servers.packaged_binary", lambda: packaged)
+    assert install.main() == 0
+    assert newest(machine).version == "2.14.0"
