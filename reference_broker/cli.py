@@ -13,19 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from typer.core import TyperCommand
 
 from reference_broker.nats.config import Config, ConfigError
-from reference_broker.nats.config_file import convert, load
+from reference_broker.nats.config_file import ANY_PORT, convert, load
 from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect, all_defects
 from reference_broker.nats.levels import NEWEST, OLDEST
 from reference_broker.nats.server import NatsBroker
 
 EXIT_USAGE = 2
 DEFAULT_PORT = 4222
-FREE_PORT = -1  # what nats-server calls "any port"
 
 app = typer.Typer(
     name="broker",
@@ -124,29 +122,25 @@ def nats(
 
     Prints one line that starts with its URL when clients can connect.
     """
+    flags = _given(
+        host=addr,
+        port=port,
+        server_name=name,
+        level=level,
+        jetstream=True if jetstream or store_dir is not None else None,
+        store_dir=store_dir,
+        authorization=_given(user=user, password=password, token=token) or None,
+    )
     try:
-        settings = _settings(config, store_dir) | _given(
-            host=addr,
-            port=port,
-            server_name=name,
-            level=level,
-            authorization=_given(user=user, password=password, token=token) or None,
-        )
-        if jetstream or store_dir is not None:
-            settings["jetstream"] = settings.get("jetstream") or True
-        settings["port"] = max(settings.get("port", DEFAULT_PORT), 0)
-        broker = NatsBroker(convert(settings), defect=defect)
+        usual = {"port": DEFAULT_PORT}
+        settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
+        broker = NatsBroker(settings, defect=defect)
     except (ConfigError, UnknownDefect, DefectNotApplicable) as error:
         raise _usage(str(error)) from None
     try:
         asyncio.run(_serve(broker, defect or []))
     except OSError as error:
         raise _usage(_cannot_listen(broker.config, error)) from None
-
-
-def _settings(config: Path | None, store_dir: str | None) -> dict[str, Any]:
-    settings = msgspec.structs.asdict(load(config)) if config is not None else {}
-    return settings | _given(store_dir=store_dir)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -161,7 +155,7 @@ def _usage(message: str) -> typer.Exit:
 def _cannot_listen(config: Config, error: OSError) -> str:
     address = f"{config.host}:{config.port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{address} is in use: choose another port with -p, or -p {FREE_PORT} for a free one"
+        return f"{address} is in use: choose another port with -p, or -p {ANY_PORT} for a free one"
     return f"cannot listen on {address}: {error.strerror or error}"
 
 

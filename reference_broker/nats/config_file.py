@@ -31,13 +31,24 @@ _ALIASES = {
     "max_file": "max_file_store",
     "storedir": "store_dir",
 }
-_IGNORED = {"debug", "trace", "logtime", "logfile", "log_file", "pid_file"}  # they change nothing on the wire
+_IGNORED = {
+    "debug",
+    "trace",
+    "logtime",
+    "logfile",
+    "log_file",
+    "pid_file",
+    "ports_file_dir",
+}  # not on the wire
+ANY_PORT = -1  # nats-server's way to say "a free one"
 _DURATIONS = {"ping_interval", "write_deadline", "timeout"}
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def load(path: Path) -> Config:
-    """Read a file. Raises ``ConfigError``."""
+def load(
+    path: Path, *, under: Mapping[str, Any] | None = None, over: Mapping[str, Any] | None = None
+) -> Config:
+    """Read a file, between keys that count less and keys that count more. Raises ``ConfigError``."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -49,17 +60,24 @@ def load(path: Path) -> Config:
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: write one JSON object")
     try:
-        return convert(fields)
+        return convert(under or {}, fields, over or {})
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def convert(fields: Mapping[str, Any]) -> Config:
-    """A configuration object to ``Config``. Raises ``ConfigError``, which names the key."""
-    known = _keys(fields)
-    _take_listen(known)
-    if known.get("host") in ("", "0.0.0.0"):
-        known["host"] = "0.0.0.0"
+def convert(*sources: Mapping[str, Any]) -> Config:
+    """Configuration objects, later ones overruling, to ``Config``.
+
+    Raises ``ConfigError``, which names the key.
+    """
+    known: dict[str, Any] = {}
+    for fields in sources:
+        given = _taking_listen(_keys(fields))
+        if given.get("jetstream") is True and known.get("jetstream"):
+            del given["jetstream"]  # it is on already, with options
+        known |= given
+    if known.get("port") == ANY_PORT:
+        known["port"] = 0
     if isinstance(known.get("level"), str):
         try:
             known["level"] = parse_level(known["level"])
@@ -70,7 +88,7 @@ def convert(fields: Mapping[str, Any]) -> Config:
     if isinstance(known.get("authorization"), Mapping):
         known["authorization"] = _authorization(known["authorization"])
     try:
-        return msgspec.convert(known, Config, from_attributes=False)
+        return msgspec.convert(known, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(_explained(str(error), known)) from None
 
@@ -95,17 +113,15 @@ def _seconds(name: str, value: Any) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-def _take_listen(known: dict[str, Any]) -> None:
+def _taking_listen(known: dict[str, Any]) -> dict[str, Any]:
     """``listen: "host:port"`` stands for both."""
     listen = known.pop("listen", None)
     if listen is None:
-        return
+        return known
     host, _, port = str(listen).rpartition(":")
     if not port.isdigit():
         raise ConfigError(f'listen {listen!r} is not an address: write "127.0.0.1:4222"')
-    known["port"] = int(port)
-    if host:
-        known["host"] = host
+    return {**known, "port": int(port), **({"host": host} if host else {})}
 
 
 def _jetstream(value: Any, store_dir: Any) -> Any:
