@@ -21,7 +21,7 @@ from reports.files import ReportFile
 from reports.html_view import Card, page, slug
 from reports.text import LAYOUT, elide, one_line, segments
 
-EVIDENCE_BYTES = 6_000_000  # of markup, for all cards together; later cards stay without evidence
+EVIDENCE_BYTES = 5_000_000  # of markup; once the cards hold that much, later ones stay without evidence
 BRIEF_LIMIT = 200
 
 
@@ -44,9 +44,7 @@ def render(result: RunResult) -> bytes:
     spent = 0
     drawn: dict[str, Markup] = {}
     for card in (card for section in shown.sections for card in section.cards):
-        markup = draw(card=card)
-        if spent + len(markup) > EVIDENCE_BYTES:
-            markup = draw(card=_without_evidence(card))
+        markup = draw(card=card if spent < EVIDENCE_BYTES else _without_evidence(card))
         spent += len(markup)
         drawn[card.anchor] = Markup(markup)
     style, script = _asset("report.css"), _asset("report.js")
@@ -95,9 +93,11 @@ def _marked(text: str, keep: str) -> Markup:
     """Text as markup: escaped, and characters without a glyph as escapes that look different."""
     if text.isprintable():
         return escape(text)
-    return Markup().join(
-        Markup('<i class="x">{}</i>').format(segment.text) if segment.hidden else segment.text
-        for segment in segments(text, keep=keep)
+    return Markup(
+        "".join(
+            f'<i class="x">{segment.text}</i>' if segment.hidden else str(escape(segment.text))
+            for segment in segments(text, keep=keep)
+        )
     )
 
 

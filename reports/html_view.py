@@ -45,8 +45,8 @@ DUMPED_BYTES = 256
 TONES = {0: "good", 1: "bad"}
 ARROWS = {">": "sent", "<": "received", "!": "event"}
 OWN_IDS = frozenset(  # of the template
-    ("main", "scores", "filter", "f-text", "f-g", "f-l", "f-o", "f-count", "differences", "requirements")
-    + ("unsupported", "environment")
+    {"main", "scores", "filter", "f-text", "f-g", "f-l", "f-o", "f-count"}
+    | {"differences", "requirements", "unsupported", "environment"}
 )
 PARTS = ("passed", "failed", "waived", "undecided", "unsupported")  # of a bar, in this order
 
