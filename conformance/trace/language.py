@@ -100,9 +100,6 @@ class Dialect(Protocol):
     """How one protocol is written in traces. Every method raises ``Problem`` for what it cannot read."""
 
     @property
-    def name(self) -> str: ...
-
-    @property
     def reserved(self) -> frozenset[str]:
         """Words that cannot be names, because the protocol's own subjects are made of them."""
 

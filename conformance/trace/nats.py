@@ -80,7 +80,7 @@ class SendConnect(Struct, frozen=True):
     json: JsonText
 
     def operation(self, scope: Scope) -> Operation:
-        raw = b"CONNECT " + as_bytes(self.json.fill(scope).replace("\n", " ")) + b"\r\n"
+        raw = b"CONNECT " + as_bytes(self.json.fill(scope)) + b"\r\n"
         return Connect(raw, raw.split()[1:], len(raw))
 
 
@@ -96,7 +96,6 @@ class SendFixed(Struct, frozen=True):
 class NatsDialect:
     """The NATS client protocol and JetStream."""
 
-    name = "nats"
     reserved = RESERVED
 
     def read_send(self, text: Text, following: Following, reader: Reader) -> Outgoing:

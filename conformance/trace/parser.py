@@ -40,9 +40,10 @@ from conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
 
 __all__ = ["TraceSyntaxError", "parse_trace"]
 
-HEADER = ("title", "source", "verifies", "needs", "variant", "since", "until", "names")
+HEADER = ("title", "source", "verifies", "protocol", "needs", "variant", "since", "until", "names")
 BODY = ("given", "await", "expect", "close", "in", "end")
 DIRECTIVES = (*HEADER, *BODY)
+DIALECTS: dict[str, Dialect] = {"nats": NatsDialect()}
 AWAIT_WITHIN_S = 5.0
 LARGEST_GROUP = 12
 
@@ -111,9 +112,10 @@ class _File:
         self._lines = [line.removesuffix("\r") for line in text.split("\n")]
         self._problems: list[Problem] = []
         self._reader = Reader()
-        self._dialect: Dialect = NatsDialect()
+        self._dialect = DIALECTS["nats"]
         self._reader.reserved = self._dialect.reserved
         self._header: dict[str, str] = {}
+        self._headed: set[str] = set()  # header words seen, readable or not
         self._verifies: list[str] = []
         self._needs: list[str] = []
         self._connections: dict[str, ConnectionOptions] = {}
@@ -129,6 +131,8 @@ class _File:
                 self._line(line.strip(), lines)
             except Problem as problem:
                 self._problems.append(problem)
+                if _MARKED.match(line.value):
+                    _skip_pasted(lines)
         self._whole()
         if self._problems:
             raise TraceSyntaxError(self._path, self._lines, self._problems)
@@ -157,9 +161,9 @@ class _File:
         """What only the whole file shows."""
         end = (len(self._lines), 1)
         for word in ("title", "source"):
-            if word not in self._header and not any(word in problem.message for problem in self._problems):
+            if word not in self._headed:
                 self._problems.append(Problem((1, 1), f'a line "{word} ..."', "none"))
-        if not self._verifies and not self._problems:
+        if "verifies" not in self._headed:
             self._problems.append(Problem((1, 1), 'a line "verifies ID ..."', "none"))
         if not self._problems and not evidence(self._steps):
             self._problems.append(
@@ -189,6 +193,7 @@ class _File:
             self._steps.append(step)
 
     def _header_line(self, word: Text, rest: Text) -> None:
+        self._headed.add(word.value)
         if self._steps:
             raise Problem.at(word, f'"{word.value}" above the first step')
         if not rest:
@@ -201,6 +206,8 @@ class _File:
             self._needs += [_matching(_NAME, item, "a feature such as headers") for item in rest.words()]
         elif word.value == "names":
             self._names(rest)
+        elif word.value == "protocol":
+            self._protocol(rest)
         elif word.value in self._header:
             raise Problem.at(word, f"{word.value} only once")
         elif word.value in ("since", "until"):
@@ -209,6 +216,12 @@ class _File:
             self._header[word.value] = _matching(_NAME, rest, "the name of a variant")
         else:
             self._header[word.value] = rest.value
+
+    def _protocol(self, rest: Text) -> None:
+        if rest.value not in DIALECTS:
+            raise Problem.at(rest, f"a protocol ({', '.join(DIALECTS)})", near(rest.value, DIALECTS))
+        self._dialect = DIALECTS[rest.value]
+        self._reader.reserved = self._dialect.reserved
 
     def _names(self, rest: Text) -> None:
         if rest.value == "literal":
@@ -319,6 +332,12 @@ class _File:
         if not 2 <= len(expects) <= LARGEST_GROUP and not self._problems:
             raise Problem(line.place(), f"2 to {LARGEST_GROUP} expectations in a group", str(len(expects)))
         return Group(line.line, tuple(expects))
+
+
+def _skip_pasted(lines: _Lines) -> None:
+    """What stands below a line that could not be read belongs to it: no errors of their own."""
+    while lines.take() is not None:
+        pass
 
 
 def _matching(shape: re.Pattern[str], text: Text, expected: str) -> str:

@@ -21,6 +21,7 @@ _HOLE = re.compile(
     r"(?:[ ]*(?P<sign>[+-])[ ]*(?P<operand>[0-9]{1,18}|[A-Za-z_][A-Za-z0-9_]*))?"
     r"(?::(?P<kind>[^{}\n]*))?)\}"
 )
+_HOLE_START = re.compile(r"\{[ ]*[A-Za-z_:]")  # any other brace is just a brace
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "{": "{", "}": "}", "|": "|", "*": "*", '"': '"'}
 _ESCAPE_HELP = r"an escape (\n \r \t \xNN \\ \{ \} \| \* \")"
 _HOLE_HELP = (
@@ -68,7 +69,7 @@ class Reader:
             if character == "\\":
                 decoded, position = self._escape(text, position)
                 plain += decoded
-            elif character == "{":
+            elif _HOLE_START.match(value, position):
                 hole, end = self._hole(text, position, use, kind)
                 if plain:
                     parts.append(_normal(plain))
@@ -95,7 +96,7 @@ class Reader:
 
     def _hole(self, text: Text, position: int, use: Use, kind: Kind) -> tuple[Hole | SubjectHole, int]:
         found = _HOLE.match(text.value, position)
-        if found is None or found[0] == "{}" or (found["sign"] and not found["name"]):
+        if found is None or (found["sign"] and not found["name"]):
             raise Problem.at(text, _HOLE_HELP, offset=position)
         if found["subject"]:
             subject = self.subject(text.cut(*found.span("subject")), Use.SENT)

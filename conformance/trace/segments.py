@@ -24,6 +24,7 @@ _VERSION = VERSION.decode()
 # Bars inside holes and escapes separate nothing.
 _BARS = re.compile(r"\{[^{}]*\}|\\.|\|\|?")
 _CRLF = "\r\n"
+ELIDE_AFTER = 300
 
 
 class TextPayload(Struct, frozen=True):
@@ -117,8 +118,9 @@ class HeaderBlock(Struct, frozen=True):
 
 
 def printable(text: str) -> str:
-    """``text`` on one line."""
-    return as_bytes(text).decode("utf-8", "backslashreplace").replace("\r", "\\r").replace("\n", "\\n")
+    """``text`` on one line, not too long."""
+    shown = as_bytes(text).decode("utf-8", "backslashreplace").replace("\r", "\\r").replace("\n", "\\n")
+    return shown if len(shown) <= ELIDE_AFTER else f"{shown[:ELIDE_AFTER]}... ({len(as_bytes(text))} bytes)"
 
 
 def read_payload(
