@@ -84,29 +84,35 @@ JUDGE = pytest.StashKey[Judge]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    # All but --target carry the name: the plugin is loaded wherever Plumbline is installed.
     group = parser.getgroup("plumbline", "conformance of a messaging server (Plumbline)")
     group.addoption("--target", metavar="URL", help="the server under test: nats://127.0.0.1:4222")
     group.addoption(
-        "--level", metavar="VERSION", help="protocol level to hold it to (default: what it reports)"
+        "--plumbline-level", metavar="VERSION", help="protocol level to hold it to (default: what it reports)"
     )
     group.addoption(
-        "--variant",
+        "--plumbline-variant",
         metavar="NAME=URL",
         action="append",
         default=[],
         help="the same server software with another configuration (see conformance/variants.toml)",
     )
     group.addoption(
-        "--select",
+        "--plumbline-select",
         metavar="PATTERN",
         action="append",
         default=[],
         help="only checks of these requirements, or with these ids: 'JS-PULL-*'",
     )
-    group.addoption("--waivers", metavar="FILE", type=Path, help="known failures (TOML)")
-    group.addoption("--should-is-red", action="store_true", help="a failed SHOULD turns the run red too")
+    group.addoption("--plumbline-waivers", metavar="FILE", type=Path, help="known failures (TOML)")
+    group.addoption("--plumbline-strict", action="store_true", help="a failed SHOULD turns the run red too")
     group.addoption(
-        "--trace", metavar="FILE", action="append", default=[], type=Path, help="a trace of your own, to run"
+        "--plumbline-trace",
+        metavar="FILE",
+        action="append",
+        default=[],
+        type=Path,
+        help="a trace of your own; give the file as an argument too",
     )
 
 
@@ -158,12 +164,12 @@ def _configure_controller(config: pytest.Config) -> None:
 def _wanted(config: pytest.Config) -> Wanted:
     return Wanted(
         url=config.getoption("target"),
-        level=config.getoption("level"),
-        variants=tuple(config.getoption("variant")),
-        select=tuple(config.getoption("select")),
-        waivers=config.getoption("waivers"),
-        traces=tuple(config.getoption("trace")),
-        strict=config.getoption("should_is_red"),
+        level=config.getoption("plumbline_level"),
+        variants=tuple(config.getoption("plumbline_variant")),
+        select=tuple(config.getoption("plumbline_select")),
+        waivers=config.getoption("plumbline_waivers"),
+        traces=tuple(config.getoption("trace_file")),
+        strict=config.getoption("plumbline_strict"),
     )
 
 
@@ -171,7 +177,7 @@ def _wanted(config: pytest.Config) -> Wanted:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    own = [path.resolve() for path in parent.config.getoption("trace")]
+    own = [path.resolve() for path in parent.config.getoption("trace_file")]
     if file_path.suffix == ".trace" and (file_path.is_relative_to(TRACES) or file_path in own):
         return TraceFile.from_parent(parent, path=file_path)
     return None
@@ -193,7 +199,7 @@ class CheckFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         if JUDGE not in self.config.stash:
             raise self.CollectError("these checks need a server: add --target nats://127.0.0.1:4222")
-        patterns = self.config.getoption("select")
+        patterns = self.config.getoption("plumbline_select")
         for check in self.checks():
             # That a pattern matches something somewhere was seen to in conformance.prepare.
             if not patterns or any(matches(check, pattern) for pattern in patterns):
@@ -239,7 +245,7 @@ class CheckItem(pytest.Item):
     def runtest(self) -> None:
         result = self.config.stash[JUDGE].judge(self.check)
         self.user_properties.append((PROPERTY, msgspec.json.encode(result).decode()))
-        if is_red(result.outcome, result.level, strict=self.config.getoption("should_is_red")):
+        if is_red(result.outcome, result.level, strict=self.config.getoption("plumbline_strict")):
             raise Red(result)
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)

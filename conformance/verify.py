@@ -94,9 +94,9 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
     own = [str(path) for path in wanted.traces]
     packaged = [] if own and not wanted.select else [str(HERE)]
     repeated = [
-        *(f"--select={pattern}" for pattern in wanted.select),
-        *(f"--trace={path}" for path in own),
-        *(["--should-is-red"] if wanted.strict else []),
+        *(f"--plumbline-select={pattern}" for pattern in wanted.select),
+        *(f"--trace-file={path}" for path in own),
+        *(["--plumbline-strict"] if wanted.strict else []),
     ]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
