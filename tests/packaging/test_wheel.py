@@ -109,10 +109,22 @@ def test_the_installed_modules_are_those_of_the_wheel(installed: Path, tmp_path:
 
 
 def test_pytest_in_the_fresh_environment_loads_the_plugins(installed: Path, tmp_path: Path) -> None:
-    answer = subprocess.run(
-        [installed / "python", "-m", "pytest", "--trace-config", "--collect-only", "-q"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert str(installed.parent / "lib") in next(
-        line for line in answer.stdout.splitlines() if "conformance" in line and "plugin" in line
+    (tmp_path / "test_client.py").write_text(
+        "def test_client(nats_broker): assert nats_broker[:7] == 'nats://'\n"
     )
+    answer = subprocess.run(
+        [installed / "python", "-m", "pytest", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--target" in answer.stdout
+    answer = subprocess.run(
+        [installed / "python", "-m", "pytest", "-q"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in answer.stdout, answer.stdout + answer.stderr
