@@ -7,7 +7,7 @@ import hashlib
 import re
 from typing import Any
 
-import lxml.html
+import lxml.etree
 import pytest
 from msgspec.structs import replace
 
@@ -29,15 +29,15 @@ NO_WAIT = "adr-13/no-wait-on-an-empty-consumer"
 HOSTILE_CHECK = "core_delivery::subjects_are_delivered_as_published"
 OUR_ESCAPE = '<i class="x">'
 
-Element = Any  # lxml's own types differ between its stubs
+Element = Any  # an element of lxml, whose stubs say less than it can do
 
 
 def page(result: RunResult) -> Element:
-    return lxml.html.document_fromstring(render(result).decode())
+    return lxml.etree.HTML(render(result).decode())
 
 
 def text(element: Element) -> str:
-    return " ".join(element.text_content().split())
+    return " ".join("".join(element.itertext()).split())
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +46,12 @@ def sample() -> Element:
 
 
 def by_id(root: Element, identity: str) -> Element:
-    return root.get_element_by_id(identity)
+    (found,) = root.xpath("//*[@id=$wanted]", wanted=identity)
+    return found
 
 
 def with_class(root: Element, name: str) -> list[Element]:
-    return list(root.find_class(name))
+    return [element for element in root.iter() if name in element.get("class", "").split()]
 
 
 def everything_hostile() -> RunResult:
@@ -119,7 +120,7 @@ def test_a_conformant_run_looks_conformant() -> None:
 
 def test_every_requirement_is_there_with_statement_source_and_checks(sample: Element) -> None:
     result = sample_result()
-    assert len(with_class(sample.get_element_by_id("main"), "req")) == len(result.requirements) + 1
+    assert len(with_class(by_id(sample, "main"), "req")) == len(result.requirements) + 1
     row = text(by_id(sample, "JS-PULL-021"))
     assert "A no_wait pull on an empty consumer is answered at once with 404 No Messages." in row
     assert 'ADR-13, "No Wait Pull Requests"' in row
@@ -131,8 +132,7 @@ def test_every_requirement_is_there_with_statement_source_and_checks(sample: Ele
 def test_requirements_that_were_not_selected_are_counted_only() -> None:
     root = page(result_of([requirement("A-1", "yes"), requirement("A-2", "no", "not selected")], ()))
     assert "1 more requirements of the set were not selected" in text(root)
-    with pytest.raises(KeyError):
-        root.get_element_by_id("A-2")
+    assert not root.xpath("//*[@id='A-2']")
 
 
 def test_a_failure_shows_expected_actual_place_and_replay(sample: Element) -> None:
@@ -264,8 +264,8 @@ def test_similar_check_ids_get_different_anchors() -> None:
 
 def test_a_requirement_cannot_take_an_id_of_the_page() -> None:
     root = page(result_of([requirement("scores", "x")], ()))
-    assert root.get_element_by_id("scores").tag == "h2"
-    assert root.get_element_by_id("scores-2").tag == "details"
+    assert by_id(root, "scores").tag == "h2"
+    assert by_id(root, "scores-2").tag == "details"
 
 
 @pytest.mark.parametrize("result", [sample_result(), everything_hostile()])
@@ -352,8 +352,9 @@ def test_a_flood_of_hostile_failures_stays_under_15_mb() -> None:
 
 @pytest.mark.parametrize("failing_every", [1, 20])
 def test_ten_thousand_checks_stay_under_15_mb_and_are_all_there(failing_every: int) -> None:
-    root = page(big_result(10_000, failing_every=failing_every))
-    assert len(lxml.html.tostring(root)) < 15_000_000
+    data = render(big_result(10_000, failing_every=failing_every))
+    root = lxml.etree.HTML(data.decode())
+    assert len(data) < 15_000_000
     rows = [row for row in with_class(root, "req") if row.get("id")]
     assert len(rows) == 10_000
-    assert "more are told beside their requirements below" in text(root.get_element_by_id("main"))
+    assert "more are told beside their requirements below" in text(by_id(root, "main"))
