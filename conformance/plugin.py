@@ -168,7 +168,7 @@ def _wanted(config: pytest.Config) -> Wanted:
         variants=tuple(config.getoption("plumbline_variant")),
         select=tuple(config.getoption("plumbline_select")),
         waivers=config.getoption("plumbline_waivers"),
-        traces=tuple(config.getoption("trace_file")),
+        traces=tuple(config.getoption("plumbline_trace")),
         strict=config.getoption("plumbline_strict"),
     )
 
@@ -177,7 +177,7 @@ def _wanted(config: pytest.Config) -> Wanted:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    own = [path.resolve() for path in parent.config.getoption("trace_file")]
+    own = [path.resolve() for path in parent.config.getoption("plumbline_trace")]
     if file_path.suffix == ".trace" and (file_path.is_relative_to(TRACES) or file_path in own):
         return TraceFile.from_parent(parent, path=file_path)
     return None

@@ -95,7 +95,7 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
     packaged = [] if own and not wanted.select else [str(HERE)]
     repeated = [
         *(f"--plumbline-select={pattern}" for pattern in wanted.select),
-        *(f"--trace-file={path}" for path in own),
+        *(f"--plumbline-trace={path}" for path in own),
         *(["--plumbline-strict"] if wanted.strict else []),
     ]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
