@@ -1,0 +1,75 @@
+"""Durations: what Go prints and reads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.durations import format_duration, parse_duration
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_what_is_written_is_what_is_read(nanoseconds: int) -> None:
+    assert parse_duration(format_duration(nanoseconds)) == nanoseconds
+
+
+# Printed by Go's time.Duration.String.
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0s"),
+        (1, "1ns"),
+        (1_100, "1.1µs"),
+        (2_200_000, "2.2ms"),
+        (1_000_000_000, "1s"),
+        (3_300_000_000, "3.3s"),
+        (60_000_000_000, "1m0s"),
+        (4 * 60_000_000_000 + 5_000_000_000, "4m5s"),
+        (4 * 60_000_000_000 + 5_001_000_000, "4m5.001s"),
+        (3_600_000_000_000, "1h0m0s"),
+        (5 * 3_600_000_000_000 + 6 * 60_000_000_000 + 7_001_000_000, "5h6m7.001s"),
+        (-1, "-1ns"),
+        (2**63 - 1, "2562047h47m16.854775807s"),
+        (-(2**63), "-2562047h47m16.854775808s"),
+    ],
+)
+def test_text_is_that_of_go(nanoseconds: int, text: str) -> None:
+    assert format_duration(nanoseconds) == text
+    assert parse_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("500ms", 500_000_000),
+        ("1h30m", 5_400_000_000_000),
+        (".5s", 500_000_000),
+        ("1.s", 1_000_000_000),
+        ("+5s", 5_000_000_000),
+        ("-5.5s", -5_500_000_000),
+        ("0", 0),
+        ("-0", 0),
+        ("1us", 1_000),
+        ("1μs", 1_000),  # the Greek letter
+        ("5s10ns5s", 10_000_000_010),
+        ("000001s", 1_000_000_000),
+    ],
+)
+def test_what_go_reads(text: str, nanoseconds: int) -> None:
+    assert parse_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "3", "-", "s", ".", "-.", ".s", "+.s", "1d", "1 s", " 1s", "1S", "--1s", "1e3s", "1.5.5s", "٣s",
+     "9223372036854775808ns", "-9223372036854775809ns", "9223372036854.775808s", "9" * 5000 + "s"],
+)  # fmt: skip
+def test_what_go_does_not_read(text: str) -> None:
+    assert parse_duration(text) is None
+
+
+@given(st.text() | st.text(st.sampled_from("0123456789.+-hmsnuµμ ")))
+def test_no_text_makes_it_raise(text: str) -> None:
+    nanoseconds = parse_duration(text)
+    assert nanoseconds is None or -(2**63) <= nanoseconds < 2**63
