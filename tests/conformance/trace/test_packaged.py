@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.trace.check import PACKAGED, load_check
+from conformance.trace.parser import parse_trace
 from conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER
 
@@ -42,3 +43,11 @@ def test_a_file_in_another_encoding_is_no_trace(tmp_path: Path) -> None:
     path.write_bytes(HEADER.encode() + b"< MSG foo 1 | \xe9\n")
     with pytest.raises(TraceSyntaxError, match=r"latin.trace:4:15: expected text in UTF-8, found U\+DCE9"):
         load_check(path)
+
+
+def test_the_examples_of_the_language_page_are_traces() -> None:
+    page = (PACKAGED.parent / "trace" / "README.md").read_text()
+    first, second = page.split("```\n")[1::2]
+    parse_trace(first, "first.trace")
+    stage = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"
+    parse_trace(HEADER + stage + second, "second.trace")
