@@ -15,18 +15,18 @@ import typer
 from msgspec import Struct
 
 from conformance.prepare import UsageProblem, Wanted, prepare
-from conformance.target import TargetUnreachable
+from conformance.target import TargetAccess, TargetUnreachable
 from conformance.verdicts import ExitCode
 from conformance.verify import Consumer, run_suite
 from conformance.waivers import draft
 
 
 class Served(Struct, frozen=True):
-    """A target that Plumbline started: its URL, variants (name -> URL), and the flags that start it again."""
+    """A target: its URL, variants (name -> URL), and, if Plumbline started it, the flags that do so again."""
 
     url: str
     variants: dict[str, str]
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] | None = None
 
 
 class Paths(Struct, frozen=True):
@@ -180,7 +180,7 @@ def _served(
     if server is not None:
         return services.started(server)
     if url is not None:
-        return nullcontext(Served(url, {}, ()))
+        return nullcontext(Served(url, {}))
     return services.embedded(level, defects)
 
 
@@ -197,10 +197,9 @@ def _verify(
     with target as served:
         variants = (*(f"{name}={url}" for name, url in served.variants.items()), *wanted.variants)
         prepared = prepare(msgspec.structs.replace(wanted, url=served.url, variants=variants))
-        if served.arguments:
-            prepared.access.target = msgspec.structs.replace(
-                prepared.access.target, arguments=served.arguments
-            )
+        prepared.access.target = msgspec.structs.replace(
+            prepared.access.target, arguments=_arguments(served, prepared.access)
+        )
         finished = run_suite(prepared, consumers, workers=workers, pytest_args=pytest_args)
     if write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)
@@ -209,3 +208,11 @@ def _verify(
         except OSError as error:
             raise UsageProblem(f"--write-waivers {write_waivers}: {error.strerror}") from None
     return finished.exit_code
+
+
+def _arguments(served: Served, access: TargetAccess) -> tuple[str, ...]:
+    """What reaches this target again on a command line, without secrets: reports show it."""
+    if served.arguments is not None:
+        return served.arguments
+    variants = (f"--variant={name}={access.url_of(name)}" for name in access.target.variants)
+    return (access.target.url, *variants)
