@@ -142,6 +142,8 @@ def register(app: typer.Typer, services: Services) -> None:
         pytest_args: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     ) -> None:
         """Hold a server up against its protocol and say what became of every requirement."""
+        if url is not None and url.startswith("-"):  # `plumbline verify -- -k pull`: no URL was given
+            url, pytest_args = None, [url, *(pytest_args or [])]
         try:
             raise typer.Exit(
                 _verify(
@@ -201,6 +203,10 @@ def _verify(
             prepared.access.target, arguments=_arguments(served, prepared.access)
         )
         finished = run_suite(prepared, consumers, workers=workers, pytest_args=pytest_args)
+    if finished.result is None and finished.exit_code == ExitCode.HARNESS_ERROR:
+        typer.echo(
+            "plumbline: the run ended without a result; `-- -p terminal` shows what pytest says", err=True
+        )
     if write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)
         try:

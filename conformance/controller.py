@@ -57,7 +57,7 @@ class Controller:
     # -- events --------------------------------------------------------------------------------
 
     def _emit(self, event: Event) -> None:
-        self._config.hook.plumbline_event(event=event)
+        self._config.hook.pytest_plumbline_event(event=event)
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         # Announced as soon as the number of checks is known: by now without xdist, by selection with it.

@@ -8,5 +8,5 @@ from conformance.verdicts import Event
 
 
 @pytest.hookspec
-def plumbline_event(event: Event) -> None:
+def pytest_plumbline_event(event: Event) -> None:
     """Called in the controller for every verdict event, in order."""

@@ -2,7 +2,7 @@
 """The pytest plugin: ``pytest --pyargs conformance --target URL``. ``plumbline verify`` is a shell around it.
 
 It collects traces and check functions, runs each through ``conformance.engine``, retries what was
-inconclusive once alone, applies waivers, and says what became of it through ``plumbline_event``
+inconclusive once alone, applies waivers, and says what became of it through ``pytest_plumbline_event``
 (``conformance.controller``). xdist workers get the target, calibrated, from the controller.
 """
 

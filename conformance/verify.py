@@ -50,7 +50,7 @@ class _Listener:
         if not hasattr(config, "workerinput"):
             config.pluginmanager.register(PreparedPlugin(self._prepared), PREPARED)
 
-    def plumbline_event(self, event: Event) -> None:
+    def pytest_plumbline_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self.result = event.result
         for consumer in self._consumers:
@@ -104,6 +104,7 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
         f"--rootdir={HERE.parent}",
         "-pno:cacheprovider",
         "-pno:terminal",
+        "--capture=no",  # the reports write to the terminal themselves
         *([] if extra else ["-pxdist", "-pconformance.plugin"]),
         f"--target={prepared.access.url}",
         *repeated,
