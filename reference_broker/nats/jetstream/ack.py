@@ -1,13 +1,13 @@
-"""What a consumer has delivered and what was acknowledged: sequence pairs, pending messages, the redelivery queue.
+"""What a consumer has delivered, what was acknowledged, what is to be redelivered.
 
-Knows no wire, no store and no timer; every rule of counting is one small method. A pair is consumer sequence (counts
-deliveries) and stream sequence (position). Source: deep dive, "Acknowledgement Models"; facts as observed on servers.
+Knows no wire, no store and no timer; every rule of counting is one small method. A pair is consumer
+sequence (counts deliveries) and stream sequence (position). Source: deep dive, "Acknowledgement Models";
+facts as observed on servers.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -16,13 +16,18 @@ from reference_broker.nats.jetstream.rules import Rules
 
 
 class Pending(Struct):
-    """A delivered message that waits for its acknowledgement. ``consumer_seq`` stays that of the first delivery."""
+    """A delivered message that waits for its acknowledgement.
+
+    ``consumer_seq`` stays that of the first delivery.
+    """
 
     consumer_seq: int
     stamp: int  # when its ack_wait started
 
 
 class SequencePair(Struct):
+    """Consumer sequence and stream sequence of one moment."""
+
     consumer: int
     stream: int
 
@@ -173,12 +178,12 @@ class AckState:
         self.acknowledge(seq, known.consumer_seq, now)
         return True
 
-    def restart_at(self, position: int, kept: Iterator[int]) -> None:
+    def restart_at(self, position: int, kept: set[int], now: int) -> None:
         """After a purge: only ``kept`` stays pending, and the counters never lie behind ``position``."""
-        keep = set(kept)
-        for seq in [seq for seq in self.pending if seq not in keep]:
+        for seq in [seq for seq in self.pending if seq not in kept]:
             del self.pending[seq]
             self.forget_redelivery(seq)
+            self.last_ack = now
         self.delivered.stream = max(self.delivered.stream, position - 1)
         if not self.pending:
             self.redelivered.clear()

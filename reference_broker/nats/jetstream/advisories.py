@@ -1,4 +1,4 @@
-"""Advisories and metrics: what JetStream tells whoever listens on ``$JS.EVENT.>``. Nothing is built if nobody does.
+"""Advisories and metrics: what JetStream tells whoever listens on ``$JS.EVENT.>``; nothing if nobody does.
 
 Source: docs.nats.io, "JetStream wire API Reference", Advisories; deep dive, "Ack Sampling".
 """
@@ -25,19 +25,23 @@ def stream_action(stream: Stream, event: str, action: str, now: int) -> None:
 
 
 def consumer_action(consumer: Consumer, event: str, action: str, now: int) -> None:
+    """``event`` is CREATED or DELETED; ``action`` create or delete."""
     _tell(consumer, f"{_ADVISORY}.CONSUMER.{event}", "advisory.v1.consumer_action", {"action": action}, now)
 
 
 def max_deliveries(consumer: Delivery, seq: int, deliveries: int, now: int) -> None:
+    """A message was delivered as often as it may be."""
     fields = {"stream_seq": seq, "deliveries": deliveries}
     _tell(consumer, f"{_ADVISORY}.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver", fields, now)
 
 
 def nak(consumer: Consumer, subject: AckSubject, now: int) -> None:
+    """-NAK came."""
     _tell(consumer, f"{_ADVISORY}.CONSUMER.MSG_NAKED", "advisory.v1.nak", _delivery(subject), now)
 
 
 def terminated(consumer: Consumer, subject: AckSubject, reason: str, now: int) -> None:
+    """+TERM came, or the stream lost a message that was pending."""
     fields = _delivery(subject) | ({"reason": reason} if reason else {})
     _tell(consumer, f"{_ADVISORY}.CONSUMER.MSG_TERMINATED", "advisory.v1.terminated", fields, now)
 
@@ -51,8 +55,7 @@ def ack_sample(consumer: Consumer, subject: AckSubject, now: int) -> None:
     if consumer.sample_debt < 100:
         return
     consumer.sample_debt = min(consumer.sample_debt - 100, 100)
-    fields = _delivery(subject)
-    fields = {**fields, "ack_time": now - pending.stamp, "deliveries": fields.pop("deliveries")}
+    fields = _delivery(subject) | {"ack_time": now - pending.stamp}
     _tell(consumer, _ACK_METRIC, "metric.v1.consumer_ack", fields, now)
 
 

@@ -1,7 +1,7 @@
 """The request/reply API on ``$JS.API.>``: which request is which, how replies are shaped.
 
-The requests themselves are in ``stream_api`` and ``consumer_api``. A request that is none of these gets no answer.
-Source: docs.nats.io, "JetStream wire API Reference"; ADR-1.
+The requests themselves are in ``stream_api`` and ``consumer_api``. A request that is none of these gets no
+answer. Source: docs.nats.io, "JetStream wire API Reference"; ADR-1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Answer = Callable[["JetStream", Request], dict[str, Any]]
 
 
 class Route(Struct, frozen=True):
-    """``kind`` names the reply type; ``names`` is how many tokens follow the verb; ``on_error`` are fields of every reply."""
+    """``kind`` names the reply type; ``names`` is how many tokens follow the verb; ``on_error`` are fields
+    of every reply."""
 
     answer: Answer
     kind: str

@@ -1,4 +1,4 @@
-"""A consumer, as everybody else sees it: pull requests, acknowledgements, time, a stream that loses messages, interest.
+"""A consumer, as others see it: pulls, acknowledgements, time, messages that vanish, interest.
 
 How it delivers is in ``delivery``. Every rule is a small method, so that a subclass can break exactly one.
 """
@@ -52,7 +52,7 @@ class Consumer(Delivery):
         if request is None:
             return
         self.run(now)
-        if request.batch > 0 and request.next_event < NEVER:
+        if self.waiting.requests and request.next_event < NEVER:
             self.pull_timer.set_earliest(request.next_event)
 
     def requests_due(self, now: int) -> None:
@@ -164,7 +164,8 @@ class Consumer(Delivery):
         """Many messages are gone at once."""
         store = self.stream.store
         self.position.not_before(store.first_seq)
-        self.acks.restart_at(self.position.next_seq, (seq for seq in self.acks.pending if store.load(seq)))
+        kept = {seq for seq in self.acks.pending if store.load(seq)}
+        self.acks.restart_at(self.position.next_seq, kept, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
 
     def needs(self, message: Message) -> bool:
@@ -176,7 +177,8 @@ class Consumer(Delivery):
     # What the API reports
 
     def reported_delivered(self) -> SequencePair:
-        """The last delivery; before the first one, and on older servers always, what was skipped counts as well."""
+        """The last delivery; before the first one, and on older servers always, what was skipped counts as
+        well."""
         delivered = self.acks.delivered
         if self.rules.position_counts_as_delivered or (not delivered.consumer and not delivered.stream):
             return SequencePair(delivered.consumer, self.position.next_seq - 1)

@@ -1,4 +1,4 @@
-"""API requests about consumers. Each takes a request and gives the reply's fields, or raises ``JetStreamError``.
+"""API requests about consumers: each gives the reply's fields, or raises ``JetStreamError``.
 
 Source: docs.nats.io, "JetStream wire API Reference"; order of the checks as servers answer.
 """
@@ -22,6 +22,7 @@ from reference_broker.nats.jetstream.requests import (
     consumer_of,
     decode,
     decode_object,
+    is_empty,
     page,
     stream_of,
 )
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 
 class CreateRequest(Struct, kw_only=True):
+    """The body of all three forms of a create request."""
+
     stream_name: str = ""
     config: ConsumerConfig = msgspec.field(default_factory=ConsumerConfig)
     action: Literal["", "create", "update"] = ""
@@ -79,11 +82,13 @@ def create_durable(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def check_stream_name(asked: CreateRequest, name: str) -> None:
+    """Raises ``JetStreamError`` if subject and body name different streams."""
     if asked.stream_name != name:
         raise errors.STREAM_MISMATCH()
 
 
 def check_path_separators(name: str) -> None:
+    """Raises ``JetStreamError`` for a name that would be a path."""
     if "/" in name or "\\" in name:
         raise errors.CONSUMER_NAME_HAS_PATH_SEPARATORS()
 
@@ -107,6 +112,7 @@ def finish(jetstream: JetStream, asked: CreateRequest, now: int) -> dict[str, An
 
 
 def update(consumer: Consumer, config: ConsumerConfig, action: str, now: int) -> None:
+    """A create request for a consumer that is there. Raises ``JetStreamError`` for what may not change."""
     if config == consumer.config:
         return
     if action == "create":
@@ -118,6 +124,7 @@ def update(consumer: Consumer, config: ConsumerConfig, action: str, now: int) ->
 
 
 def add(stream: Stream, name: str, config: ConsumerConfig, now: int) -> Consumer:
+    """A new consumer. Raises ``JetStreamError`` if the stream takes no more, or none like it."""
     if 0 < stream.config.max_consumers <= len(stream.consumers):
         raise errors.CONSUMER_LIMIT_REACHED()
     if stream.config.retention == "workqueue":
@@ -128,16 +135,19 @@ def add(stream: Stream, name: str, config: ConsumerConfig, now: int) -> Consumer
 
 
 def unused_name(stream: Stream) -> str:
+    """For an ephemeral consumer that came without one."""
     while (name := stream.jetstream.new_name(8)) in stream.consumers:
         pass
     return name
 
 
 def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.INFO.<stream>.<name>."""
     return describe(consumer_of(jetstream, *request.names), request.now)
 
 
 def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.NAMES.<stream>."""
     asked = decode_object(jetstream, request.body, PageRequest)
     stream = stream_of(jetstream, request.names[0])
     paging, found = page(sorted(stream.consumers), asked.offset, NAMES_LIMIT)
@@ -145,6 +155,7 @@ def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.LIST.<stream>."""
     asked = decode_object(jetstream, request.body, PageRequest)
     stream = stream_of(jetstream, request.names[0])
     paging, found = page(sorted(stream.consumers), asked.offset, LIST_LIMIT)
@@ -152,7 +163,8 @@ def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
-    if request.body:
+    """CONSUMER.DELETE.<stream>.<name>."""
+    if not is_empty(request.body):
         raise errors.NOT_EMPTY_REQUEST()
     consumer = consumer_of(jetstream, *request.names)
     consumer.stream.delete_consumer(consumer, request.now)
@@ -160,7 +172,8 @@ def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def describe(consumer: Consumer, now: int) -> dict[str, Any]:
-    """A consumer's configuration and state, as every reply shows them; also drops requests whose inbox is gone."""
+    """A consumer's configuration and state, as every reply shows them; also drops requests whose inbox is
+    gone."""
     acks, waiting = consumer.acks, consumer.waiting
     waiting.expire(now, at_end=False)
     return {
@@ -180,5 +193,6 @@ def describe(consumer: Consumer, now: int) -> dict[str, Any]:
 
 
 def pair(sequences: SequencePair, last_active: int | None) -> dict[str, Any]:
+    """``delivered`` and ``ack_floor``; ``last_active`` only once there was activity."""
     shown: dict[str, Any] = {"consumer_seq": sequences.consumer, "stream_seq": sequences.stream}
     return shown | ({} if last_active is None else {"last_active": format_time(last_active)})

@@ -153,7 +153,8 @@ def check(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -> Consume
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool, rules: Rules) -> None:
-    """Raises ``JetStreamError`` for a change that servers refuse; ``bound``: a push consumer has its subscriber."""
+    """Raises ``JetStreamError`` for a change that servers refuse; ``bound``: a push consumer has its
+    subscriber."""
     for name, text in _FIXED:
         if getattr(old, name) != getattr(new, name):
             raise errors.CONSUMER_CREATE_FAILED(reason=f"{text} can not be updated")

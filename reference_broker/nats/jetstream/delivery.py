@@ -1,7 +1,7 @@
 """How a consumer delivers: what comes next, who gets it, and what is counted when it has gone out.
 
-Counting is ``ack.AckState``'s, waiting requests are ``pull.WaitingQueue``'s. Every rule is a small method, so that a
-subclass can break exactly one. What reaches a consumer from outside is in ``consumer``.
+Counting is ``ack.AckState``'s, waiting requests are ``pull.WaitingQueue``'s. Every rule is a small method,
+so that a subclass can break exactly one. What reaches a consumer from outside is in ``consumer``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Delivery:
-    """One consumer of ``stream``. A pull consumer has a ``waiting`` queue, a push consumer a subject it is ``active`` on."""
+    """One consumer of ``stream``.
+
+    A pull consumer has a ``waiting`` queue, a push consumer a subject it is ``active`` on.
+    """
 
     ack_state_type: ClassVar[type[AckState]] = AckState
     waiting_type: ClassVar[type[WaitingQueue]] = WaitingQueue
@@ -84,7 +87,8 @@ class Delivery:
         return 0 < limit <= len(self.acks.pending) and not self.acks.queue
 
     def at_end(self) -> bool:
-        """Whether nothing more is delivered because nothing is there, and not because something holds it back."""
+        """Whether nothing more is delivered because nothing is there, and not because something holds it
+        back."""
         return not self.is_blocked() and self.run_timer.when is None
 
     def pull_one(self, now: int) -> bool:
@@ -142,7 +146,7 @@ class Delivery:
         return message, 1
 
     def too_early(self, message: Message, now: int) -> bool:
-        """replay original: messages keep the distance in time they were stored with."""
+        """Policy ``original``: messages keep the distance in time they were stored with."""
         assert self.replay is not None
         due = self.replay.due(message, now)
         if due > now:
@@ -164,7 +168,7 @@ class Delivery:
         return head + b"Nats-Msg-Size: %d\r\n\r\n" % len(message.payload), b""
 
     def ack_subject(self, message: Message, deliveries: int) -> bytes:
-        """ADR-15: delivery count, stream sequence, consumer sequence, time stored, messages after this one."""
+        """ADR-15: delivery count, stream and consumer sequence, time stored, messages after this one."""
         pending = self.num_pending - 1 if deliveries == 1 else self.num_pending
         numbers = (deliveries, message.seq, self.acks.next_consumer_seq, message.time, max(pending, 0))
         return self.ack_prefix + b"%d.%d.%d.%d.%d" % numbers
@@ -184,7 +188,7 @@ class Delivery:
             self.ack_timer.set_earliest(now + self.redelivery_delay(seq))
 
     def last_delivered(self) -> tuple[int, int]:
-        """What an idle heartbeat reports: the last delivery, and how far the stream has been looked through."""
+        """What an idle heartbeat reports: the last delivery, and how far the stream has been looked at."""
         return self.acks.delivered.consumer, self.position.next_seq - 1
 
     def run_if_waiting(self, now: int) -> None:

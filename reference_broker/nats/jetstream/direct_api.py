@@ -1,4 +1,7 @@
-"""DIRECT.GET: stored messages straight to the inbox, with what is known of them in headers. Source: ADR-31."""
+"""DIRECT.GET: stored messages straight to the inbox, with what is known of them in headers.
+
+Source: ADR-31.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class _Refused(Exception):
 
 
 def get(jetstream: JetStream, path: bytes, reply: bytes | None, body: bytes) -> bool:
-    """``path``: a stream, or a stream and a subject. False if the stream does not allow it, and that is told with 503."""
+    """``path``: a stream, or a stream and a subject.
+
+    False if the stream does not allow it, and that is told with 503.
+    """
     name, _, subject = path.decode("utf-8", "replace").partition(".")
     stream = jetstream.streams.get(name)
     if stream is None or not stream.config.allow_direct:

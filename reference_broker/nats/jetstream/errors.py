@@ -1,4 +1,4 @@
-"""Every error a JetStream reply can carry: HTTP-like code, stable ``err_code``, and text. One table, nothing else.
+"""Every error a JetStream reply can carry: code, stable ``err_code`` and text. One table, nothing else.
 
 ``err_code`` is what clients may rely on (ADR-7); texts are those of the servers.
 """

@@ -14,7 +14,10 @@ from reference_broker.nats.jetstream.times import parse_time
 
 
 class Position:
-    """``next_seq`` is the stream sequence to look at next. ``listed`` are sequences to deliver first (last_per_subject)."""
+    """``next_seq`` is the stream sequence to look at next.
+
+    ``listed`` are sequences to deliver first (last_per_subject).
+    """
 
     __slots__ = ("listed", "next_seq", "resume")
 

@@ -1,7 +1,8 @@
 """Pull requests that wait for messages: who is next, when each ends, and with which status.
 
-A ``WaitingQueue`` belongs to one pull consumer. It sends statuses itself, through the host, and tells the consumer where
-the next message goes. Sources: ADR-13, "Pull Subscribe internals"; ADR-37; order and headers as observed.
+A ``WaitingQueue`` belongs to one pull consumer. It sends statuses itself, through the host, and tells the
+consumer where the next message goes. Sources: ADR-13, "Pull Subscribe internals"; ADR-37; order and headers
+as observed.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def _plain_block(status: Status) -> bytes:
 
 
 def status_block(status: Status, fields: Iterable[tuple[str, int]] = ()) -> bytes:
+    """The header block of a status with its fields."""
     return encode_headers([(name, str(value)) for name, value in fields], status)
 
 
@@ -239,7 +241,7 @@ class WaitingQueue:
     # Ending
 
     def expire(self, now: int, *, at_end: bool) -> None:
-        """End what has timed out or lost its inbox, send heartbeats; ``at_end``: nothing is left to deliver."""
+        """End what is overdue or lost its inbox, send heartbeats; ``at_end``: nothing is left to deliver."""
         for request in list(self.requests):
             if now >= request.expires:
                 self.last_active = max(self.last_active, now)

@@ -56,7 +56,10 @@ def consumer_of(jetstream: JetStream, stream: str, name: str) -> Consumer:
 
 
 def decode(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
-    """A request body. Raises ``JetStreamError``: invalid JSON, a wrong type, and an unknown key where those are refused."""
+    """A request body.
+
+    Raises ``JetStreamError``: invalid JSON, a wrong type, and an unknown key where those are refused.
+    """
     rules = jetstream.rules
     if not body and rules.empty_body_is_an_object:
         body = b"{}"
@@ -84,6 +87,14 @@ def _refuse_unknown_keys(body: bytes, kind: type[Any]) -> None:
         inner = fields[key]
         if isinstance(inner, type) and issubclass(inner, Struct):
             _refuse_unknown_keys(msgspec.json.encode(value), inner)
+
+
+def is_empty(body: bytes) -> bool:
+    """Whether a body asks for nothing: no byte, or an object without a key."""
+    try:
+        return not body or msgspec.json.decode(body) == {}
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def page(found: Sequence[Any], offset: int, limit: int) -> tuple[dict[str, int], list[Any]]:

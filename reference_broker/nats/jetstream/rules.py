@@ -1,7 +1,8 @@
 """Where servers of different age differ: one named rule each, chosen by level, in this one place.
 
-Nothing else in the package asks for the level. A rule's text says what holds when it is true. Observed on 2.9.10 and
-2.15; a boundary in between comes from release notes where it matters, and is the nearest documented one otherwise.
+Nothing else in the package asks for the level. A rule's text says what holds when it is true. Observed on
+2.9.10 and 2.15; a boundary in between comes from release notes where it matters, and is the nearest
+documented one otherwise.
 """
 
 from __future__ import annotations

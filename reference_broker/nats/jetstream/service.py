@@ -1,7 +1,7 @@
 """JetStream inside the broker: routes what clients publish to the API, to streams and to acknowledgements.
 
-Pure: no I/O, no clock, no task; time comes in, names and ids come from the configuration. The class attributes say which
-classes it is made of, so that a defect can put a subclass in a place of its own.
+Pure: no I/O, no clock, no task; time comes in, names and ids come from the configuration. The class
+attributes say which classes it is made of, so that a defect can put a subclass in a place of its own.
 """
 
 from __future__ import annotations

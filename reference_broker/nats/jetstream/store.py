@@ -1,6 +1,7 @@
-"""Where a stream keeps its messages. A store numbers, holds and finds them; what may enter or must leave, the stream says.
+"""Where a stream keeps its messages: numbers them, holds them, finds them; the rules are the stream's.
 
-``Store`` is the interface; ``MemoryStore`` is the only one so far, and also stands in for file storage, with its record sizes.
+``Store`` is the interface; ``MemoryStore`` is the only one so far, and also stands in for file storage,
+with its record sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def file_record_size(subject: bytes, header_block: bytes, payload: bytes) -> int
 
 
 class Store(Protocol):
-    """What a stream asks of its storage. An empty store has ``first_seq == last_seq + 1``, a fresh one 0 and 0."""
+    """What a stream asks of its storage.
+
+    An empty store has ``first_seq == last_seq + 1``, a fresh one 0 and 0.
+    """
 
     first_seq: int
     last_seq: int

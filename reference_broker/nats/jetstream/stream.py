@@ -1,8 +1,8 @@
 """A stream: what may enter, what must leave, and its consumers.
 
-Numbers and messages are kept by the ``store``; this module holds the rules of limits, discard, retention and duplicates.
-Every rule is a small method, so that a subclass can break exactly one.
-Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
+Numbers and messages are kept by the ``store``; this module holds the rules of limits, discard, retention
+and duplicates. Every rule is a small method, so that a subclass can break exactly one. Source: deep dive,
+"Streams"; docs.nats.io, "Streams"; answers as observed.
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ class Stream:
         return len(header_block) + len(payload)
 
     def enforce_limits(self, subject: bytes | None, now: int) -> None:
-        """Let the oldest go until every limit holds; ``subject`` got a new message, None: look at all of them."""
+        """Let the oldest go until every limit holds; ``subject`` got a new message, None: look at all of
+        them."""
         config, store = self.config, self.store
         if config.max_msgs_per_subject > 0:
             for each in list(store.subjects()) if subject is None else [subject]:
@@ -242,7 +243,8 @@ class Stream:
         return True
 
     def purge(self, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0) -> int:
-        """Remove all messages, or those on ``subject``, below ``below``, but the last ``keep``; how many went."""
+        """Remove all messages, or those on ``subject``, below ``below``, but the last ``keep``; how many
+        went."""
         store = self.store
         before = len(store)
         if subject is None and not below and not keep:

@@ -1,5 +1,6 @@
-"""API requests about the account, streams and stored messages. Each takes a request and gives the reply's fields, or raises
-``JetStreamError``. Source: docs.nats.io, "JetStream wire API Reference"; order of the checks as servers answer.
+"""API requests about account, streams and messages: each gives the reply's fields, or raises an error.
+
+Source: docs.nats.io, "JetStream wire API Reference"; order of the checks as servers answer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from reference_broker.nats.jetstream.requests import (
     Request,
     decode,
     decode_object,
+    is_empty,
     page,
     stream_of,
 )
@@ -30,18 +32,24 @@ if TYPE_CHECKING:
 
 
 class InfoRequest(Struct, kw_only=True):
+    """The body of STREAM.INFO."""
+
     offset: int = 0
     deleted_details: bool = False
     subjects_filter: str = ""
 
 
 class PurgeRequest(Struct, kw_only=True):
+    """The body of STREAM.PURGE: below ``seq``, or all but the last ``keep``; ``filter`` is a subject."""
+
     seq: int = 0
     keep: int = 0
     filter: str = ""
 
 
 class MessageGetRequest(Struct, kw_only=True):
+    """The body of STREAM.MSG.GET and DIRECT.GET."""
+
     seq: int = 0
     last_by_subj: str = ""
     next_by_subj: str = ""
@@ -52,11 +60,14 @@ class MessageGetRequest(Struct, kw_only=True):
 
 
 class MessageDeleteRequest(Struct, kw_only=True):
+    """The body of STREAM.MSG.DELETE."""
+
     seq: int = 0
     no_erase: bool = False
 
 
 def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """INFO."""
     streams = jetstream.streams.values()
     used = {
         kind: sum(s.store.size for s in streams if s.config.storage == kind) for kind in ("memory", "file")
@@ -84,6 +95,7 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.CREATE.<stream>; the same again is no error."""
     wanted = decode(jetstream, request.body, StreamConfig)
     check_name(request, wanted)
     if wanted.sealed:
@@ -105,6 +117,7 @@ def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.UPDATE.<stream>."""
     config = stream_config.check(decode(jetstream, request.body, StreamConfig), jetstream.rules)
     if config.name != request.names[0]:
         raise errors.STREAM_MISMATCH()
@@ -118,6 +131,7 @@ def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def check_name(request: Request, config: StreamConfig) -> None:
+    """Raises ``JetStreamError`` for a name that differs from the subject, or would be a path."""
     if config.name != request.names[0]:
         raise errors.STREAM_MISMATCH()
     if "/" in config.name or "\\" in config.name:
@@ -134,6 +148,7 @@ def check_overlap(jetstream: JetStream, config: StreamConfig) -> None:
 
 
 def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.INFO.<stream>."""
     details = decode_object(jetstream, request.body, InfoRequest)
     stream = stream_of(jetstream, request.names[0])
     reply = describe(jetstream, stream, request.now)
@@ -153,6 +168,7 @@ def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.NAMES."""
     asked = decode_object(jetstream, request.body, PageRequest)
     paging, found = page(
         [stream.config.name for stream in listed(jetstream, asked)], asked.offset, NAMES_LIMIT
@@ -161,12 +177,14 @@ def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.LIST."""
     asked = decode_object(jetstream, request.body, PageRequest)
     paging, found = page(listed(jetstream, asked), asked.offset, LIST_LIMIT)
     return {**paging, "streams": [describe(jetstream, stream, request.now) for stream in found]}
 
 
 def listed(jetstream: JetStream, asked: PageRequest) -> list[Stream]:
+    """The streams a list request asks for, by name."""
     streams = [stream for _, stream in sorted(jetstream.streams.items())]
     if not asked.subject:
         return streams
@@ -175,7 +193,8 @@ def listed(jetstream: JetStream, asked: PageRequest) -> list[Stream]:
 
 
 def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
-    if request.body:
+    """STREAM.DELETE.<stream>."""
+    if not is_empty(request.body):
         raise errors.NOT_EMPTY_REQUEST()
     stream = stream_of(jetstream, request.names[0])
     stream.close(request.now)
@@ -186,6 +205,7 @@ def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def purge(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.PURGE.<stream>."""
     asked = decode_object(jetstream, request.body, PurgeRequest)
     if asked.seq > 0 and asked.keep > 0:
         raise errors.BAD_REQUEST()
@@ -200,7 +220,8 @@ def purge(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def message_get(jetstream: JetStream, request: Request) -> dict[str, Any]:
-    if not request.body:
+    """STREAM.MSG.GET.<stream>."""
+    if is_empty(request.body):
         raise errors.BAD_REQUEST()
     asked = decode(jetstream, request.body, MessageGetRequest)
     wants = [asked.seq > 0, bool(asked.last_by_subj), bool(asked.start_time)]
@@ -222,6 +243,7 @@ def message_get(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 
 def find_message(store: Store, asked: MessageGetRequest) -> Message | None:
+    """The stored message a request asks for."""
     seq = asked.seq
     if asked.start_time:
         moment = parse_time(asked.start_time) or 0
@@ -234,6 +256,7 @@ def find_message(store: Store, asked: MessageGetRequest) -> Message | None:
 
 
 def last_on(store: Store, pattern: bytes) -> Message | None:
+    """The last message on a subject that may hold wildcards."""
     if subjects.is_literal(pattern):
         return store.last_of(pattern)
     found = [store.last_of(subject) for subject in store.subjects() if subjects.covers(pattern, subject)]
@@ -241,7 +264,8 @@ def last_on(store: Store, pattern: bytes) -> Message | None:
 
 
 def message_delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
-    if not request.body:
+    """STREAM.MSG.DELETE.<stream>."""
+    if is_empty(request.body):
         raise errors.BAD_REQUEST()
     asked = decode(jetstream, request.body, MessageDeleteRequest)
     stream = stream_of(jetstream, request.names[0])
@@ -265,6 +289,7 @@ def describe(jetstream: JetStream, stream: Stream, now: int) -> dict[str, Any]:
 
 
 def state(stream: Stream) -> dict[str, Any]:
+    """The ``state`` object of a stream."""
     store = stream.store
     first = store.load(store.first_seq)
     shown: dict[str, Any] = {

@@ -75,7 +75,7 @@ class StreamConfig(Struct, kw_only=True):
 
     def echo(self, rules: Rules) -> dict[str, Any]:
         """As a reply shows it: some fields always, the others when set."""
-        shown = dict.fromkeys(_ALWAYS)
+        shown: dict[str, Any] = dict.fromkeys(_ALWAYS)
         fields = msgspec.structs.asdict(self)
         hidden = {"pedantic"} if rules.extended_stream_config else {"pedantic", *_EXTENDED}
         for name, value in fields.items():
@@ -91,15 +91,16 @@ class StreamConfig(Struct, kw_only=True):
 
 
 _ALWAYS = (
-    "name", "retention", "max_consumers", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject", "max_msg_size",
-    "discard", "storage", "num_replicas", "allow_direct", "mirror_direct", "sealed", "deny_delete", "deny_purge",
-    "allow_rollup_hdrs",
+    "name", "retention", "max_consumers", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject",
+    "max_msg_size", "discard", "storage", "num_replicas", "allow_direct", "mirror_direct", "sealed",
+    "deny_delete", "deny_purge", "allow_rollup_hdrs",
 )  # fmt: skip
 _EXTENDED_ALWAYS = ("compression", "consumer_limits", "allow_msg_ttl")
 _EXTENDED = (*_EXTENDED_ALWAYS, "first_seq", "subject_transform")
 
 
 def version_metadata(rules: Rules) -> dict[str, str]:
+    """What servers of 2.11 and later add to the metadata of every asset (ADR-44)."""
     return {"_nats.level": str(rules.api_level), "_nats.req.level": "0", "_nats.ver": rules.version}
 
 
@@ -222,19 +223,19 @@ def _check_subjects(config: StreamConfig, rules: Rules) -> None:
             raise _invalid("invalid subject")
         if not rules.overlap_names_duplicates and pattern in patterns[:index]:
             raise _invalid("duplicate subjects detected")
-        _check_reserved(pattern, config.no_ack, rules)
+        _check_reserved(pattern, config, rules)
         for other in patterns[index + 1 :]:
             if subjects.collide(pattern, other) and (rules.overlap_names_duplicates or pattern != other):
                 raise _invalid(f'subject "{pattern.decode()}" overlaps with "{other.decode()}"')
 
 
-def _check_reserved(pattern: bytes, no_ack: bool, rules: Rules) -> None:
+def _check_reserved(pattern: bytes, config: StreamConfig, rules: Rules) -> None:
     """A stream that acknowledges must not capture the API's own traffic."""
     if not rules.capture_all_needs_no_ack:
         if subjects.covers(b"$JS.API.>", pattern):
             raise _invalid("subjects overlap with jetstream api")
         return
-    if no_ack:
+    if config.no_ack:
         return
     if pattern == subjects.ANY_TAIL:
         raise _invalid("capturing all subjects requires no-ack to be true")

@@ -1,4 +1,4 @@
-"""Names and subjects as JetStream uses them; what matches what is the broker's (``reference_broker.nats.subjects``)."""
+"""Names and subjects as JetStream uses them; matching itself is ``reference_broker.nats.subjects``."""
 
 from __future__ import annotations
 
