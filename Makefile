@@ -12,7 +12,8 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 verify: bootstrap ## verify the embedded reference broker, or ARGS=nats://host:port
-	@$(BIN)/plumbline verify $(ARGS)
+	@mkdir -p .plumbline
+	@$(BIN)/plumbline verify --html .plumbline/report.html --json .plumbline/result.json $(ARGS)
 
 test: bootstrap ## run the project's own tests on all cores
 	@$(BIN)/python -m pytest -n auto $(ARGS)
