@@ -24,6 +24,7 @@ from conformance.verdicts import (
     tally,
 )
 
+LONGEST_NAME = 24
 NO_GROUP = "other"
 NOT_SELECTED = "not selected"
 
@@ -32,7 +33,6 @@ class Score(Struct, frozen=True):
     """One row of a table: a group or a level of requirements, and what became of them."""
 
     name: str
-    total: int
     counts: Tally
     failed: int
     waived: int
@@ -92,7 +92,7 @@ def group_of(requirement: RequirementResult) -> str:
 
 
 def scores_by_group(result: RunResult) -> list[Score]:
-    """One row per group, in the order of the requirements."""
+    """One row per group that the target claims or disclaims, in the order of the requirements."""
     return _scores(selected(result), group_of)
 
 
@@ -108,7 +108,6 @@ def score(name: str, requirements: Sequence[RequirementResult]) -> Score:
     counts = tally(requirements)
     return Score(
         name=name,
-        total=len(verdicts),
         counts=counts,
         failed=verdicts.count(Outcome.FAILED),
         waived=verdicts.count(Outcome.WAIVED),
@@ -123,7 +122,8 @@ def _scores(
     rows: dict[str, list[RequirementResult]] = {}
     for requirement in requirements:
         rows.setdefault(key(requirement), []).append(requirement)
-    return [score(name, members) for name, members in rows.items()]
+    found = [score(name, members) for name, members in rows.items()]
+    return [row for row in found if row.counts.claimed or row.unsupported]
 
 
 def requirements_of(check: CheckResult, result: RunResult) -> list[RequirementResult]:
@@ -141,7 +141,7 @@ def headline(result: RunResult) -> str:
 def verdict_detail(result: RunResult) -> str:
     """What the verdict rests on, with the exit code."""
     summary = result.summary
-    passed = f"{summary.passed} of {_count(summary.tested, 'tested requirement')} passed"
+    passed = f"{summary.passed} of {summary.tested} tested requirements passed"
     untested = summary.claimed - summary.tested
     if untested > 0:
         passed += f", {untested} claimed but not tested"
@@ -170,7 +170,10 @@ def counted_outcomes(result: RunResult) -> list[tuple[Outcome, int]]:
 
 def server(target: Target) -> str:
     """``server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222``: what it says of itself, and where it is."""
-    name = f" ({target.server_name})" if target.server_name else ""
+    name = target.server_name
+    if len(name) > LONGEST_NAME:  # an unnamed nats-server takes its 56-character id
+        name = name[: LONGEST_NAME // 2] + "…"
+    name = f" ({name})" if name else ""
     version = f" {target.version}" if target.version else ""
     return f"server{version}{name} at {target.url}"
 
@@ -187,10 +190,6 @@ def window(wire: Sequence[WireLine], size: int) -> Window:
     start = max(0, min(len(wire) - size, offending - size // 2))
     lines = tuple(wire[start : start + size])
     return Window(before=start, lines=lines, after=len(wire) - start - len(lines))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def duration(seconds: float) -> str:

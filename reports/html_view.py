@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckResult, Outcome, RequirementResult, RunResult, WireLine
+from conformance.verdicts import CheckResult, Level, Outcome, RequirementResult, RunResult, WireLine
 from reports.digest import (
     NO_GROUP,
     Reason,
@@ -27,7 +27,6 @@ from reports.digest import (
     red_checks,
     replay_command,
     score,
-    scores_by_group,
     scores_by_level,
     selected,
     server,
@@ -149,6 +148,7 @@ class Page(Struct, frozen=True):
     server: str
     bar: tuple[Part, ...]
     levels: tuple[Share, ...]
+    level_names: tuple[str, ...]
     groups: tuple[Group, ...]
     sections: tuple[CardSection, ...]
     differences: tuple[RequirementRow, ...]
@@ -177,7 +177,8 @@ def page(result: RunResult) -> Page:
         server=server(result.target),
         bar=_bar(score("", result.requirements)),
         levels=tuple(Share(found, _bar(found)) for found in scores_by_level(result)),
-        groups=_groups(result, rows),
+        level_names=tuple(level.value for level in Level),
+        groups=_groups(rows),
         sections=_sections(result, chosen, anchors, rows),
         differences=tuple(row for row in rows if row.requirement.documented and row.requirement.observed),
         unsupported=tuple(unsupported_reasons(result)),
@@ -286,13 +287,14 @@ def _rows(result: RunResult, cards: dict[str, str]) -> tuple[RequirementRow, ...
     )
 
 
-def _groups(result: RunResult, rows: Iterable[RequirementRow]) -> tuple[Group, ...]:
+def _groups(rows: Iterable[RequirementRow]) -> tuple[Group, ...]:
     members: dict[str, list[RequirementRow]] = {}
     for row in rows:
         members.setdefault(group_of(row.requirement), []).append(row)
+    anchors = _anchors(members, "group")
+    scores = [score(name, [row.requirement for row in of_group]) for name, of_group in members.items()]
     return tuple(
-        Group(found, f"group-{slug(found.name)}", _bar(found), tuple(members[found.name]))
-        for found in scores_by_group(result)
+        Group(found, anchors[found.name], _bar(found), tuple(members[found.name])) for found in scores
     )
 
 

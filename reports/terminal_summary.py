@@ -155,13 +155,13 @@ def _print_rest(console: Console, result: RunResult) -> None:
 
 
 def _print_tables(console: Console, result: RunResult) -> None:
-    if not result.requirements:
+    rows = [scores_by_level(result), scores_by_group(result)]
+    if not any(rows):
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, show_edge=False)
     table.add_column("", overflow="fold")
     for column in ("claimed", "tested", "passed", "failed", "waived"):
         table.add_column(column, justify="right", no_wrap=True)
-    rows = [scores_by_level(result), scores_by_group(result)]
     for scores in rows:
         for score in scores:
             table.add_row(*_cells(score))

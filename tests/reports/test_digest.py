@@ -77,9 +77,14 @@ def test_claimed_tested_and_passed_follow_from_the_verdict(verdict: str, counted
     assert tally([requirement("A-1", "", verdict)]) == counted
 
 
-def test_groups_that_were_not_selected_are_no_rows() -> None:
-    found = [requirement("A-1", "", "not selected"), requirement("B-1", "")]
-    assert [score.name for score in scores_by_group(result_of(found, ()))] == ["B"]
+def test_groups_of_which_nothing_was_asked_are_no_rows() -> None:
+    found = [
+        requirement("A-1", "", "not selected"),
+        requirement("B-1", ""),
+        requirement("C-1", "", "excluded"),
+    ]
+    result = result_of([*found, requirement("D-1", "", "unsupported")], ())
+    assert [score.name for score in scores_by_group(result)] == ["B", "D"]
 
 
 def test_unsupported_checks_are_grouped_by_reason_the_commonest_first() -> None:
@@ -98,7 +103,7 @@ def test_the_verdict_line_says_verdict_counts_and_exit_code() -> None:
         "Not conformant. 4 of 8 tested requirements passed, 3 claimed but not tested. Exit code 4."
     )
     one = result_of([requirement("A-1", "")], ())
-    assert verdict_line(one) == "Conformant. 1 of 1 tested requirement passed. Exit code 0."
+    assert verdict_line(one) == "Conformant. 1 of 1 tested requirements passed. Exit code 0."
 
 
 def test_a_verdict_with_a_reason_is_a_whole_headline() -> None:
@@ -126,6 +131,9 @@ def test_the_replay_command_survives_a_shell() -> None:
 
 def test_a_server_is_named_by_what_it_said() -> None:
     assert server(TARGET) == "server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222"
+    assert "(NCUC2VAUJ5NS…) at" in server(
+        replace(TARGET, server_name="NCUC2VAUJ5NSK65L6SZDGE46LIUKVYAWNCB5LO6")
+    )
     assert server(replace(TARGET, server_name="", version="")) == "server at nats://127.0.0.1:4222"
 
 
