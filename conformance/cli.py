@@ -14,8 +14,8 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from conformance.prepare import UsageProblem, Wanted, prepare
-from conformance.target import TargetAccess, TargetUnreachable
+from conformance.prepare import Prepared, UsageProblem, Wanted, prepare
+from conformance.target import TargetUnreachable
 from conformance.verdicts import ExitCode
 from conformance.verify import Consumer, run_suite
 from conformance.waivers import draft
@@ -200,7 +200,7 @@ def _verify(
         variants = (*(f"{name}={url}" for name, url in served.variants.items()), *wanted.variants)
         prepared = prepare(msgspec.structs.replace(wanted, url=served.url, variants=variants))
         prepared.access.target = msgspec.structs.replace(
-            prepared.access.target, arguments=_arguments(served, prepared.access)
+            prepared.access.target, arguments=_arguments(served, prepared)
         )
         finished = run_suite(prepared, consumers, workers=workers, pytest_args=pytest_args)
     if finished.result is None and finished.exit_code == ExitCode.HARNESS_ERROR:
@@ -216,9 +216,11 @@ def _verify(
     return finished.exit_code
 
 
-def _arguments(served: Served, access: TargetAccess) -> tuple[str, ...]:
-    """What reaches this target again on a command line, without secrets: reports show it."""
+def _arguments(served: Served, prepared: Prepared) -> tuple[str, ...]:
+    """What reaches target and traces again on a command line, without secrets: reports show it."""
+    traces = tuple(f"--trace={path}" for path in prepared.wanted.traces)
     if served.arguments is not None:
-        return served.arguments
-    variants = (f"--variant={name}={access.url_of(name)}" for name in access.target.variants)
-    return (access.target.url, *variants)
+        return (*served.arguments, *traces)
+    target = prepared.access.target
+    variants = (f"--variant={name}={prepared.access.url_of(name)}" for name in target.variants)
+    return (target.url, *variants, *traces)
