@@ -1,0 +1,122 @@
+"""Which check names which requirement and which variant, read from the files without running anything.
+
+Traces are read by their header lines, Python checks by their syntax tree: so a check that cannot even be
+imported is still seen. This module judges nothing but what it cannot read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+CONFORMANCE = Path(__file__).parent
+
+_STEP = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?[<>]")  # where a trace's header ends
+
+
+class Reference(Struct, frozen=True):
+    """A name in a file: a requirement's id or a variant. ``where`` is file:line."""
+
+    name: str
+    where: str
+
+
+class WrittenCheck(Struct, frozen=True):
+    """One check as it stands in its file. ``id`` is what verdicts call it."""
+
+    id: str
+    where: str
+    requirements: tuple[Reference, ...]
+    variant: Reference | None = None
+
+
+class Written(Struct, frozen=True):
+    """All checks of a folder, and what is wrong with those that cannot be read."""
+
+    checks: tuple[WrittenCheck, ...]
+    problems: tuple[str, ...] = ()
+
+    def verifying(self, requirement: str) -> list[WrittenCheck]:
+        """The checks that name this requirement."""
+        return [check for check in self.checks if any(r.name == requirement for r in check.requirements)]
+
+
+def written_checks(conformance: Path = CONFORMANCE) -> Written:
+    """The checks below ``traces/`` and ``checks/`` of a ``conformance`` folder, traces first."""
+    problems: list[str] = []
+    traces = conformance / "traces"
+    checks = [_trace(path, traces, conformance) for path in sorted(traces.rglob("*.trace"))]
+    for path in sorted((conformance / "checks").glob("test_*.py")):
+        checks += _functions(path, _shown(path, conformance), problems)
+    problems += [
+        f"{check.where}: {check.id} verifies no requirement; name at least one"
+        for check in checks
+        if not check.requirements
+    ]
+    return Written(tuple(checks), tuple(problems))
+
+
+def _shown(path: Path, conformance: Path) -> str:
+    return f"conformance/{path.relative_to(conformance).as_posix()}"
+
+
+def _trace(path: Path, traces: Path, conformance: Path) -> WrittenCheck:
+    shown = _shown(path, conformance)
+    requirements: list[Reference] = []
+    variant = None
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if _STEP.match(line):
+            break
+        word, *rest = line.split() or [""]
+        names = [Reference(name, f"{shown}:{number}") for name in rest]
+        if word == "verifies":
+            requirements += names
+        if word == "variant" and names:
+            variant = names[0]
+    identity = path.relative_to(traces).with_suffix("").as_posix()
+    return WrittenCheck(identity, f"{shown}:1", tuple(requirements), variant)
+
+
+def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[WrittenCheck]:
+    try:
+        module = ast.parse(path.read_bytes(), filename=shown)
+    except SyntaxError as error:
+        problems.append(f"{shown}:{error.lineno}: not Python: {error.msg}")
+        return
+    for function in module.body:
+        if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test_"):
+            continue
+        marks = [mark for mark in function.decorator_list if _is_verifies(mark)]
+        calls = [mark for mark in marks if isinstance(mark, ast.Call)]
+        requirements: list[Reference] = []
+        variant = None
+        for call in calls:
+            requirements += _texts(call.args, shown, problems)
+            named = [keyword.value for keyword in call.keywords if keyword.arg == "variant"]
+            variant = next(iter(_texts(named, shown, problems)), variant)
+        identity = f"{path.stem.removeprefix('test_')}::{function.name.removeprefix('test_')}"
+        yield WrittenCheck(identity, f"{shown}:{function.lineno}", tuple(requirements), variant)
+
+
+def _is_verifies(mark: ast.expr) -> bool:
+    called = mark.func if isinstance(mark, ast.Call) else mark
+    name = (
+        called.id
+        if isinstance(called, ast.Name)
+        else called.attr
+        if isinstance(called, ast.Attribute)
+        else ""
+    )
+    return name == "verifies"
+
+
+def _texts(values: list[ast.expr], shown: str, problems: list[str]) -> Iterator[Reference]:
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield Reference(value.value, f"{shown}:{value.lineno}")
+        elif not (isinstance(value, ast.Constant) and value.value is None):
+            problems.append(f"{shown}:{value.lineno}: write ids and variants of @verifies as plain text")
