@@ -87,7 +87,7 @@ def _print_pair(console: Console, check: CheckResult) -> None:
     """Expected and actual, aligned so that the eye finds the difference; side by side if both are long."""
     if not check.expected and not check.actual:
         return
-    expected = visible(elide(check.expected or "(nothing)", VALUE_LIMIT))
+    expected = visible(elide(check.expected, VALUE_LIMIT))
     actual = visible(elide(check.actual or "(nothing)", VALUE_LIMIT))
     console.print()
     several = "\n" in expected.strip() and "\n" in actual.strip()
@@ -103,7 +103,8 @@ def _print_pair(console: Console, check: CheckResult) -> None:
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", style="bold")
     table.add_column(overflow="fold")
-    table.add_row("  Expected:", Text(expected, style="green"))
+    if expected:
+        table.add_row("  Expected:", Text(expected, style="green"))
     table.add_row("  Actual:", Text(actual, style="red"))
     console.print(table)
 

@@ -144,6 +144,12 @@ def test_a_failure_shows_expected_actual_place_and_replay(sample: Element) -> No
     assert text(with_class(card, "cmd")[0]) == f"plumbline verify nats://127.0.0.1:4222 --select {NO_WAIT}"
 
 
+def test_evidence_without_an_expectation_stands_alone() -> None:
+    check = replace(CHECKS[2], expected="", actual="Traceback")
+    (card,) = with_class(page(result_of((), [check])), "card")
+    assert [text(dt) for dt in card.findall(".//dl/div/dt")] == ["Actual"]
+
+
 def test_the_exchange_is_drawn_in_order_with_the_offending_line_marked(sample: Element) -> None:
     card = by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer")
     lines = with_class(card, "seq")[0].findall(".//li")

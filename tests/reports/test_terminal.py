@@ -179,6 +179,14 @@ def test_expected_and_actual_are_aligned(ended: str) -> None:
     assert "408 Request Timeout" in actual
 
 
+def test_evidence_without_an_expectation_stands_alone() -> None:
+    result = only(NO_WAIT)
+    check = replace(result.checks[0], expected="", actual="Traceback\nKeyError")
+    text = on_pipe(events_of(replace(result, checks=(check,))))
+    assert "Expected:" not in text
+    assert "Actual: Traceback" in text
+
+
 def test_long_values_stand_side_by_side_where_there_is_room() -> None:
     result = only("core_delivery::subjects_are_delivered_as_published")
     check = replace(result.checks[0], expected="subject: a.b\npayload: x", actual="subject: c\npayload: x")
