@@ -39,18 +39,20 @@ def _broker() -> None:
 
 
 class GoFlags(TyperCommand):
-    """Reads long options with one dash too, as programs written in Go do: ``-js``, ``-port 4222``."""
+    """Reads flags as programs written in Go do, too: ``-js``, ``-port 4222``, ``-p=4222``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {option for parameter in self.get_params(ctx) for option in parameter.opts}
-        return super().parse_args(ctx, [_with_two_dashes(arg, known) for arg in args])
+        return super().parse_args(ctx, [_respelled(arg, known) for arg in args])
 
 
-def _with_two_dashes(arg: str, known: set[str]) -> str:
-    match = re.fullmatch(r"-(\w[\w-]+)(=.*)?", arg, re.DOTALL)
-    if match is None or f"-{match[1]}" in known or f"--{match[1]}" not in known:
-        return arg
-    return f"-{arg}"
+def _respelled(arg: str, known: set[str]) -> str:
+    flag, equals, value = arg.partition("=")
+    if re.fullmatch(r"-\w", flag) and flag in known and equals:
+        return flag + value
+    if re.fullmatch(r"-\w[\w-]+", flag) and flag not in known and f"-{flag}" in known:
+        return f"-{arg}"
+    return arg
 
 
 def _list_defects(wanted: bool) -> None:

@@ -21,6 +21,8 @@ from reference_broker.nats.core import Output, Send
 
 WRITE_BUFFER = 4 * 1024 * 1024  # beyond this, producers are held back
 HOLD_BACK_S = 0.01  # how long, per read: as long as nats-server does
+CATCH_UP_S = 0.1  # how long a consumer may lag before max_pending counts
+LINGER_S = 1.0  # how long a client we close is read from, so that no reset swallows what it was told
 STOP_S = 1.0  # how long clients have to take what they were sent when the broker stops
 
 
@@ -157,10 +159,14 @@ class _Client(asyncio.Protocol):
         self.server = server
         self.id = server.next_id()
         self.gone = asyncio.Event()
-        self.congested = False
+        self.lagging = False  # does not take what it is sent as quickly as it comes
         self.held_back: set[_Client] = set()  # producers that wait for us
+        self.waits_for: set[_Client] = set()  # consumers that we wait for
         self._deadline: asyncio.TimerHandle | None = None
         self._release: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._lags_long_from = 0.0
+        self._written = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -177,8 +183,9 @@ class _Client(asyncio.Protocol):
     def connection_lost(self, exception: Exception | None) -> None:
         self.server.clients.pop(self.id, None)
         self.resume_writing()
-        if self._release is not None:
-            self._release.cancel()
+        self.go_on()
+        if self._linger is not None:
+            self._linger.cancel()
         self.gone.set()
         self.server.carry_out(self.server.broker.closed(self.id, self.server.now()))
 
@@ -186,47 +193,73 @@ class _Client(asyncio.Protocol):
         if self.transport.is_closing():
             return
         self.transport.write(data)
-        if self.congested:
-            if self.transport.get_write_buffer_size() > self.server.config.max_pending:
-                self.transport.abort()  # slow consumer
-            elif producer is not None:
-                producer.hold_back(self)
+        self._written += len(data)
+        if not self.lagging:
+            return
+        if self.transport.get_write_buffer_size() > self.server.config.max_pending and self.lags_long():
+            self.transport.abort()  # a slow consumer
+        elif producer is not None:
+            producer.hold_back(self)
 
     def end(self) -> None:
         """Close, once everything is written."""
-        if self.transport.can_write_eof():
-            with suppress(OSError):
-                self.transport.write_eof()
-        self.transport.close()
+        self.transport.write_eof()
+        self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
 
     def pause_writing(self) -> None:
-        self.congested = True
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(self.server.config.write_deadline, self.transport.abort)
+        self.lagging = True
+        self._lags_long_from = asyncio.get_running_loop().time() + CATCH_UP_S
+        self._expect_progress(self._taken())
+
+    def _taken(self) -> int:
+        """How many bytes the socket has taken so far."""
+        return self._written - self.transport.get_write_buffer_size()
+
+    def _expect_progress(self, taken: int) -> None:
+        """End a connection that takes nothing at all for as long as a write may last."""
+
+        def look() -> None:
+            if self._taken() == taken:
+                self.transport.abort()
+            else:
+                self._expect_progress(self._taken())
+
+        self._deadline = asyncio.get_running_loop().call_later(self.server.config.write_deadline, look)
 
     def resume_writing(self) -> None:
-        self.congested = False
+        self.lagging = False
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         for producer in self.held_back:
-            producer.go_on()
+            producer.waits_for.discard(self)
+            if not producer.waits_for:
+                producer.go_on()
         self.held_back.clear()
+
+    def lags_long(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._lags_long_from
 
     def hold_back(self, consumer: _Client) -> None:
         """Read no more until ``consumer`` has caught up, or a moment has passed."""
-        if self is consumer or self._release is not None or self.transport.is_closing():
+        if self is consumer or self.transport.is_closing():
             return
         consumer.held_back.add(self)
-        self.transport.pause_reading()
-        self._release = asyncio.get_running_loop().call_later(HOLD_BACK_S, self.go_on)
+        self.waits_for.add(consumer)
+        if self._release is None:
+            self.transport.pause_reading()
+            self._release = asyncio.get_running_loop().call_later(HOLD_BACK_S, self.go_on)
 
     def go_on(self) -> None:
-        if self._release is not None:
-            self._release.cancel()
-            self._release = None
-            if not self.transport.is_closing():
-                self.transport.resume_reading()
+        if self._release is None:
+            return
+        self._release.cancel()
+        self._release = None
+        for consumer in self.waits_for:
+            consumer.held_back.discard(self)
+        self.waits_for.clear()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
 
 class BrokerThread:

@@ -1,0 +1,78 @@
+"""Configuration: nats-server's keys, aliases and short forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.variants import main_server, variants
+from reference_broker.nats.config import Config, ConfigError, JetStreamOptions, Permission, Permissions
+from reference_broker.nats.config_file import convert
+from reference_broker.nats.levels import NEWEST, parse_level
+
+
+def test_every_variant_of_the_suite_can_be_served() -> None:
+    for variant in [main_server(), *variants().values()]:
+        assert isinstance(Config.of(**variant.config), Config), variant.name
+
+
+def test_aliases_mean_the_same() -> None:
+    assert convert({"net": "h", "Port": 1, "max_subs": 2, "max_conn": 3}) == Config(
+        host="h", port=1, max_subscriptions=2, max_connections=3
+    )
+    assert convert({"listen": "h:1"}) == Config(host="h", port=1)
+    assert convert({"port": -1}).port == 0
+
+
+def test_permissions_have_short_forms() -> None:
+    long = {"publish": {"allow": ["a"]}, "subscribe": {"allow": ["b", "c"], "deny": ["d"]}}
+    short = {"pub": "a", "sub": {"allow": ["b", "c"], "deny": "d"}}
+    users = [
+        {"user": "u", "password": "p", "permissions": long},
+        {"username": "u", "pass": "p", "permission": short},
+    ]
+    first, second = convert({"authorization": {"users": users}}).authorization.users
+    assert first == second
+    assert first.permissions == Permissions(Permission(("a",)), Permission(("b", "c"), ("d",)))
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("1m30s", 90.0), (2, 2.0), ("2h", 7200.0)])
+def test_durations(text: str | int, seconds: float) -> None:
+    assert convert({"ping_interval": text}).ping_interval == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        (True, JetStreamOptions()),
+        ("enabled", JetStreamOptions()),
+        ({"store_dir": "d", "max_mem": 5}, JetStreamOptions("d", 5)),
+        (False, None),
+        (None, None),
+        ({"enabled": False}, None),
+    ],
+)
+def test_jetstream_is_a_switch_or_a_block(value: object, options: JetStreamOptions | None) -> None:
+    assert convert({"jetstream": value}).jetstream == options
+
+
+def test_a_store_directory_beside_the_block_counts() -> None:
+    assert convert({"jetstream": True, "store_dir": "d"}).jetstream == JetStreamOptions("d")
+    assert convert({"jetstream": {"max_mem": 5}}, {"jetstream": True}).jetstream == JetStreamOptions(None, 5)
+
+
+def test_levels() -> None:
+    assert [parse_level(text) for text in ("2.9", "v2.9.10", "newest", "2.12")] == [
+        (2, 9),
+        (2, 9),
+        NEWEST,
+        (2, 12),
+    ]
+    for text in ("2.8", "3.0", "x", "2"):
+        with pytest.raises(ValueError, match=r"write a level from 2\.9 to 2\.15"):
+            parse_level(text)
+
+
+@pytest.mark.parametrize("fields", [{"nonsense": 1}, {"authorization": {"nonsense": 1}}, {"level": "1.0"}])
+def test_what_is_not_known_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        convert(fields)
