@@ -93,6 +93,7 @@ class Connection:
         self._arrived: deque[Arrival] = deque()
         self._broken: ProtocolError | None = None
         self._ended = False
+        self._is_read = True
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pump.add(self, link)
 
@@ -160,6 +161,18 @@ class Connection:
         self._ended = True
         self._journal.add(time.monotonic(), self.name, "!", why)
         self._pump.remove(self._link)
+
+    def stop_reading(self) -> None:
+        """Leave in the socket what comes from now on, as a client does that is too slow."""
+        if self._is_read and not self._ended:
+            self._pump.remove(self._link)
+        self._is_read = False
+
+    def read_on(self) -> None:
+        """The end of ``stop_reading``."""
+        if not self._is_read and not self._ended:
+            self._pump.add(self, self._link)
+        self._is_read = True
 
     def poll(self, deadline: float, skip: Collection[type[Operation]] = UNASKED) -> Arrival | None:
         """The next arrival, or None at the monotonic ``deadline``.
@@ -343,8 +356,8 @@ class Connection:
         if not self.is_closed:
             self.is_closed = True
             if not self._ended:
+                self.stop_reading()
                 self._ended = True
-                self._pump.remove(self._link)
                 self._journal.add(time.monotonic(), self.name, "!", "closed by us")
             self._link.close()
 
