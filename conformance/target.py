@@ -137,12 +137,18 @@ class TargetAccess:
         return Url.parse(text) if text else None
 
     def is_alive(self, url: Url | None = None) -> bool:
-        """Whether a fresh connection (to a variant's ``url``, say) is answered, without a restart between."""
+        """Whether a fresh connection (to a variant's ``url``, say) is answered, without a restart between.
+
+        A variant may refuse whom it does not know (NKeys) or has no room for: a refusal is an answer too.
+        """
+        is_variant = url not in (None, self.url)
         try:
             info, *_ = probe(url or self.url)
-        except (TargetUnreachable, AccessRefused):
+        except AccessRefused:
+            return is_variant
+        except TargetUnreachable:
             return False
-        return url not in (None, self.url) or info.get("server_id") == self.info.get("server_id")
+        return is_variant or info.get("server_id") == self.info.get("server_id")
 
 
 def parse_level(text: str) -> tuple[int, ...]:
