@@ -87,6 +87,7 @@ def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[WrittenC
     except SyntaxError as error:
         problems.append(f"{shown}:{error.lineno}: not Python: {error.msg}")
         return
+    texts = _Texts(shown, _constants(module), problems)
     for function in module.body:
         if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test_"):
             continue
@@ -95,9 +96,9 @@ def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[WrittenC
         requirements: list[Reference] = []
         variant = None
         for call in calls:
-            requirements += _texts(call.args, shown, problems)
+            requirements += texts.of(call.args)
             named = [keyword.value for keyword in call.keywords if keyword.arg == "variant"]
-            variant = next(iter(_texts(named, shown, problems)), variant)
+            variant = next(texts.of(named), variant)
         identity = f"{path.stem.removeprefix('test_')}::{function.name.removeprefix('test_')}"
         yield WrittenCheck(identity, f"{shown}:{function.lineno}", tuple(requirements), variant)
 
@@ -114,9 +115,33 @@ def _is_verifies(mark: ast.expr) -> bool:
     return name == "verifies"
 
 
-def _texts(values: list[ast.expr], shown: str, problems: list[str]) -> Iterator[Reference]:
-    for value in values:
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield Reference(value.value, f"{shown}:{value.lineno}")
-        elif not (isinstance(value, ast.Constant) and value.value is None):
-            problems.append(f"{shown}:{value.lineno}: write ids and variants of @verifies as plain text")
+def _constants(module: ast.Module) -> dict[str, str]:
+    """The module's names for texts: ``VARIANT = "auth"``."""
+    return {
+        target.id: node.value.value
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+class _Texts:
+    """Reads arguments of ``@verifies`` in one module; what is no plain text there is a problem."""
+
+    def __init__(self, shown: str, constants: dict[str, str], problems: list[str]) -> None:
+        self._shown = shown
+        self._constants = constants
+        self._problems = problems
+
+    def of(self, values: list[ast.expr]) -> Iterator[Reference]:
+        for value in values:
+            where = f"{self._shown}:{value.lineno}"
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield Reference(value.value, where)
+            elif isinstance(value, ast.Name) and value.id in self._constants:
+                yield Reference(self._constants[value.id], where)
+            elif not (isinstance(value, ast.Constant) and value.value is None):
+                self._problems.append(f"{where}: write ids and variants of @verifies as plain text")

@@ -1,0 +1,164 @@
+"""What the static look at the checks sees, and how it tells what does not fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from conformance.catalogue import Catalogue
+from conformance.coverage import problems, summary
+from conformance.references import CONFORMANCE, Written, written_checks
+from conformance.suite import all_checks
+
+ROWS = """
+[group]
+id = "G"
+title = "A group"
+[[requirement]]
+id = "G-001"
+level = "MUST"
+profile = "nats-core"
+statement = "A server answers."
+source = "a document"
+[[requirement]]
+id = "G-002"
+level = "SHOULD"
+profile = "nats-core"
+statement = "A server is kind."
+source = "a document"
+excluded = "kindness is not on the wire"
+"""
+
+TRACE = """title     A trace
+source    a document
+verifies  {ids}
+variant   {variant}
+
+> PING
+< PONG
+verifies  G-999
+"""
+
+FUNCTION = '''
+from conformance import check
+from conformance.check import verifies
+
+
+@verifies("G-001", {arguments})
+def test_it_answers(session):
+    """It answers."""
+
+
+def helps(session):
+    pass
+'''
+
+
+def folder(path: Path, *, trace: str = "", function: str = "") -> Path:
+    for name in ("requirements", "traces/deep", "checks"):
+        (path / name).mkdir(parents=True)
+    (path / "requirements" / "g.toml").write_text(ROWS)
+    if trace:
+        (path / "traces" / "deep" / "answer.trace").write_text(trace)
+    if function:
+        (path / "checks" / "test_answers.py").write_text(function)
+    return path
+
+
+def problems_of(path: Path) -> list[str]:
+    return list(problems(Catalogue.load(path / "requirements"), written_checks(path), frozenset({"auth"})))
+
+
+def test_a_trace_is_read_by_its_header(tmp_path: Path) -> None:
+    path = folder(tmp_path, trace=TRACE.format(ids="G-001", variant="auth"))
+    (check,) = written_checks(path).checks
+    assert check.id == "deep/answer"
+    assert [(r.name, r.where) for r in check.requirements] == [
+        ("G-001", "conformance/traces/deep/answer.trace:3")
+    ]
+    assert check.variant is not None
+    assert check.variant.name == "auth"
+    assert problems_of(path) == []
+
+
+def test_a_function_is_read_by_its_decorator(tmp_path: Path) -> None:
+    path = folder(tmp_path, function=FUNCTION.format(arguments='variant="auth"'))
+    (check,) = written_checks(path).checks
+    assert (check.id, check.where) == ("answers::it_answers", "conformance/checks/test_answers.py:7")
+    assert [(r.name, r.where) for r in check.requirements] == [
+        ("G-001", "conformance/checks/test_answers.py:6")
+    ]
+    assert check.variant is not None
+    assert problems_of(path) == []
+
+
+def test_a_name_for_a_text_is_read_as_the_text(tmp_path: Path) -> None:
+    named = 'VARIANT = "auth"\n' + FUNCTION.format(arguments="variant=VARIANT")
+    assert problems_of(folder(tmp_path, function=named)) == []
+
+
+def test_what_nothing_verifies_is_told(tmp_path: Path) -> None:
+    (problem,) = problems_of(folder(tmp_path))
+    assert problem == (
+        "conformance/requirements/g.toml:5: no check verifies G-001 (MUST); "
+        "name it in a trace or @verifies, or say why it is excluded"
+    )
+
+
+def test_what_is_excluded_and_verified_is_told(tmp_path: Path) -> None:
+    (problem,) = problems_of(folder(tmp_path, trace=TRACE.format(ids="G-001 G-002", variant="auth")))
+    assert problem.startswith(
+        "conformance/requirements/g.toml:11: G-002 is excluded and conformance/traces/deep"
+    )
+
+
+def test_an_unknown_id_is_told_where_it_stands(tmp_path: Path) -> None:
+    (problem,) = problems_of(folder(tmp_path, trace=TRACE.format(ids="G-001 G-01", variant="auth")))
+    assert problem.startswith(
+        "conformance/traces/deep/answer.trace:3: G-01 is not a requirement; did you mean"
+    )
+
+
+def test_an_unknown_variant_is_told_where_it_stands(tmp_path: Path) -> None:
+    (problem,) = problems_of(folder(tmp_path, function=FUNCTION.format(arguments='variant="outh"')))
+    assert problem == (
+        "conformance/checks/test_answers.py:6: no variant 'outh' in variants.toml; there are: auth"
+    )
+
+
+def test_a_function_that_verifies_nothing_is_told(tmp_path: Path) -> None:
+    forgotten = FUNCTION.format(arguments="since=None") + "\n\ndef test_forgotten(session):\n    pass\n"
+    (problem,) = problems_of(folder(tmp_path, function=forgotten))
+    assert problem.endswith("answers::forgotten verifies no requirement; name at least one")
+
+
+def test_ids_that_are_computed_are_told(tmp_path: Path) -> None:
+    (problem,) = problems_of(folder(tmp_path, function=FUNCTION.format(arguments='"G-" + "002"')))
+    assert problem.endswith("write ids and variants of @verifies as plain text")
+
+
+def test_a_file_that_is_not_python_is_told(tmp_path: Path) -> None:
+    found = problems_of(folder(tmp_path, function="def ("))
+    assert found[0].startswith("conformance/checks/test_answers.py:1: not Python: ")
+
+
+def test_the_summary_counts(tmp_path: Path) -> None:
+    path = folder(tmp_path, trace=TRACE.format(ids="G-001", variant="auth"))
+    text = summary(Catalogue.load(path / "requirements"), written_checks(path))
+    assert text == "2 requirements: 1 verified, 1 excluded; 1 checks"
+
+
+def test_the_packaged_checks_are_seen_as_the_suite_runs_them() -> None:
+    written: Written = written_checks()
+    assert written.problems == ()
+    seen = {check.id: {r.name for r in check.requirements} for check in written.checks}
+    assert seen == {check.id: set(check.requirements) for check in all_checks()}
+
+
+def test_the_command_exits_with_what_it_found() -> None:
+    command = [sys.executable, "-m", "conformance.coverage"]
+    ran = subprocess.run(command, cwd=CONFORMANCE.parent, capture_output=True, text=True, check=False)
+    *told, total = ran.stdout.splitlines()
+    assert ran.returncode == (1 if told else 0), ran.stderr
+    assert " requirements: " in total
