@@ -75,19 +75,19 @@ class StreamConfig(Struct, kw_only=True):
 
     def echo(self, rules: Rules) -> dict[str, Any]:
         """As a reply shows it: some fields always, the others when set."""
-        shown: dict[str, Any] = dict.fromkeys(_ALWAYS)
         fields = msgspec.structs.asdict(self)
-        hidden = {"pedantic"} if rules.extended_stream_config else {"pedantic", *_EXTENDED}
-        for name, value in fields.items():
-            if name not in hidden and (value or name in _ALWAYS or name in _EXTENDED_ALWAYS):
-                shown[name] = value
-        if not rules.message_ttls:
-            shown.pop("allow_msg_ttl", None)
+        hidden = (
+            {"pedantic", "metadata"} if rules.extended_stream_config else {"pedantic", "metadata", *_EXTENDED}
+        )
+        hidden |= set() if rules.message_ttls else {"allow_msg_ttl"}
+        always = {*_ALWAYS, *_EXTENDED_ALWAYS}
+        shown = {
+            name: value for name, value in fields.items() if name not in hidden and (value or name in always)
+        }
         metadata = dict(self.metadata) if rules.metadata else {}
         if rules.assets_bear_versions:
-            metadata.update(version_metadata(rules))
-        shown.pop("metadata", None)
-        return {**shown, **({"metadata": metadata} if metadata else {})}
+            metadata |= version_metadata(rules)
+        return shown | ({"metadata": metadata} if metadata else {})
 
 
 _ALWAYS = (
@@ -95,6 +95,7 @@ _ALWAYS = (
     "max_msg_size", "discard", "storage", "num_replicas", "allow_direct", "mirror_direct", "sealed",
     "deny_delete", "deny_purge", "allow_rollup_hdrs",
 )  # fmt: skip
+# Fields of 2.10 and later; of these some are always shown.
 _EXTENDED_ALWAYS = ("compression", "consumer_limits", "allow_msg_ttl")
 _EXTENDED = (*_EXTENDED_ALWAYS, "first_seq", "subject_transform")
 

@@ -1,4 +1,4 @@
-"""A JetStream service on a workbench: a host that remembers what was sent, and a clock that is moved by hand."""
+"""A JetStream service on a workbench: a host that remembers what was sent, a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sent(Struct, frozen=True):
         return "" if status is None else str(status)
 
     def __str__(self) -> str:
-        """``a m1`` with the numbers of the ack subject, or the status with its headers, as the facts page writes it."""
+        """``subject payload``, or the status with its headers."""
         if self.status:
             fields = Headers.parse(self.header_block).fields
             return " ".join([self.status, *(f"{name}={value}" for name, value in fields)])
@@ -129,19 +129,21 @@ class Bench:
         return self.sent[before:]
 
     def state(self, stream: str, consumer: str) -> str:
-        """As the facts page writes it: ``delivered 1/1 ack_floor 0/0 ack_pending 1 redelivered 0 waiting 0 pending 0``."""
+        """``delivered 1/1 ack_floor 0/0 ack_pending 1 redelivered 0 waiting 0 pending 0``."""
         info = self.api(f"CONSUMER.INFO.{stream}.{consumer}")
         delivered, floor = info["delivered"], info["ack_floor"]
         return (
             f"delivered {delivered['consumer_seq']}/{delivered['stream_seq']} "
             f"ack_floor {floor['consumer_seq']}/{floor['stream_seq']} ack_pending {info['num_ack_pending']} "
-            f"redelivered {info['num_redelivered']} waiting {info['num_waiting']} pending {info['num_pending']}"
+            f"redelivered {info['num_redelivered']} waiting {info['num_waiting']} "
+            f"pending {info['num_pending']}"
         )
 
     def stream_state(self, stream: str) -> str:
         """``msgs 1 bytes 53 first 1 last 1``."""
         state = self.api(f"STREAM.INFO.{stream}")["state"]
-        return f"msgs {state['messages']} bytes {state['bytes']} first {state['first_seq']} last {state['last_seq']}"
+        held = f"msgs {state['messages']} bytes {state['bytes']}"
+        return f"{held} first {state['first_seq']} last {state['last_seq']}"
 
 
 def shown(messages: list[Sent]) -> list[str]:
