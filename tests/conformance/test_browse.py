@@ -48,7 +48,7 @@ def test_list_names_checks_and_exclusions() -> None:
 
 def test_list_as_json_has_every_field() -> None:
     (row,) = json.loads(plumbline("list", "JS-PULL-013", "--format", "json").stdout)
-    assert row["since"] == "2.11"
+    assert row["since"] == "2.11.5"
     assert row["level"] == "SHOULD"
     assert row["statement"] == CATALOGUE.by_id["JS-PULL-013"].statement
     assert all(check["where"].startswith("conformance/") for check in row["checks"])

@@ -163,9 +163,9 @@ def test_since_is_included_and_until_is_not() -> None:
 
 def test_a_requirement_holds_from_its_level_on() -> None:
     row = CATALOGUE.by_id["JS-PULL-013"]
-    assert row.since == "2.11"
-    assert row.applies_at((2, 15))
-    assert not row.applies_at((2, 9))
+    assert row.since == "2.11.5"
+    assert row.applies_at((2, 12))
+    assert not row.applies_at((2, 11, 4))
 
 
 # -- published sets --------------------------------------------------------------------------------
