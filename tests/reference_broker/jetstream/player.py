@@ -17,6 +17,7 @@ import msgspec
 from wire.nats import Connect, Decoder, HMsg, HPub, Info, Msg, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
 
 ARRIVES_WITHIN_S = 2.0
+UNTIL_STATUS = -1
 QUIET_S = 0.02  # how long nothing must come before we believe that nothing comes
 PROCESSED_S = 0.05  # an ack without a reply is processed later, and nothing tells when
 VARYING = {
@@ -88,7 +89,7 @@ class Player:
     def take(self, count: int, within: float = ARRIVES_WITHIN_S) -> list[Msg | HMsg]:
         """``count`` messages that are no replies to requests; fewer if they do not come."""
         deadline = time.monotonic() + within
-        while len(self.messages()) < count and time.monotonic() < deadline:
+        while not self.is_complete(count) and time.monotonic() < deadline:
             self.read(deadline - time.monotonic())
         self.flush()
         while self.read(QUIET_S):
@@ -96,6 +97,13 @@ class Player:
         taken = self.messages()
         self.arrived = [operation for operation in self.arrived if operation not in taken]
         return taken
+
+    def is_complete(self, count: int) -> bool:
+        """Whether ``count`` messages are there; for ``UNTIL_STATUS``, whether a status is."""
+        came = self.messages()
+        if count != UNTIL_STATUS:
+            return len(came) >= count
+        return any(isinstance(one, HMsg) and one.header_block[8:9] == b" " for one in came)
 
     def messages(self, *, events: bool = False) -> list[Msg | HMsg]:
         """What has arrived, without the advisories; with ``events``, only those."""

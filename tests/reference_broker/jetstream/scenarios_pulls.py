@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.reference_broker.jetstream.player import Player, Scenario
+from tests.reference_broker.jetstream.player import UNTIL_STATUS, Player, Scenario
 from wire.nats import Pub
 
 MS = 1_000_000
@@ -213,7 +213,7 @@ def start_positions(p: Player) -> None:
     for name, config in positions.items():
         p.consumer("O", name, **config)
         p.state("O", name)
-        p.pull("O", name, {"batch": 20, "expires": 150 * MS}, expect=99 if name == "all" else 3)
+        p.pull("O", name, {"batch": 20, "expires": 150 * MS}, expect=UNTIL_STATUS)
         p.state("O", name)
     p.publish("o.c", "order 11")
     for name in ("new", "beyond", "each", "future"):
