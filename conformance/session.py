@@ -72,8 +72,12 @@ class Session:
 
     def connect_fields(self, variant: str | None = None, **options: Any) -> dict[str, Any]:
         """The fields of CONNECT: defaults, the URL's credentials, then ``options`` (None removes)."""
-        credentials = self.url(variant or self.variant).credentials
+        variant = variant or self.variant
+        credentials = self.url(variant).credentials
         fields = {**CONNECT_DEFAULTS, **credentials, **options}
+        if variant is None and not self.target.info.get("headers"):
+            # A server without headers refuses who asks for no_responders.
+            fields = {**fields, "headers": False, "no_responders": False, **options}
         return {name: value for name, value in fields.items() if value is not None}
 
     def url(self, variant: str | None) -> Url:
