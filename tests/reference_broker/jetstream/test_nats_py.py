@@ -91,6 +91,8 @@ def test_a_push_subscription_gets_messages(level: str) -> None:
         assert [message.data for message in received] == [b"before", b"after"]
         for message in received:
             await message.ack_sync()
-        assert (await subscription.consumer_info()).ack_floor.stream_seq == 2
+        floor = (await subscription.consumer_info()).ack_floor
+        assert floor is not None
+        assert floor.stream_seq == 2
 
     play(scenario, level)
