@@ -81,6 +81,8 @@ STRICTER = {
     b"PING" + b" " * 5000 + b"\r\n": ErrorKind.CONTROL_LINE,
     # A carriage return inside a line: servers cut SUB there, PUB not.
     b"SUB a\rb\r\n": ErrorKind.ARGUMENTS,
+    # Servers take a line feed that follows nothing but blanks for the start of the first field.
+    b"PUB \na 1\r\nx\r\n": ErrorKind.ARGUMENTS,
 }
 
 
@@ -116,8 +118,8 @@ def test_servers_are_still_looser_where_the_decoder_is_strict_on_purpose(nats_se
     assert pongs == {stream: 2 if stream.startswith(b"PING") else 1 for stream in STRICTER}
 
 
-# No stray carriage returns: there servers and decoder differ, see STRICTER.
-_WORDS = [word for word in WORDS if b"\r" not in word]
+# At a stray carriage return and at null servers and decoder differ, see STRICTER; $JS needs permission.
+_WORDS = [word for word in WORDS if b"\r" not in word and word != b"null" and not word.startswith(b"$JS")]
 _VERBS = b"PUB HPUB SUB UNSUB PING PONG CONNECT pub Hpub sUB pinG".split()
 
 
@@ -131,7 +133,8 @@ def client_streams(draw: DrawFn) -> bytes:
             continue
         words = draw(st.lists(st.sampled_from(_WORDS), max_size=5))
         separator = draw(st.sampled_from([b" ", b" ", b"\t", b"  "]))
-        end = draw(st.sampled_from([b"\r\n", b"\r\n", b"\n", b" \r\n"]))
+        ends = [b"\r\n", b"\r\n", b" \r\n"] + [b"\n"] * any(word.strip() for word in words)  # see STRICTER
+        end = draw(st.sampled_from(ends))
         payload = draw(st.sampled_from([b"", b"\r\n", b"\r\n", b"x\r\n", b"xy\r\n", b"x" * 60 + b"\r\n"]))
         lines.append(separator.join([verb, *words]) + end + payload)
     return b"".join(lines)
