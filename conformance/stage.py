@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from conformance.outcomes import CheckEnded, Failed, Untestable
+from conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
 from wire.jetstream import ApiError, api_subject
 from wire.nats import HMsg, HPub, Msg, Pub, Sub
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 REQUEST_WITHIN_S = 5.0
 POLL_EVERY_S = 0.01
 STREAM_NOT_FOUND = 10059
+SERVER_TROUBLE = 500  # codes from here on are as HTTP's: not the request's fault
 
 
 class Stage:
@@ -69,11 +70,16 @@ class Stage:
         return _decoded(operation)
 
     def api(self, verb: str, *names: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The same, for a request that must succeed. Raises ``Untestable`` with the error of the answer."""
+        """The same, for a request that must succeed.
+
+        Raises ``Untestable`` with the error of the answer; ``Inconclusive`` if it is the server's own trouble
+        (nats-server may fail to create a file store while it deletes another: 500, then fine).
+        """
         reply = self.answer(verb, *names, body=body)
         error = ApiError.of(reply)
         if error is not None:
-            raise Untestable(f"{verb} {' '.join(names)} was refused: {error}", actual=json.dumps(reply))
+            trouble = Inconclusive if error.code >= SERVER_TROUBLE else Untestable
+            raise trouble(f"{verb} {' '.join(names)} was refused: {error}", actual=json.dumps(reply))
         return reply
 
     # -- objects -----------------------------------------------------------------------------
