@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from conformance import connection as connections
 from conformance.connection import UNASKED, Arrival, Connection
 from conformance.outcomes import CheckEnded, Failed
 from conformance.session import Session
@@ -126,8 +127,11 @@ class _Player:
     def _rest(self, name: str, connection: Connection) -> Iterator[Any]:
         if self._trace.connections.get(name, ConnectionOptions()).handshake:
             yield from connection.flush()
-        while (arrival := connection.poll(time.monotonic())) is not None:
-            yield arrival.operation
+        try:
+            while (arrival := connection.poll(time.monotonic())) is not None:
+                yield arrival.operation
+        except connections.Closed:
+            connection.lost("an open connection: no line expects it closed")
 
     # -- expectations ------------------------------------------------------------------------
 

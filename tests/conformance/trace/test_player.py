@@ -193,6 +193,18 @@ def test_a_close_that_no_line_expects_is_a_failure(session: Session) -> None:
     assert error.message == "client: the target closed the connection"
 
 
+def test_a_close_without_handshake_that_no_line_expects_is_a_failure() -> None:
+    def hanging_up(link: socket.socket, line: bytes) -> None:
+        if line == b"x\r\n":
+            link.shutdown(socket.SHUT_RDWR)
+
+    with scripted(nats(hanging_up)) as address, Session(open_target(Url.parse(address))) as opened:
+        body = 'given connection bare handshake=none\nbare> raw "x\\r\\n"\n< nothing for 100ms\n'
+        error = ended(opened, body)
+    assert isinstance(error, Failed)
+    assert (error.where, error.expected) == ("a.trace:6", "an open connection: no line expects it closed")
+
+
 def test_ping_is_answered_and_skipped_unless_asked_for() -> None:
     def pinging(link: socket.socket, line: bytes) -> None:
         if line.startswith(b"PUB"):
