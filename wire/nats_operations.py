@@ -20,7 +20,7 @@ from wire.headers import Headers, encode_headers
 from wire.json_text import json_object
 
 CRLF = b"\r\n"
-ELIDE_AFTER = 120  # bytes of a payload that a log line shows
+ELIDE_AFTER = 1000  # bytes of a payload that a log line shows: a whole consumer info fits
 # nats-server's parseSize: a number of more digits is no size, even with leading zeros.
 SIZE_DIGITS = 9
 
