@@ -235,13 +235,13 @@ def test_equal_operations_have_equal_hashes() -> None:
         (Pub.make("a", "café".encode()), "PUB a 5 | café"),
         (Pub.make("a", b"\x1b[31m\x00\xff\\"), r"PUB a 8 | \x1b[31m\x00\xff\\"),
         (Pub.make("\x1b[31m"), r"PUB \x1b[31m 0"),
-        (Pub.make("a", b"x" * 200), f"PUB a 200 | {'x' * 120}... (200 bytes)"),
+        (Pub.make("a", b"x" * 1200), f"PUB a 1200 | {'x' * 1000}... (1200 bytes)"),
         (
             HMsg.make("a", 1, encode_headers(status=Status(404, "No Messages"))),
             r"HMSG a 1 28 28 | NATS/1.0 404 No Messages\r\n\r\n",
         ),
         (Raw.make(b"no such thing\r\n"), r"no such thing\r\n"),
-        (Raw.make(b"x" * 200), f"{'x' * 120}... (200 bytes)"),
+        (Raw.make(b"x" * 1200), f"{'x' * 1000}... (1200 bytes)"),
     ],
 )
 def test_str_is_one_printable_line_for_logs(operation: Operation, shown: str) -> None:
