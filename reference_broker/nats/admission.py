@@ -54,7 +54,7 @@ class Admission(State):
         connection.guarded = options.verbose or options.pedantic or connection.permits is not None
         for subscription in connection.subscriptions.values():
             self.router.mark(subscription)
-        self.acknowledge(connection)
+        self.acknowledge(connection, operation)
 
     def refusal(self, connection: Connection) -> str | None:
         """Why a client may not come in; None if it may."""
@@ -106,10 +106,13 @@ class Admission(State):
         """PING, unless the client was heard lately; give up on one that answers none."""
         interval = self.ping_interval()
         if not connection.was_pinged or now - connection.heard >= interval:
-            if connection.pings_out >= self.config.ping_max:
+            if self.is_stale(connection):
                 self.refuse(connection, "Stale Connection")
                 return
             connection.was_pinged = True
             connection.pings_out += 1
             self.send(connection, PING)
         self.timers.set((connection.id, Alarm.PING), now + interval)
+
+    def is_stale(self, connection: Connection) -> bool:
+        return connection.pings_out >= self.config.ping_max

@@ -113,8 +113,17 @@ class Broker(Admission, Messaging):
         if isinstance(operation, Connect):
             self.connected(connection, operation, now)
         elif connection.awaiting_auth:
-            self.refuse(connection, "Authorization Violation")
-        elif isinstance(operation, Pub):
+            self.came_too_early(connection, operation, now)
+        else:
+            self.dispatch(connection, operation, now)
+
+    def came_too_early(self, connection: Connection, operation: Operation, now: int) -> None:
+        """Something else than CONNECT from somebody who must say first who it is."""
+        self.refuse(connection, "Authorization Violation")
+
+    def dispatch(self, connection: Connection, operation: Operation, now: int) -> None:
+        """An operation of a client that is in."""
+        if isinstance(operation, Pub):
             self.published(connection, operation, now)
         elif isinstance(operation, HPub):
             self.published_with_headers(connection, operation, now)

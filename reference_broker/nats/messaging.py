@@ -28,7 +28,7 @@ class Messaging(State):
             self.complain(connection, refusal)
             return
         if sid in connection.subscriptions:  # the first one stands
-            self.acknowledge(connection)
+            self.acknowledge(connection, operation)
             return
         if not self.is_valid_subject(subject):
             self.complain(connection, "Invalid Subject")
@@ -38,7 +38,7 @@ class Messaging(State):
         connection.subscriptions[sid] = subscription
         self.router.mark(subscription)
         self.router.add(subscription)
-        self.acknowledge(connection)
+        self.acknowledge(connection, operation)
         if self.service is not None:
             self.service.subscribed(subject, now)
 
@@ -50,9 +50,13 @@ class Messaging(State):
         if not self.may_subscribe(connection, subject, queue):
             group = f" using queue {quoted(queue)}" if queue else ""
             return f"Permissions Violation for Subscription to {quoted(subject)}{group}"
-        if 0 < self.config.max_subscriptions <= len(connection.subscriptions):
+        if self.has_all_subscriptions(connection):
             return "maximum subscriptions exceeded"
         return None
+
+    def has_all_subscriptions(self, connection: Connection) -> bool:
+        """Whether a connection may not have one subscription more."""
+        return 0 < self.config.max_subscriptions <= len(connection.subscriptions)
 
     def may_subscribe(self, connection: Connection, subject: bytes, queue: bytes | None) -> bool:
         if queue == SYSTEM_QUEUE:
@@ -60,7 +64,7 @@ class Messaging(State):
         return connection.permits is None or connection.permits.may_subscribe(subject, queue)
 
     def unsubscribed(self, connection: Connection, operation: Unsub) -> None:
-        self.acknowledge(connection)
+        self.acknowledge(connection, operation)
         subscription = connection.subscriptions.get(operation.args[0])
         if subscription is not None:
             self.router.limit(subscription, operation.max_msgs or 0)
@@ -72,7 +76,7 @@ class Messaging(State):
         reply = args[1] if len(args) == 3 else None
         route = self.router.route(subject)
         if (connection.guarded or route.reserved or reply is not None) and not self.admits(
-            connection, subject, reply, route
+            connection, operation, reply, route
         ):
             return
         count = 0
@@ -86,28 +90,31 @@ class Messaging(State):
             count = self.router.deliver_plainly(route, subject, tail, connection)
         if self.service is not None and self.service.received(subject, reply, b"", operation.payload, now):
             return
-        if not count and reply is not None and connection.options.no_responders:
-            self.nobody_responds(connection, subject, reply)
+        if not count:
+            self.unheard(connection, subject, reply)
 
     def published_with_headers(self, connection: Connection, operation: HPub, now: int) -> None:
-        if not connection.headers:
+        if not self.may_send_headers(connection):
             self.refuse(connection, self.error_texts.get(ErrorKind.HEADERS))
             return
         subject, header_size, size = operation.args[0], operation.args[-2], operation.args[-1]
         reply = operation.args[1] if len(operation.args) == 4 else None
         route = self.router.route(subject)
-        if not self.admits(connection, subject, reply, route):
+        if not self.admits(connection, operation, reply, route):
             return
         block, payload = operation.header_block, operation.payload
         message = self.message(subject, reply, (header_size, size), block, payload)
         count = self.router.deliver(route, message, connection)
         if self.service is not None and self.service.received(subject, reply, block, payload, now):
             return
-        if not count and reply is not None and connection.options.no_responders:
-            self.nobody_responds(connection, subject, reply)
+        if not count:
+            self.unheard(connection, subject, reply)
 
-    def admits(self, connection: Connection, subject: bytes, reply: bytes | None, route: Route) -> bool:
+    def admits(
+        self, connection: Connection, operation: Pub | HPub, reply: bytes | None, route: Route
+    ) -> bool:
         """Whether a publish goes on; tells the client what it must know, in the order servers do."""
+        subject = operation.args[0]
         if connection.options.pedantic and not self.is_valid_publish_subject(subject):
             self.complain(connection, "Invalid Publish Subject")  # and yet it goes on
         if route.reserved or not self.may_publish(connection, subject):
@@ -116,8 +123,11 @@ class Messaging(State):
         if reply is not None and reply.startswith(RESERVED_REPLIES):
             self.complain(connection, f"Permissions Violation for Publish with Reply of {quoted(reply)}")
             return False
-        self.acknowledge(connection)
+        self.acknowledge(connection, operation)
         return True
+
+    def may_send_headers(self, connection: Connection) -> bool:
+        return connection.headers
 
     def is_valid_publish_subject(self, subject: bytes) -> bool:
         return subjects.is_valid_literal(subject)
@@ -128,22 +138,25 @@ class Messaging(State):
     def message(
         self, subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
     ) -> Message:
-        """A message with headers, its sizes as the client wrote them; an empty block is no headers."""
-        begin = b"" if reply is None else reply + b" "
-        stripped = b"%b%d\r\n%b\r\n" % (begin, len(payload), payload)
-        if not block:
-            return Message(subject, stripped)
-        return Message(subject, b"%b%b %b\r\n%b%b\r\n" % (begin, *sizes, block, payload), stripped)
+        """A client's message with headers, its sizes as they were written."""
+        return framed_message(subject, reply, sizes, block, payload)
 
     def own_message(self, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> Message:
         """A message of the server's own."""
         sizes = b"%d" % len(block), b"%d" % (len(block) + len(payload))
         blank = b"" if reply is None and self.rules.blank_for_missing_reply else reply
-        return self.message(subject, blank, sizes, block, payload)
+        return framed_message(subject, blank, sizes, block, payload)
+
+    def unheard(self, connection: Connection, subject: bytes, reply: bytes | None) -> None:
+        """A message reached nobody."""
+        if reply is not None and connection.options.no_responders:
+            self.nobody_responds(connection, subject, reply)
 
     def nobody_responds(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """Tell the requester at once that nobody listens: the first subscription of its own that
-        matches the reply gets a 503 without a body. ADR-4, "No Responders"."""
+        """Tell the requester at once that nobody listens. ADR-4, "No Responders".
+
+        Servers do so by the first subscription of its own that matches the reply, queue groups aside.
+        """
         for subscription, head in self.router.route(reply).plain:
             if subscription.connection is connection:
                 block = self.no_responders_block(subject)
@@ -170,3 +183,14 @@ class Messaging(State):
     def has_interest(self, subject: bytes) -> bool:
         route = self.router.route(subject)
         return bool(route.plain or route.groups)
+
+
+def framed_message(
+    subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
+) -> Message:
+    """A message ready for its receivers; an empty header block is no headers."""
+    begin = b"" if reply is None else reply + b" "
+    if not block:
+        return Message(subject, b"%b%b\r\n%b\r\n" % (begin, sizes[1], payload))
+    stripped = b"%b%d\r\n%b\r\n" % (begin, len(payload), payload)
+    return Message(subject, b"%b%b %b\r\n%b%b\r\n" % (begin, *sizes, block, payload), stripped)

@@ -20,7 +20,7 @@ from reference_broker.nats.levels import CoreRules
 from reference_broker.nats.routing import Router
 from reference_broker.nats.timers import Timers
 from wire.errors import ErrorKind
-from wire.nats import Err
+from wire.nats import Err, Operation
 
 OK = b"+OK\r\n"
 
@@ -73,8 +73,8 @@ class State:
         self.router = Router(choose, self.dirty, self.rules.reserved_subjects)
         self.error_texts = dict(ERROR_TEXTS)
 
-    def acknowledge(self, connection: Connection) -> None:
-        """+OK, if the client asked to hear of everything. docs.nats.io, "CONNECT", ``verbose``."""
+    def acknowledge(self, connection: Connection, operation: Operation) -> None:
+        """+OK to an operation, if the client asked for it. docs.nats.io, "CONNECT", ``verbose``."""
         if connection.options.verbose:
             self.send(connection, OK)
 
@@ -83,7 +83,9 @@ class State:
         self.send(connection, Err.make(text).raw)
 
     def refuse(self, connection: Connection, text: str | None) -> None:
-        """-ERR, if there is anything to say, and the end of the connection."""
+        """-ERR, if there is anything to say, and the end of the connection; only once."""
+        if connection.closing:
+            return
         if text is not None:
             self.complain(connection, text)
         self.close(connection)

@@ -56,6 +56,12 @@ def defect(
     return register
 
 
+def replace(part: object, name: str, value: object) -> None:
+    """Put ``value`` in the place of a method or attribute of ``part``, on this instance alone."""
+    getattr(part, name)  # a misspelled name must not pass for a defect
+    setattr(part, name, value)
+
+
 def all_defects() -> list[Defect]:
     """Every defect there is, by the first requirement it breaks."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):

@@ -1,0 +1,254 @@
+"""Defects in headers and in the 503 that says nobody listens (ADR-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reference_broker.nats.connection import Connection
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects import defect, replace
+from reference_broker.nats.routing import Message
+from wire.headers import VERSION
+from wire.nats import HPub, Pub
+
+NO_FIELDS = VERSION + b"\r\n\r\n"
+
+
+def _no_responders(broker: Broker, connection: Connection, subject: bytes, reply: bytes, sid: bytes) -> None:
+    """The 503 that a sid gets, whatever it has subscribed to."""
+    block = broker.no_responders_block(subject)
+    sizes = b"%d %d" % (len(block), len(block))
+    broker.send(connection, b"HMSG %b %b %b\r\n%b\r\n" % (reply, sid, sizes, block))
+
+
+@defect(
+    "hpub-needs-no-headers-in-connect",
+    breaks=("CORE-033",),
+    summary="HPUB is accepted from clients that did not ask for headers.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "may_send_headers", lambda connection: not broker.config.no_header_support)
+
+
+@defect(
+    "hpub-is-accepted-without-header-support",
+    breaks=("CORE-067",),
+    summary="HPUB is accepted although header support is switched off.",
+)
+def _(broker: Broker) -> None:
+    replace(
+        broker, "may_send_headers", lambda connection: connection.headers or broker.config.no_header_support
+    )
+
+
+def _change_message(
+    broker: Broker, change: Callable[[bytes, bytes | None, bytes], tuple[bytes | None, bytes]]
+) -> None:
+    """Reply and header block of a client's message become others, the block one of equal length."""
+    original = broker.message
+
+    def message(
+        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
+    ) -> Message:
+        reply, block = change(subject, reply, block)
+        return original(subject, reply, sizes, block, payload)
+
+    replace(broker, "message", message)
+
+
+@defect(
+    "header-names-are-capitalised",
+    breaks=("CORE-070",),
+    summary="The first letter of each header name is put in upper case.",
+)
+def _(broker: Broker) -> None:
+    def change(subject: bytes, reply: bytes | None, block: bytes) -> tuple[bytes | None, bytes]:
+        return reply, b"\r\n".join(line[:1].upper() + line[1:] for line in block.split(b"\r\n"))
+
+    _change_message(broker, change)
+
+
+@defect("hmsg-lacks-the-reply", breaks=("CORE-071",), summary="HMSG lacks the reply that the publisher gave.")
+def _(broker: Broker) -> None:
+    _change_message(broker, lambda subject, reply, block: (None, block))
+
+
+@defect(
+    "headers-reach-those-who-did-not-ask",
+    breaks=("CORE-072",),
+    summary="Messages with headers are HMSG to every subscriber.",
+)
+def _(broker: Broker) -> None:
+    def framed(connection: Connection, head: bytes, message: Message) -> tuple[bytes, ...]:
+        return (head, message.tail) if message.stripped is None else (b"H", head, message.tail)
+
+    replace(broker.router, "framed", framed)
+
+
+@defect(
+    "header-block-without-fields-is-dropped",
+    breaks=("CORE-073",),
+    summary="A header block without fields and payload is delivered as MSG.",
+)
+def _(broker: Broker) -> None:
+    original = broker.message
+
+    def message(
+        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
+    ) -> Message:
+        if block == NO_FIELDS and not payload:
+            return original(subject, reply, (b"0", b"0"), b"", payload)
+        return original(subject, reply, sizes, block, payload)
+
+    replace(broker, "message", message)
+
+
+def _refuse_hpub(broker: Broker, when: Callable[[HPub], bool]) -> None:
+    original = broker.published_with_headers
+
+    def published_with_headers(connection: Connection, operation: HPub, now: int) -> None:
+        if when(operation):
+            broker.refuse(connection, None)
+        else:
+            original(connection, operation, now)
+
+    replace(broker, "published_with_headers", published_with_headers)
+
+
+@defect("header-block-is-judged", breaks=("CORE-074",), summary="A header block must begin with NATS/1.0.")
+def _(broker: Broker) -> None:
+    _refuse_hpub(
+        broker,
+        lambda operation: bool(operation.header_block) and not operation.header_block.startswith(VERSION),
+    )
+
+
+@defect(
+    "header-size-0-is-refused", breaks=("CORE-075",), summary="HPUB with header size 0 ends the connection."
+)
+def _(broker: Broker) -> None:
+    _refuse_hpub(broker, lambda operation: not operation.header_block)
+
+
+@defect(
+    "nobody-responds-is-not-told", breaks=("CORE-076",), summary="A request that reaches nobody gets no 503."
+)
+def _(broker: Broker) -> None:
+    replace(broker, "nobody_responds", lambda connection, subject, reply: None)
+
+
+def _unheard(broker: Broker, react: Callable[[Connection, bytes, bytes | None], None]) -> None:
+    """Something happens, too, when a message reaches nobody."""
+    original = broker.unheard
+
+    def unheard(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+        original(connection, subject, reply)
+        react(connection, subject, reply)
+
+    replace(broker, "unheard", unheard)
+
+
+@defect(
+    "503-without-a-request",
+    breaks=("CORE-077",),
+    summary="A PUB without reply that reaches nobody brings a 503 to a subscription of its publisher.",
+)
+def _(broker: Broker) -> None:
+    def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+        if reply is None and connection.options.no_responders:
+            for subscription in connection.subscriptions.values():
+                _no_responders(broker, connection, subject, subscription.subject, subscription.sid)
+                return
+
+    _unheard(broker, react)
+
+
+@defect(
+    "503-to-a-reply-without-subscription",
+    breaks=("CORE-078",),
+    summary="A request that reaches nobody brings a 503 although its sender has not subscribed to the reply.",
+)
+def _(broker: Broker) -> None:
+    def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+        if reply is None or not connection.options.no_responders:
+            return
+        if not any(one.connection is connection for one in broker.router.matching(reply)):
+            sid = next(iter(connection.subscriptions), b"1")
+            _no_responders(broker, connection, subject, reply, sid)
+
+    _unheard(broker, react)
+
+
+@defect(
+    "503-without-no-responders",
+    breaks=("CORE-079",),
+    summary="A request that reaches nobody brings a 503 to clients that did not ask for it.",
+)
+def _(broker: Broker) -> None:
+    def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+        if reply is not None and connection.headers and not connection.options.no_responders:
+            broker.nobody_responds(connection, subject, reply)
+
+    _unheard(broker, react)
+
+
+@defect(
+    "503-although-somebody-listens",
+    breaks=("CORE-081",),
+    summary="A request brings a 503 although it has reached a subscriber.",
+)
+def _(broker: Broker) -> None:
+    original = broker.published
+
+    def published(connection: Connection, operation: Pub, now: int) -> None:
+        original(connection, operation, now)
+        route = broker.router.route(operation.args[0])
+        if len(operation.args) == 3 and connection.options.no_responders and (route.plain or route.groups):
+            broker.nobody_responds(connection, operation.args[0], operation.args[1])
+
+    replace(broker, "published", published)
+
+
+@defect(
+    "503-for-every-subscription",
+    breaks=("CORE-080",),
+    summary="Each subscription that matches the reply of a request without responders gets a 503.",
+)
+def _(broker: Broker) -> None:
+    def nobody_responds(connection: Connection, subject: bytes, reply: bytes) -> None:
+        for subscription in broker.router.matching(reply):
+            if subscription.connection is connection:
+                _no_responders(broker, connection, subject, reply, subscription.sid)
+
+    replace(broker, "nobody_responds", nobody_responds)
+
+
+@defect(
+    "unknown-api-request-is-answered",
+    breaks=("CORE-082",),
+    summary="A request below $JS.API that is none of the API gets an empty answer.",
+    needs=("jetstream",),
+)
+def _(broker: Broker) -> None:
+    service = broker.service
+    assert service is not None  # what ``needs`` says
+    received, publish = service.received, broker.publish
+    published = 0
+
+    def is_request(subject: bytes) -> bool:
+        return subject.startswith(b"$JS.API.") and not subject.startswith(b"$JS.API.CONSUMER.MSG.NEXT.")
+
+    def counting(subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes) -> int:
+        nonlocal published
+        published += 1
+        return publish(subject, reply, header_block, payload)
+
+    def answering(subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int) -> bool:
+        before = published
+        took = received(subject, reply, header_block, payload, now)
+        if took and reply and published == before and is_request(subject):
+            publish(reply, None, b"", b"")
+        return took
+
+    replace(broker, "publish", counting)
+    replace(service, "received", answering)

@@ -1,0 +1,116 @@
+"""Defects in messages on their way: payloads, replies, order, segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reference_broker.nats.connection import Connection
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects import defect, replace
+from wire.errors import ProtocolError
+from wire.nats import Operation, Pub, Unsub
+
+BURST = 20  # messages in one segment that make a burst
+
+
+def _before_pub(broker: Broker, change: Callable[[Connection, Pub], Pub | None]) -> None:
+    """Each PUB is replaced before it is handled, or dropped."""
+    original = broker.published
+
+    def published(connection: Connection, operation: Pub, now: int) -> None:
+        changed = change(connection, operation)
+        if changed is not None:
+            original(connection, changed, now)
+
+    replace(broker, "published", published)
+
+
+@defect("empty-payload-is-lost", breaks=("CORE-018",), summary="A PUB of zero bytes without reply is lost.")
+def _(broker: Broker) -> None:
+    def change(connection: Connection, operation: Pub) -> Pub | None:
+        return None if len(operation.args) == 2 and not operation.payload else operation
+
+    _before_pub(broker, change)
+
+
+@defect("reply-is-lost", breaks=("CORE-098",), summary="MSG lacks the reply subject that the publisher gave.")
+def _(broker: Broker) -> None:
+    def change(connection: Connection, operation: Pub) -> Pub:
+        route = broker.router.route(operation.args[0])
+        if len(operation.args) == 3 and (route.plain or route.groups):
+            return Pub.make(operation.subject, operation.payload)
+        return operation
+
+    _before_pub(broker, change)
+
+
+@defect("nul-bytes-become-blanks", breaks=("CORE-101",), summary="NUL bytes in a payload become blanks.")
+def _(broker: Broker) -> None:
+    def change(connection: Connection, operation: Pub) -> Pub:
+        if b"\0" not in operation.payload:
+            return operation
+        raw = operation.raw[: operation.head] + operation.raw[operation.head :].replace(b"\0", b" ")
+        return Pub(raw, operation.args, operation.head)
+
+    _before_pub(broker, change)
+
+
+def _before_operations(broker: Broker, change: Callable[[Sequence[Operation]], Sequence[Operation]]) -> None:
+    """What came in one segment is rearranged before it is handled."""
+    original = broker.decoded
+
+    def decoded(
+        connection: Connection, data: bytes | Sequence[Operation]
+    ) -> tuple[Sequence[Operation], ProtocolError | None]:
+        operations, error = original(connection, data)
+        return change(operations), error
+
+    replace(broker, "decoded", decoded)
+
+
+@defect(
+    "bursts-are-out-of-order",
+    breaks=("CORE-100",),
+    summary=f"Of {BURST} or more messages in one segment, two on the same subject change places.",
+)
+def _(broker: Broker) -> None:
+    def change(operations: Sequence[Operation]) -> Sequence[Operation]:
+        if sum(isinstance(one, Pub) for one in operations) < BURST:
+            return operations
+        changed = list(operations)
+        first = next(place for place, one in enumerate(changed) if isinstance(one, Pub))
+        for place, one in enumerate(changed[first + 1 :], first + 1):
+            if isinstance(one, Pub) and one.args[0] == changed[first].args[0]:
+                changed[first], changed[place] = one, changed[first]
+                break
+        return changed
+
+    _before_operations(broker, change)
+
+
+@defect(
+    "unsub-waits-for-the-end-of-its-segment",
+    breaks=("CORE-103",),
+    summary="UNSUB is handled after everything else in its segment.",
+)
+def _(broker: Broker) -> None:
+    _before_operations(broker, lambda operations: sorted(operations, key=lambda one: isinstance(one, Unsub)))
+
+
+@defect(
+    "message-cut-inside-its-last-line-end-is-lost",
+    breaks=("CORE-102",),
+    summary="A PUB whose last CR and LF come in different segments is lost.",
+)
+def _(broker: Broker) -> None:
+    original = broker.decoded
+
+    def decoded(
+        connection: Connection, data: bytes | Sequence[Operation]
+    ) -> tuple[Sequence[Operation], ProtocolError | None]:
+        cut = isinstance(data, bytes) and data[:1] == b"\n" and connection.decoder.unfinished[-1:] == b"\r"
+        operations, error = original(connection, data)
+        lost = cut and len(operations) > 0 and isinstance(operations[0], Pub)
+        return operations[lost:], error
+
+    replace(broker, "decoded", decoded)
