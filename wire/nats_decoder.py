@@ -93,15 +93,26 @@ class Decoder:
     """
 
     def __init__(self, sender: Sender, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
         self.offset = 0  # of the first byte not yet returned inside an operation
-        self._shapes = _SHAPES[sender]
         self._sender = sender
+        self._shapes = _SHAPES[sender]
+        self.limits = limits or Limits()
         self._held = bytearray()
         # Decode again once this many bytes are held, or, inside a control line, once a line feed comes.
         self._need = 1
         self._in_line = True
         self._error: ProtocolError | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The most this decoder holds."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
+        of_client = self._sender is Sender.CLIENT
+        self._max_line = limits.max_control_line if of_client else limits.max_server_line
 
     @property
     def held(self) -> int:
@@ -120,17 +131,18 @@ class Decoder:
         """
         if self._error is not None:
             raise self._failed(self._error.kind, self._error.message, self._error.excerpt, [])
-        if self._held:
-            self._held += data
-            if len(self._held) < self._need and not (self._in_line and _LF in data):
+        held = self._held
+        if held:
+            if len(held) + len(data) < self._need and not (self._in_line and _LF in data):
+                held += data
                 return []
-            data = bytes(self._held)
-            self._held.clear()
+            data = b"".join((held, data))
+            held.clear()
         operations: list[Operation] = []
         used = self._decode(data, operations)
         self.offset += used
         if used < len(data):
-            self._held += data[used:]
+            held += data[used:]
         return operations
 
     def finish(self) -> None:
@@ -144,7 +156,7 @@ class Decoder:
         # One pass, no call per operation but built-in ones: this loop is the cost of every tool built on it.
         find, split, join = data.find, bytes.split, b" ".join
         append, shapes = operations.append, self._shapes
-        common_sizes, max_payload = _COMMON_SIZES, self.limits.max_payload
+        common_sizes, max_payload = _COMMON_SIZES, self._limits.max_payload
         surely_short = self._max_line + _SHORTEST_VERB + len(" \n")
         start, total = 0, len(data)
         while start < total:
@@ -195,11 +207,6 @@ class Decoder:
             append(kind(data[start:stop], args, end + 1 - start))
             start = stop
         return start
-
-    @property
-    def _max_line(self) -> int:
-        limits = self.limits
-        return limits.max_control_line if self._sender is Sender.CLIENT else limits.max_server_line
 
     def _end_of_long_line(self, data: bytes, start: int, operations: list[Operation]) -> int:
         """Where the line feed is of a line that is unfinished, or nearly too long; -1 to wait for more."""
