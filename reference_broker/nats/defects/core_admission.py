@@ -84,12 +84,12 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "authentication-never-times-out",
+    "authentication-times-out-in-silence",
     breaks=("CORE-061",),
-    summary="Who sends no CONNECT may stay for ever.",
+    summary="Who sends no CONNECT in time is cut off without -ERR.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "authentication_timed_out", lambda connection: None)
+    replace(broker, "authentication_timed_out", lambda connection: broker.refuse(connection, None))
 
 
 @defect(
