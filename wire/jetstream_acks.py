@@ -121,7 +121,8 @@ class Ack(Struct, frozen=True):
     def delay(self) -> int | None:
         """After how many nanoseconds ``-NAK`` wants redelivery; None: at once.
 
-        ``-NAK {"delay": 500000000}`` or ``-NAK 500ms``; what is neither asks for none (servers).
+        ``-NAK {"delay": 500000000}`` or ``-NAK 500ms``; what is neither asks for none (servers). 0 and less
+        are no longer than none, but the message then waits behind those not yet delivered.
         """
         if self.kind is not AckKind.NAK or not self.argument:
             return None

@@ -8,6 +8,7 @@ nats-server 2.9 and 2.15 do, marked "servers".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -130,7 +131,7 @@ class Decoder:
         Raises ``ProtocolError``; its ``operations`` are those completed before the error.
         """
         if self._error is not None:
-            raise self._failed(self._error.kind, self._error.message, self._error.excerpt, [])
+            raise self._refused(self._error, self._error.excerpt)
         held = self._held
         if held:
             if len(held) + len(data) < self._need and not (self._in_line and _LF in data):
@@ -139,7 +140,12 @@ class Decoder:
             data = b"".join((held, data))
             held.clear()
         operations: list[Operation] = []
-        used = self._decode(data, operations)
+        try:
+            used = self._decode(data, operations)
+        except ProtocolError as error:
+            start = sum(len(operation.raw) for operation in operations)
+            self.offset += start
+            raise self._refused(error, data[start : start + EXCERPT_BYTES], operations) from None
         self.offset += used
         if used < len(data):
             held += data[used:]
@@ -148,67 +154,63 @@ class Decoder:
     def finish(self) -> None:
         """The stream has ended. Raises ``ProtocolError`` (``TRUNCATED``) inside an operation."""
         if self._held:
-            message = "the stream ended inside an operation"
-            raise self._failed(ErrorKind.TRUNCATED, message, bytes(self._held), [])
+            error = ProtocolError(ErrorKind.TRUNCATED, "the stream ended inside an operation")
+            raise self._refused(error, bytes(self._held))
+
+    def _refused(
+        self, error: ProtocolError, operation: bytes, before: Sequence[Operation] = ()
+    ) -> ProtocolError:
+        """``error`` with its evidence: where it was, in which bytes, after which operations."""
+        self._held.clear()
+        self._error = ProtocolError(
+            error.kind, error.message, offset=self.offset, excerpt=operation, operations=tuple(before)
+        )
+        return self._error
 
     def _decode(self, data: bytes, operations: list[Operation]) -> int:
         """Appends what is complete in ``data``; returns how many bytes that took."""
-        # One pass, no call per operation but built-in ones: this loop is the cost of every tool built on it.
+        # For the common operation no calls but built-in ones: all that is built on this pays for it.
         find, split, join = data.find, bytes.split, b" ".join
-        append, shapes = operations.append, self._shapes
-        common_sizes, max_payload = _COMMON_SIZES, self._limits.max_payload
+        append, shapes, common_sizes = operations.append, self._shapes, _COMMON_SIZES
+        max_payload = self._limits.max_payload
         surely_short = self._max_line + _SHORTEST_VERB + len(" \n")
         start, total = 0, len(data)
         while start < total:
             end = find(b"\n", start, start + surely_short)
             if end < 0:
-                end = self._end_of_long_line(data, start, operations)
+                end = self._end_of_long_line(data, start)
                 if end < 0:
                     break
             line = data[start:end]
             args = split(line)  # takes more for a blank than the protocol does, hence the check
             if join(args) + b"\r" != line:
-                args = split_fields(line.removesuffix(b"\r"))
-                if line[:1] in (b" ", b"\t"):  # a verb stands at the very start of its line
-                    args = [line]
+                args = _exact_fields(line)
             verb = args.pop(0) if args else b""
             shape = shapes.get(verb) or shapes.get(verb.upper())
             if shape is None:
-                raise self._at(
-                    ErrorKind.UNKNOWN_OPERATION, f"{verb[:EXCERPT_BYTES]!r}", data, start, operations
-                )
+                raise ProtocolError(ErrorKind.UNKNOWN_OPERATION, _shown(verb))
             kind, fewest, most, sizes = shape
             if not fewest <= len(args) <= most:
-                raise self._wrong_fields(kind, args, data, start, end, operations)
+                raise _wrong_fields(kind, args, line)
             stop = end + 1
             if sizes:
-                length = common_sizes.get(args[-1])
-                if length is None and (length := parse_size(args[-1])) is None:
-                    raise self._at(ErrorKind.SIZE, f"{kind.verb} size {args[-1]!r}", data, start, operations)
-                if sizes == 2:
-                    header_size = parse_size(args[-2])
-                    if header_size is None or header_size > length:
-                        message = f"{kind.verb} header size {args[-2]!r} of {length}"
-                        raise self._at(ErrorKind.SIZE, message, data, start, operations)
+                length = common_sizes.get(args[-1], -1)
+                if length < 0 or sizes == 2:
+                    length = _announced(kind, args, sizes)
                 if length > max_payload:
                     message = f"{length} bytes announced, {max_payload} allowed"
-                    raise self._at(ErrorKind.PAYLOAD_SIZE, message, data, start, operations)
+                    raise ProtocolError(ErrorKind.PAYLOAD_SIZE, message)
                 stop += length + 2
                 if stop > total or data[stop - 1] != _LF or data[stop - 2] != _CR:
-                    follows = data[stop - 2 : stop]
-                    if follows not in (b"", b"\r"):
-                        message = f"{length} bytes announced, then {follows!r}"
-                        raise self._at(ErrorKind.PAYLOAD_END, message, data, start, operations)
-                    self._in_line = False
-                    self._need = stop - start - (not follows)
+                    self._await_payload(start, stop, data[stop - 2 : stop])
                     break
             elif kind is Info or kind is Connect:
-                self._check_json(kind, data, start, end, operations)
+                json_object(line[len(kind.verb) :])
             append(kind(data[start:stop], args, end + 1 - start))
             start = stop
         return start
 
-    def _end_of_long_line(self, data: bytes, start: int, operations: list[Operation]) -> int:
+    def _end_of_long_line(self, data: bytes, start: int) -> int:
         """Where the line feed is of a line that is unfinished, or nearly too long; -1 to wait for more."""
         verb = data[start : start + _LONGEST_VERB + 1]
         for end_of_verb in (b" ", b"\t", b"\r"):
@@ -219,7 +221,7 @@ class Decoder:
         else:
             known = any(shape.startswith(verb.upper()) for shape in self._shapes)
         if not known:
-            raise self._at(ErrorKind.UNKNOWN_OPERATION, f"{verb!r}", data, start, operations)
+            raise ProtocolError(ErrorKind.UNKNOWN_OPERATION, _shown(verb))
         longest = len(verb) + len(" ") + self._max_line
         end = data.find(b"\n", start, start + longest + len(b"\r\n"))
         if end < 0:
@@ -229,42 +231,38 @@ class Decoder:
                 return -1
         elif end - start - (data[end - 1] == _CR) <= longest:
             return end
-        raise self._at(ErrorKind.CONTROL_LINE, f"more than {self._max_line} bytes", data, start, operations)
+        raise ProtocolError(ErrorKind.CONTROL_LINE, f"more than {self._max_line} bytes")
 
-    def _wrong_fields(
-        self,
-        kind: type[Operation],
-        args: list[bytes],
-        data: bytes,
-        start: int,
-        end: int,
-        operations: list[Operation],
-    ) -> ProtocolError:
-        """Servers: a verb that wants fields and has not even a blank behind it is an unknown operation."""
-        bare = data[start:end].removesuffix(b"\r").upper() == kind.verb.encode()
-        if bare and not issubclass(kind, JsonOperation):
-            return self._at(ErrorKind.UNKNOWN_OPERATION, f"{kind.verb} alone", data, start, operations)
-        return self._at(ErrorKind.ARGUMENTS, f"{kind.verb} with {len(args)} fields", data, start, operations)
+    def _await_payload(self, start: int, stop: int, line_end: bytes) -> None:
+        """The operation from ``start`` to ``stop`` is unfinished, if what is there of its end is right."""
+        if line_end not in (b"", b"\r"):
+            raise ProtocolError(ErrorKind.PAYLOAD_END, f"the payload is followed by {line_end!r}")
+        self._in_line = False
+        self._need = stop - start - (not line_end)  # the first byte after the payload may be wrong already
 
-    def _check_json(
-        self, kind: type[Operation], data: bytes, start: int, end: int, operations: list[Operation]
-    ) -> None:
-        try:
-            json_object(data[start + len(kind.verb) : end])
-        except ProtocolError as error:
-            raise self._at(error.kind, error.message, data, start, operations) from None
 
-    def _at(
-        self, kind: ErrorKind, message: str, data: bytes, start: int, operations: list[Operation]
-    ) -> ProtocolError:
-        self.offset += start
-        return self._failed(kind, message, data[start : start + EXCERPT_BYTES], operations)
+def _exact_fields(line: bytes) -> list[bytes]:
+    """Verb and fields of a line; a line that begins with a blank has no verb, and is one field."""
+    return [line] if line[:1] in (b" ", b"\t") else split_fields(line.removesuffix(b"\r"))
 
-    def _failed(
-        self, kind: ErrorKind, message: str, excerpt: bytes, operations: list[Operation]
-    ) -> ProtocolError:
-        self._held.clear()
-        self._error = ProtocolError(
-            kind, message, offset=self.offset, excerpt=excerpt, operations=tuple(operations)
-        )
-        return self._error
+
+def _announced(kind: type[Operation], args: list[bytes], sizes: int) -> int:
+    """The size of the payload, headers included."""
+    length = parse_size(args[-1])
+    if length is None:
+        raise ProtocolError(ErrorKind.SIZE, f"{kind.verb} size {_shown(args[-1])}")
+    headers = parse_size(args[-2]) if sizes == 2 else 0
+    if headers is None or headers > length:
+        raise ProtocolError(ErrorKind.SIZE, f"{kind.verb} header size {_shown(args[-2])} of {length}")
+    return length
+
+
+def _wrong_fields(kind: type[Operation], args: list[bytes], line: bytes) -> ProtocolError:
+    """Servers: a verb that wants fields and has not even a blank behind it is an unknown operation."""
+    if line.removesuffix(b"\r").upper() == kind.verb.encode() and not issubclass(kind, JsonOperation):
+        return ProtocolError(ErrorKind.UNKNOWN_OPERATION, f"{kind.verb} alone")
+    return ProtocolError(ErrorKind.ARGUMENTS, f"{kind.verb} with {len(args)} fields")
+
+
+def _shown(field: bytes) -> str:
+    return repr(field[:EXCERPT_BYTES])
