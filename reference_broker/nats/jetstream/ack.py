@@ -89,7 +89,7 @@ class AckState:
             self.queue.pop(seq, None)
             self.redelivered[seq] = deliveries - 1
         if self.policy == "none":
-            self._count_as_acknowledged(seq)
+            self.count_as_acknowledged(seq)
             return
         known = self.pending.get(seq)
         if known is None:
@@ -97,7 +97,7 @@ class AckState:
         else:
             known.stamp = now
 
-    def _count_as_acknowledged(self, seq: int) -> None:
+    def count_as_acknowledged(self, seq: int) -> None:
         self.floor.consumer = self.delivered.consumer
         if seq > self.floor.stream:
             self.floor.stream = seq
@@ -108,22 +108,22 @@ class AckState:
         """+ACK, and what counts like it: the stream sequences that are settled by it."""
         self.last_ack = now
         if self.policy == "explicit":
-            return self._acknowledge_one(seq, consumer_seq)
+            return self.acknowledge_one(seq, consumer_seq)
         if self.policy == "all":
-            return self._acknowledge_up_to(seq, consumer_seq)
+            return self.acknowledge_up_to(seq, consumer_seq)
         return []
 
-    def _acknowledge_one(self, seq: int, consumer_seq: int) -> list[int]:
+    def acknowledge_one(self, seq: int, consumer_seq: int) -> list[int]:
         known = self.pending.pop(seq, None)
         self.forget_redelivery(seq)
         if known is not None:
-            self._advance_floor(known.consumer_seq, seq)
+            self.advance_floor(known.consumer_seq, seq)
             return [seq]
         if not self.rules.ack_beyond_position_is_ignored:
-            self._advance_floor(consumer_seq, seq)
+            self.advance_floor(consumer_seq, seq)
         return []
 
-    def _acknowledge_up_to(self, seq: int, consumer_seq: int) -> list[int]:
+    def acknowledge_up_to(self, seq: int, consumer_seq: int) -> list[int]:
         """Deep dive, "AckAll": everything up to ``seq`` is done; an older ack says nothing new."""
         if consumer_seq <= self.floor.consumer or seq <= self.floor.stream:
             return []
@@ -138,7 +138,7 @@ class AckState:
         self.floor.consumer, self.floor.stream = consumer_seq, seq
         return settled
 
-    def _advance_floor(self, consumer_seq: int, seq: int) -> None:
+    def advance_floor(self, consumer_seq: int, seq: int) -> None:
         """The floor passes what is acknowledged without a gap, and all of it when nothing is pending."""
         floor = self.floor
         if not self.pending:

@@ -85,8 +85,7 @@ class Consumer(Delivery):
                 return self.ack(subject, now, sampled=True)
             case AckKind.NEXT:
                 self.ack(subject, now, sampled=True)
-                self.pull(reply, ack.argument, now)
-                return False
+                return self.next(reply, ack.argument, now)
             case AckKind.NAK:
                 self.nak(subject, ack.delay, now)
             case AckKind.PROGRESS:
@@ -94,6 +93,11 @@ class Consumer(Delivery):
             case AckKind.TERM if payload == b"+TERM" or self.rules.term_takes_reason:
                 return self.terminate(subject, ack.reason or "", now)
         return True
+
+    def next(self, reply: bytes | None, body: bytes, now: int) -> bool:
+        """+NXT: its reply subject is the inbox of a pull request, so there is no empty reply."""
+        self.pull(reply, body, now)
+        return False
 
     def ack(self, subject: AckSubject, now: int, *, sampled: bool) -> bool:
         """False for an ack of what was never delivered: it changes nothing and gets no answer."""
@@ -183,6 +187,18 @@ class Consumer(Delivery):
         if self.rules.position_counts_as_delivered or (not delivered.consumer and not delivered.stream):
             return SequencePair(delivered.consumer, self.position.next_seq - 1)
         return delivered
+
+    def reported_floor(self) -> SequencePair:
+        return self.acks.floor
+
+    def reported_ack_pending(self) -> int:
+        return len(self.acks.pending)
+
+    def reported_waiting(self) -> int:
+        return len(self.waiting)
+
+    def reported_pending(self) -> int:
+        return self.num_pending
 
     def reported_redelivered(self) -> int:
         """Messages delivered more than once and not settled; with max_deliver 1 there are none to tell of."""

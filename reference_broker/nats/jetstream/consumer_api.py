@@ -174,19 +174,18 @@ def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
 def describe(consumer: Consumer, now: int) -> dict[str, Any]:
     """A consumer's configuration and state, as every reply shows them; also drops requests whose inbox is
     gone."""
-    acks, waiting = consumer.acks, consumer.waiting
-    waiting.expire(now, at_end=False)
+    consumer.waiting.expire(now, at_end=False)
     return {
         "stream_name": consumer.stream.config.name,
         "name": consumer.name,
         "created": format_time(consumer.created),
         "config": consumer.config.echo(consumer.rules),
-        "delivered": pair(consumer.reported_delivered(), acks.last_delivery),
-        "ack_floor": pair(acks.floor, acks.last_ack),
-        "num_ack_pending": len(acks.pending),
+        "delivered": pair(consumer.reported_delivered(), consumer.acks.last_delivery),
+        "ack_floor": pair(consumer.reported_floor(), consumer.acks.last_ack),
+        "num_ack_pending": consumer.reported_ack_pending(),
         "num_redelivered": consumer.reported_redelivered(),
-        "num_waiting": len(waiting),
-        "num_pending": consumer.num_pending,
+        "num_waiting": consumer.reported_waiting(),
+        "num_pending": consumer.reported_pending(),
         **({"push_bound": True} if consumer.active else {}),
         **({"ts": format_time(now)} if consumer.rules.infos_are_stamped else {}),
     }

@@ -12,7 +12,7 @@ from reference_broker.nats.jetstream import advisories
 from reference_broker.nats.jetstream.ack import AckState
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
 from reference_broker.nats.jetstream.position import Position, deliveries_pending, starting_position
-from reference_broker.nats.jetstream.pull import WaitingQueue
+from reference_broker.nats.jetstream.pull import WaitingQueue, WaitingRequest
 from reference_broker.nats.jetstream.replay import Replay
 from reference_broker.nats.jetstream.store import Message, SubjectTest
 from reference_broker.nats.jetstream.subjects import matcher
@@ -102,13 +102,22 @@ class Delivery:
         size = len(message.subject) + len(reply) + len(header_block) + len(payload)
         waiting = self.waiting
         while (request := waiting.taker(size, now)) is not None:
-            if self.host.deliver(request.reply, message.subject, reply, header_block, payload):
+            receivers = self.send(request.reply, message.subject, reply, header_block, payload)
+            if self.counts(request, receivers):
                 waiting.filled(request, size, now)
                 waiting.last_active = now
                 self.delivered(message, deliveries, now)
                 return True
             waiting.remove(request)  # nobody listens any more: ADR-13, interest
         return False
+
+    def send(self, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes) -> int:
+        """A message goes out under the subject it was stored with (ADR-13); how many got it."""
+        return self.host.deliver(target, subject, reply, header_block, payload)
+
+    def counts(self, request: WaitingRequest, receivers: int) -> bool:
+        """What reached nobody was not delivered, and the request is over."""
+        return receivers > 0
 
     def push(self, now: int) -> None:
         """Deliver to the deliver_subject for as long as somebody listens."""
@@ -120,7 +129,7 @@ class Delivery:
             message, deliveries = candidate
             header_block, payload = self.content(message)
             reply = self.ack_subject(message, deliveries)
-            if not self.host.deliver(target, message.subject, reply, header_block, payload):
+            if not self.send(target, message.subject, reply, header_block, payload):
                 self.active = False
                 self.subscriber_lost(now)
                 return
@@ -169,9 +178,13 @@ class Delivery:
 
     def ack_subject(self, message: Message, deliveries: int) -> bytes:
         """ADR-15: delivery count, stream and consumer sequence, time stored, messages after this one."""
-        pending = self.num_pending - 1 if deliveries == 1 else self.num_pending
-        numbers = (deliveries, message.seq, self.acks.next_consumer_seq, message.time, max(pending, 0))
+        pending = self.pending_after(deliveries)
+        numbers = (deliveries, message.seq, self.acks.next_consumer_seq, message.time, pending)
         return self.ack_prefix + b"%d.%d.%d.%d.%d" % numbers
+
+    def pending_after(self, deliveries: int) -> int:
+        """num_pending once a message is delivered; a redelivery changes nothing."""
+        return max(self.num_pending - 1, 0) if deliveries == 1 else self.num_pending
 
     def delivered(self, message: Message, deliveries: int, now: int) -> None:
         """Count a delivery that reached somebody."""

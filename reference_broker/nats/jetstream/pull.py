@@ -123,7 +123,7 @@ class WaitingQueue:
             reply,
             request.batch,
             request.max_bytes,
-            now + request.expires if request.expires else NEVER,
+            self.deadline(request, now),
             request.idle_heartbeat,
             now + request.idle_heartbeat if request.idle_heartbeat > 0 else NEVER,
             request.no_wait,
@@ -131,6 +131,10 @@ class WaitingQueue:
         self.enqueue(waiting)
         self.last_active = now
         return waiting
+
+    def deadline(self, request: PullRequest, now: int) -> int:
+        """When a request times out; without expires it lingers (ADR-13)."""
+        return now + request.expires if request.expires else NEVER
 
     def enqueue(self, request: WaitingRequest) -> None:
         self.one_shots += request.no_wait
@@ -142,23 +146,34 @@ class WaitingQueue:
             request = _parse(body)
         except ProtocolError as error:
             raise self.bad_request(error.message) from None
-        if request.idle_heartbeat > 0 and request.idle_heartbeat * 2 > request.expires:
-            raise self.bad_request("heartbeat value too large")  # ADR-37
-        self.check_limits(request)
+        self.check_heartbeat(request)
+        self.check_batch(request)
+        self.check_expires(request)
+        self.check_max_bytes(request)
         return request
 
     def bad_request(self, reason: str) -> Refused:
         return Refused(bad_request(reason))
 
-    def check_limits(self, request: PullRequest) -> None:
-        """max_batch, max_expires and max_bytes of the consumer (ADR-37). Raises ``Refused``."""
-        limits = self.config
-        if 0 < limits.max_batch < request.batch:
-            raise Refused(exceeded_max_request_batch(limits.max_batch))
-        if 0 < limits.max_expires < request.expires:
-            raise Refused(exceeded_max_request_expires(limits.max_expires))
-        if 0 < limits.max_bytes < request.max_bytes:
-            raise Refused(exceeded_max_request_max_bytes(limits.max_bytes))
+    def check_heartbeat(self, request: PullRequest) -> None:
+        """Two heartbeats must fit into expires (ADR-37). Raises ``Refused``."""
+        if request.idle_heartbeat > 0 and request.idle_heartbeat * 2 > request.expires:
+            raise self.bad_request("heartbeat value too large")
+
+    def check_batch(self, request: PullRequest) -> None:
+        """max_batch of the consumer (ADR-37). Raises ``Refused``."""
+        if 0 < self.config.max_batch < request.batch:
+            raise Refused(exceeded_max_request_batch(self.config.max_batch))
+
+    def check_expires(self, request: PullRequest) -> None:
+        """max_expires of the consumer (ADR-37). Raises ``Refused``."""
+        if 0 < self.config.max_expires < request.expires:
+            raise Refused(exceeded_max_request_expires(self.config.max_expires))
+
+    def check_max_bytes(self, request: PullRequest) -> None:
+        """max_bytes of the consumer (ADR-37). Raises ``Refused``."""
+        if 0 < self.config.max_bytes < request.max_bytes:
+            raise Refused(exceeded_max_request_max_bytes(self.config.max_bytes))
 
     def admit(self, request: PullRequest, available: int, now: int) -> None:
         """Whether a request may wait. Raises ``Refused``."""
@@ -200,11 +215,17 @@ class WaitingQueue:
             request = self.requests[0]
             if now >= request.expires:
                 self.time_out(request)
-            elif not request.max_bytes or size <= request.max_bytes:
+            elif self.fits(request, size):
                 return request
             else:
-                self.end(request, MESSAGE_SIZE_EXCEEDS_MAX_BYTES)
+                self.refuse_size(request)
         return None
+
+    def fits(self, request: WaitingRequest, size: int) -> bool:
+        return not request.max_bytes or size <= request.max_bytes
+
+    def refuse_size(self, request: WaitingRequest) -> None:
+        self.end(request, MESSAGE_SIZE_EXCEEDS_MAX_BYTES)
 
     def filled(self, request: WaitingRequest, size: int, now: int) -> None:
         """The head of the queue got a message: count it, and let the next one have its turn."""
@@ -249,10 +270,14 @@ class WaitingQueue:
             elif at_end and request.no_wait and self.one_shot_ends(request):
                 self.last_active = now
                 self.end_one_shot(request)
-            elif not self.host.has_interest(request.reply):
+            elif not self.is_wanted(request):
                 self.remove(request)
             elif now >= request.next_heartbeat:
                 self.send_heartbeat(request, now)
+
+    def is_wanted(self, request: WaitingRequest) -> bool:
+        """Whether somebody still listens on its inbox."""
+        return self.host.has_interest(request.reply)
 
     def one_shot_ends(self, request: WaitingRequest) -> bool:
         """A no_wait request ends once something was delivered, or at once if nothing keeps it waiting."""

@@ -296,13 +296,16 @@ class Stream:
         return consumer
 
     def delete_consumer(self, consumer: Consumer, now: int) -> None:
+        self.discard_consumer(consumer, now)
+        self.release_unwanted()
+
+    def discard_consumer(self, consumer: Consumer, now: int) -> None:
         del self.consumers[consumer.name]
         consumer.close()
         advisories.consumer_action(consumer, "DELETED", "delete", now)
-        self.release_unwanted()
 
     def close(self, now: int) -> None:
         """The stream is gone, and all its consumers with it."""
         for consumer in tuple(self.consumers.values()):
-            self.delete_consumer(consumer, now)
+            self.discard_consumer(consumer, now)
         self.age_timer.clear()
