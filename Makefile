@@ -4,6 +4,7 @@
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
+BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
 .PHONY: help verify test lint format mutation bench servers lock bootstrap clean
@@ -35,7 +36,7 @@ mutation: bootstrap ## switch on each defect of the reference broker, print what
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
 bench: bootstrap ## measure; nothing here passes or fails
-	@$(BIN)/python -m tests.bench $(ARGS)
+	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done
 
 servers: ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(PYTHON) -m ci.install

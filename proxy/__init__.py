@@ -1,1 +1,4 @@
-"""What stands between a client and a server: relay, capture, redaction, faults. Bytes are forwarded first and decoded on the side."""
+"""What stands between a client and a server: relay, capture, redaction, faults.
+
+Bytes are forwarded first and decoded on the side; nothing is ever re-framed.
+"""
