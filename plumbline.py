@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-import conformance.browse
 import typer
 
+import conformance.browse
 import conformance.cli
 import reference_broker.cli
 from ci.servers import ServerError, start_variants

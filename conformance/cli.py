@@ -143,7 +143,7 @@ def register(app: typer.Typer, services: Services) -> None:
     ) -> None:
         """Hold a server up against its protocol and say what became of every requirement."""
         if url is not None and url.startswith("-"):  # `plumbline verify -- -k pull`: no URL was given
-            url, pytest_args = None, [url, *(pytest_args or [])]
+            pytest_args, url = [url, *(pytest_args or [])], None
         try:
             raise typer.Exit(
                 _verify(
