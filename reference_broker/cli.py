@@ -95,7 +95,7 @@ def nats(
     ] = None,
     jetstream: Annotated[bool, typer.Option("--jetstream", "-js", help="Enable JetStream.")] = False,
     store_dir: Annotated[
-        str | None, typer.Option("--store_dir", "-sd", help="Where JetStream stores files.")
+        str | None, typer.Option("--store_dir", "-sd", help="Accepted: streams are kept in memory.")
     ] = None,
     config: Annotated[
         Path | None,

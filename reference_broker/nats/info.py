@@ -59,7 +59,6 @@ class Identity:
             "client_id": connection.id,
             "client_ip": connection.peer,
             "nonce": connection.nonce,
-            "domain": config.jetstream.domain if config.jetstream else None,
             "api_lvl": rules.api_level or None,
         }
         return {name: value for name, value in fields.items() if value is not None}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from reference_broker.nats.auth import Credentials
 from reference_broker.nats.config import User
 from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker, Output
+from reference_broker.nats.core import Broker
 from reference_broker.nats.defects import defect, replace
-from wire.nats import Connect, Operation, Ping
+from wire.nats import Connect, Operation, Ping, Pub
 
 
 @defect("lower-case-ping-is-ignored", breaks=("CORE-022",), summary="ping in lower case gets no PONG.")
@@ -105,18 +105,25 @@ def _(broker: Broker) -> None:
 @defect(
     "operations-before-connect-are-refused",
     breaks=("CORE-063",),
-    summary="Nothing is served before CONNECT, credentials or not.",
+    summary="No operation is served before CONNECT, credentials or not.",
 )
 def _(broker: Broker) -> None:
-    original = broker.opened
+    dispatch, published = broker.dispatch, broker.published
 
-    def opened(connection_id: int, now: int, peer: str) -> list[Output]:
-        outputs = original(connection_id, now, peer)
-        if connection_id in broker.connections:
-            broker.connections[connection_id].awaiting_auth = True
-        return outputs
+    def anything(connection: Connection, operation: Operation, now: int) -> None:
+        if connection.connected:
+            dispatch(connection, operation, now)
+        else:
+            broker.refuse(connection, "Authorization Violation")
 
-    replace(broker, "opened", opened)
+    def pub(connection: Connection, operation: Pub, now: int) -> None:
+        if connection.connected:
+            published(connection, operation, now)
+        else:
+            broker.refuse(connection, "Authorization Violation")
+
+    replace(broker, "dispatch", anything)
+    replace(broker, "published", pub)
 
 
 @defect(

@@ -40,6 +40,11 @@ def _verb(error: ProtocolError) -> bytes:
     return _fields(error)[0].upper()
 
 
+def _has_wrong_fields(error: ProtocolError, verb: bytes) -> bool:
+    """Whether an operation has too few fields, or too many."""
+    return error.kind is ErrorKind.ARGUMENTS and _verb(error) == verb
+
+
 @defect(
     "unknown-operation-does-not-close",
     breaks=("CORE-024",),
@@ -83,14 +88,14 @@ def _(broker: Broker) -> None:
 
 @defect("sub-without-sid-is-ignored", breaks=("CORE-026",), summary="A SUB without a sid is ignored.")
 def _(broker: Broker) -> None:
-    _forgive(broker, lambda connection, error: _verb(error) == b"SUB" and len(_fields(error)) == 2)
+    _forgive(broker, lambda connection, error: _has_wrong_fields(error, b"SUB") and len(_fields(error)) == 2)
 
 
 @defect(
     "sub-with-too-many-fields-is-ignored", breaks=("CORE-027",), summary="A SUB with four fields is ignored."
 )
 def _(broker: Broker) -> None:
-    _forgive(broker, lambda connection, error: _verb(error) == b"SUB" and len(_fields(error)) > 4)
+    _forgive(broker, lambda connection, error: _has_wrong_fields(error, b"SUB") and len(_fields(error)) > 4)
 
 
 @defect(
@@ -123,7 +128,7 @@ def _(broker: Broker) -> None:
 
 @defect("pub-without-size-is-ignored", breaks=("CORE-030",), summary="A PUB without a size is ignored.")
 def _(broker: Broker) -> None:
-    _forgive(broker, lambda connection, error: _verb(error) == b"PUB" and error.kind is ErrorKind.ARGUMENTS)
+    _forgive(broker, lambda connection, error: _has_wrong_fields(error, b"PUB"))
 
 
 @defect(

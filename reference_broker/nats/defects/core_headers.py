@@ -41,36 +41,36 @@ def _(broker: Broker) -> None:
     )
 
 
-def _change_message(
-    broker: Broker, change: Callable[[bytes, bytes | None, bytes], tuple[bytes | None, bytes]]
-) -> None:
-    """Reply and header block of a client's message become others, the block one of equal length."""
-    original = broker.message
-
-    def message(
-        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
-    ) -> Message:
-        reply, block = change(subject, reply, block)
-        return original(subject, reply, sizes, block, payload)
-
-    replace(broker, "message", message)
-
-
 @defect(
     "header-names-are-capitalised",
     breaks=("CORE-070",),
     summary="The first letter of each header name is put in upper case.",
 )
 def _(broker: Broker) -> None:
-    def change(subject: bytes, reply: bytes | None, block: bytes) -> tuple[bytes | None, bytes]:
-        return reply, b"\r\n".join(line[:1].upper() + line[1:] for line in block.split(b"\r\n"))
+    original = broker.message
 
-    _change_message(broker, change)
+    def message(
+        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
+    ) -> Message:
+        if block.startswith(VERSION):
+            block = b"\r\n".join(line[:1].upper() + line[1:] for line in block.split(b"\r\n"))
+        return original(subject, reply, sizes, block, payload)
+
+    replace(broker, "message", message)
 
 
 @defect("hmsg-lacks-the-reply", breaks=("CORE-071",), summary="HMSG lacks the reply that the publisher gave.")
 def _(broker: Broker) -> None:
-    _change_message(broker, lambda subject, reply, block: (None, block))
+    original = broker.message
+
+    def message(
+        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
+    ) -> Message:
+        right = original(subject, reply, sizes, block, payload)
+        lacking = original(subject, None, sizes, block, payload)
+        return right if right.stripped is None else Message(subject, lacking.tail, right.stripped)
+
+    replace(broker, "message", message)
 
 
 @defect(
@@ -151,12 +151,14 @@ def _unheard(broker: Broker, react: Callable[[Connection, bytes, bytes | None], 
 @defect(
     "503-without-a-request",
     breaks=("CORE-077",),
-    summary="A PUB without reply that reaches nobody brings a 503 to a subscription of its publisher.",
+    summary="A PUB without reply that reaches nobody brings a 503 to an inbox of its publisher.",
 )
 def _(broker: Broker) -> None:
     def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
-        if reply is None and connection.options.no_responders:
-            for subscription in connection.subscriptions.values():
+        if reply is not None or not connection.options.no_responders:
+            return
+        for subscription in connection.subscriptions.values():
+            if subscription.subject.startswith(b"_INBOX."):
                 _no_responders(broker, connection, subject, subscription.subject, subscription.sid)
                 return
 

@@ -8,7 +8,9 @@ from typing import Any
 from reference_broker.nats.connection import Connection
 from reference_broker.nats.core import Broker
 from reference_broker.nats.defects import defect, replace
-from wire.nats import Info
+from wire.nats import Decoder, Info, Limits, Sender
+
+DEFAULT_MAX_PAYLOAD = 1024 * 1024
 
 
 def _change_info(broker: Broker, change: Callable[[dict[str, Any]], None]) -> None:
@@ -41,9 +43,18 @@ def _(broker: Broker) -> None:
     _change_info(broker, lambda fields: fields.update(port=str(fields["port"])))
 
 
-@defect("info-has-another-max-payload", breaks=("CORE-003",), summary="The default max_payload is 1000000.")
+@defect(
+    "max-payload-is-1000000-by-default",
+    breaks=("CORE-003",),
+    summary="Unless configured otherwise, max_payload is 1000000.",
+)
 def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.update(max_payload=1_000_000))
+    config = broker.config
+    if config.max_payload != DEFAULT_MAX_PAYLOAD:
+        return
+    limits = Limits(config.max_control_line, 1_000_000)
+    _change_info(broker, lambda fields: fields.update(max_payload=limits.max_payload))
+    replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))
 
 
 @defect("info-has-proto-0", breaks=("CORE-004",), summary="INFO has proto 0.")

@@ -8,7 +8,7 @@ from reference_broker.nats.connection import Connection
 from reference_broker.nats.core import Broker
 from reference_broker.nats.defects import defect, replace
 from wire.errors import ProtocolError
-from wire.nats import Operation, Pub, Unsub
+from wire.nats import Operation, Pub, Sub, Unsub
 
 BURST = 20  # messages in one segment that make a burst
 
@@ -91,10 +91,16 @@ def _(broker: Broker) -> None:
 @defect(
     "unsub-waits-for-the-end-of-its-segment",
     breaks=("CORE-103",),
-    summary="UNSUB is handled after everything else in its segment.",
+    summary="UNSUB in the segment of its SUB is handled after everything else there.",
 )
 def _(broker: Broker) -> None:
-    _before_operations(broker, lambda operations: sorted(operations, key=lambda one: isinstance(one, Unsub)))
+    def change(operations: Sequence[Operation]) -> Sequence[Operation]:
+        here = {one.sid for one in operations if isinstance(one, Sub)}
+        return sorted(
+            operations, key=lambda one: isinstance(one, Unsub) and len(one.args) == 1 and one.sid in here
+        )
+
+    _before_operations(broker, change)
 
 
 @defect(

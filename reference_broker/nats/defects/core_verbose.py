@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.admission import PONG
 from reference_broker.nats.connection import Connection
 from reference_broker.nats.core import Broker
 from reference_broker.nats.defects import defect, replace
@@ -75,26 +74,19 @@ def _(broker: Broker) -> None:
     _acknowledge_late(broker, "published_with_headers")
 
 
-@defect("ping-is-acknowledged", breaks=("CORE-010",), summary="A verbose PING gets +OK after its PONG.")
+@defect(
+    "ping-is-acknowledged",
+    breaks=("CORE-010",),
+    summary="A verbose PING, but the first, gets +OK after its PONG.",
+)
 def _(broker: Broker) -> None:
     original = broker.pinged
 
     def pinged(connection: Connection) -> None:
+        is_first = not connection.first_pong_sent
         original(connection)
-        if connection.connected and connection.options.verbose:
+        if connection.options.verbose and not is_first:
             broker.send(connection, OK)
-
-    replace(broker, "pinged", pinged)
-
-
-@defect("pong-comes-twice", breaks=("CORE-010",), summary="A verbose PING gets two PONGs.")
-def _(broker: Broker) -> None:
-    original = broker.pinged
-
-    def pinged(connection: Connection) -> None:
-        original(connection)
-        if connection.connected and connection.options.verbose:
-            broker.send(connection, PONG)
 
     replace(broker, "pinged", pinged)
 
