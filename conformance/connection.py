@@ -213,12 +213,13 @@ class Connection:
         """
         wanted = " ".join([kind.verb, *(f"{name}={value!r}" for name, value in fields.items())])
         skip = tuple(unasked for unasked in UNASKED if unasked is not kind)
-        arrival = self.arrival(within, wanted, skip)
-        operation = arrival.operation
-        different = differences(operation, kind, fields)
-        if different:
-            self.mark_offending(operation)
-            raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+
+        def judge(operation: Operation) -> None:
+            if different := differences(operation, kind, fields):
+                self.mark_offending(operation)
+                raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+
+        operation = self.arrival(within, wanted, skip, judge=judge).operation
         self._on_evidence()
         assert isinstance(operation, kind)
         return operation
@@ -236,11 +237,13 @@ class Connection:
         skip: Collection[type[Operation]] = UNASKED,
         *,
         since: float | None = None,
+        judge: Callable[[Operation], None] = lambda operation: None,
     ) -> Arrival:
         """The next arrival within a window that runs from ``since`` (default: now).
 
-        Raises ``Failed`` if the target is alive and sent nothing or closed; ``Inconclusive`` if it was
-        late or the target does not answer.
+        ``judge`` raises ``Failed`` for a wrong operation: lateness excuses only the right one. Raises
+        ``Failed`` also if the target is alive and sent nothing or closed; ``Inconclusive`` if the right
+        operation was late, or the target does not answer.
         """
         limit = (since if since is not None else time.monotonic()) + within + self._slack_s
         try:
@@ -248,30 +251,25 @@ class Connection:
         except Closed:
             self.lost(wanted)
         if arrival is None:
-            self._silence(within, wanted, skip)
+            arrival = self._late(within, wanted, skip)
+        judge(arrival.operation)
         if arrival.at > limit:
-            late = arrival.at - limit
             raise Inconclusive(
-                f"{self.name}: came {late:.3f} s after its limit of {within:g} s",
+                f"{self.name}: came {arrival.at - limit:.3f} s after its limit of {within:g} s",
                 expected=wanted,
                 actual=str(arrival.operation),
             )
         return arrival
 
-    def _silence(self, within: float, wanted: str, skip: Collection[type[Operation]]) -> NoReturn:
-        """Nothing came in time: tell a late answer, a silent server and a dead one apart."""
+    def _late(self, within: float, wanted: str, skip: Collection[type[Operation]]) -> Arrival:
+        """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
         self.send(Ping.make())
         answered, until = False, time.monotonic() + GRACE_S
         limit = time.monotonic() + ANSWER_S
         while (arrival := self._poll_or_lost(until if answered else limit, wanted, skip)) is not None:
-            if isinstance(arrival.operation, Pong):
-                answered = True
-                continue
-            raise Inconclusive(
-                f"{self.name}: came after its limit of {within:g} s",
-                expected=wanted,
-                actual=str(arrival.operation),
-            )
+            if not isinstance(arrival.operation, Pong):
+                return arrival
+            answered = True
         if not answered:
             raise Inconclusive(
                 f"{self.name}: nothing within {within:g} s, and PING is not answered",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from conformance import connection as connections
@@ -138,26 +139,33 @@ class _Player:
     def _expect(self, step: Expect) -> None:
         connection = self._connection(step.connection)
         wanted = step.pattern.show(self._scope)
-        arrival = self._arrival(connection, step.window, wanted, step.pattern.asked)
         trial = self._scope.fork()
-        differences = step.pattern.differences(arrival.operation, trial)
-        if differences:
-            connection.mark_offending(arrival.operation)
-            raise Failed(
-                f"{step.connection}: " + "; ".join(map(str, differences)),
-                expected=wanted,
-                actual=str(arrival.operation),
-            )
+
+        def judge(operation: Any) -> None:
+            if differences := step.pattern.differences(operation, trial):
+                connection.mark_offending(operation)
+                raise Failed(
+                    f"{step.connection}: " + "; ".join(map(str, differences)),
+                    expected=wanted,
+                    actual=str(operation),
+                )
+
+        arrival = self._arrival(connection, step.window, wanted, step.pattern.asked, judge)
         self._check_not_early(connection, step.window, wanted, arrival)
         self._scope.captures.update(trial.captures)
         self._session.observed()
 
     def _arrival(
-        self, connection: Connection, window: Window, wanted: str, asked: tuple[type[Any], ...]
+        self,
+        connection: Connection,
+        window: Window,
+        wanted: str,
+        asked: tuple[type[Any], ...],
+        judge: Callable[[Any], None],
     ) -> Arrival:
         skip = tuple(kind for kind in UNASKED if kind not in asked)
         since = self._session.moment if window.since_send else None
-        return connection.arrival(window.within, wanted, skip, since=since)
+        return connection.arrival(window.within, wanted, skip, since=since, judge=judge)
 
     def _check_not_early(self, connection: Connection, window: Window, wanted: str, arrival: Arrival) -> None:
         came = arrival.at - self._session.moment
@@ -185,22 +193,22 @@ class _Player:
             latest = max((expect.window for expect in members), key=lambda window: window.within)
             for _ in members:
                 wanted = "one of: " + "; ".join(expect.pattern.show(self._scope) for expect in members)
-                arrival = self._arrival(connection, latest, wanted, asked)
-                self._check_member(connection, members, wanted, arrival)
+                judge = partial(self._check_member, connection, members, wanted)
+                arrival = self._arrival(connection, latest, wanted, asked, judge)
                 arrived.append((name, arrival))
         self._settle(step, arrived)
 
     def _check_member(
-        self, connection: Connection, members: list[Expect], wanted: str, arrival: Arrival
+        self, connection: Connection, members: list[Expect], wanted: str, operation: Any
     ) -> None:
-        found = closest(members, arrival.operation, self._scope)
+        found = closest(members, operation, self._scope)
         if found is not None:
-            connection.mark_offending(arrival.operation)
+            connection.mark_offending(operation)
             raise Failed(
                 f"{connection.name}: fits no line of the group; nearest is line {found.line}: "
                 + "; ".join(map(str, found.differences)),
                 expected=wanted,
-                actual=str(arrival.operation),
+                actual=str(operation),
             )
 
     def _settle(self, step: Group, arrived: list[tuple[str, Arrival]]) -> None:
