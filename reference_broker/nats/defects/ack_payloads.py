@@ -210,12 +210,13 @@ def _(broker: Broker) -> None:
 
 
 @jetstream_defect(
-    "next-json-is-one", breaks=("JS-ACK-017",), summary="+NXT with a JSON body asks for one message."
+    "next-json-asks-for-nothing",
+    breaks=("JS-ACK-017", "JS-ACK-018"),
+    summary="+NXT with a JSON body acknowledges and asks for nothing.",
 )
 def _(broker: Broker) -> None:
     def next_(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
-        ignored = body.startswith(b"{") and b"no_wait" not in body
-        return Consumer.next(self, reply, b"" if ignored else body, now)
+        return False if body.startswith(b"{") else Consumer.next(self, reply, body, now)
 
     alter_consumers(broker, next=next_)
 

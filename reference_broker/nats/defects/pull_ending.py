@@ -125,15 +125,17 @@ def _(broker: Broker) -> None:
 
 
 @jetstream_defect(
-    "pull-sends-no-heartbeat",
+    "pull-heartbeats-start-early",
     breaks=("JS-PULL-049",),
-    summary="Idle_heartbeat is accepted and nothing is sent for it.",
+    summary="The first idle heartbeat comes after half of its interval.",
 )
 def _(broker: Broker) -> None:
-    def send_heartbeat(self: WaitingQueue, request: WaitingRequest, now: int) -> None:
-        request.next_heartbeat = now + request.heartbeat
+    def enqueue(self: WaitingQueue, request: WaitingRequest) -> None:
+        if request.heartbeat:
+            request.next_heartbeat -= request.heartbeat // 2
+        WaitingQueue.enqueue(self, request)
 
-    alter_waiting(broker, send_heartbeat=send_heartbeat)
+    alter_waiting(broker, enqueue=enqueue)
 
 
 @jetstream_defect(

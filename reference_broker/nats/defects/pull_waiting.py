@@ -13,6 +13,7 @@ from reference_broker.nats.defects.jetstream_parts import (
 )
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.pull import NEVER, WaitingQueue, WaitingRequest
+from reference_broker.nats.jetstream.store import Message
 from wire.durations import MILLISECOND
 from wire.headers import Status
 from wire.jetstream import NO_MESSAGES, PullRequest
@@ -33,11 +34,11 @@ def _(broker: Broker) -> None:
 @jetstream_defect(
     "pull-expires-by-default",
     breaks=("JS-PULL-004",),
-    summary="A pull request without expires times out after half a second.",
+    summary="A pull request without expires times out after 200 ms.",
 )
 def _(broker: Broker) -> None:
     def deadline(self: WaitingQueue, request: PullRequest, now: int) -> int:
-        return now + (request.expires or 500 * MILLISECOND)
+        return now + (request.expires or 200 * MILLISECOND)
 
     alter_waiting(broker, deadline=deadline)
 
@@ -57,13 +58,21 @@ def _(broker: Broker) -> None:
 @jetstream_defect(
     "pull-delivers-to-nobody",
     breaks=("JS-PULL-007",),
-    summary="A message is used up by a request whose inbox is gone before it got anything.",
+    summary="A message is used up by a request that was dropped when its inbox was gone.",
 )
 def _(broker: Broker) -> None:
-    def counts(self: Consumer, request: WaitingRequest, receivers: int) -> bool:
-        return receivers > 0 or request.delivered == 0
+    def remove(self: WaitingQueue, request: WaitingRequest) -> None:
+        WaitingQueue.remove(self, request)
+        if request.batch > 0 and not self.is_wanted(request):
+            vars(self)["dropped"] = True
 
-    alter_consumers(broker, counts=counts)
+    def stored(self: Consumer, message: Message, now: int) -> None:
+        Consumer.stored(self, message, now)
+        if vars(self.waiting).pop("dropped", None) and (candidate := self.candidate(now)) is not None:
+            self.delivered(*candidate, now)
+
+    alter_waiting(broker, remove=remove)
+    alter_consumers(broker, stored=stored)
 
 
 @jetstream_defect(
@@ -149,9 +158,8 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     def send(self: WaitingQueue, reply: bytes, status: Status) -> None:
         WaitingQueue.send(self, reply, status)
-        for subscription, _ in broker.router.route(reply).plain:
-            if subscription.max_msgs:
-                broker.router.limit(subscription, subscription.max_msgs - 1)
+        for subscription, _ in list(broker.router.route(reply).plain):
+            subscription.delivered += 1
 
     alter_waiting(broker, send=send)
 
@@ -228,19 +236,16 @@ def _(broker: Broker) -> None:
 @jetstream_defect(
     "pull-inbox-is-used-up-by-404",
     breaks=("JS-PULL-022",),
-    summary="An inbox that was told 404 is told so again when it pulls with expires.",
+    summary="An inbox that was told 404 waits when it pulls with expires, and gets no message.",
 )
 def _(broker: Broker) -> None:
-    def accept(
-        self: WaitingQueue, reply: bytes, body: bytes, available: int, now: int
-    ) -> WaitingRequest | None:
-        told = vars(self).setdefault("told", set())
-        if reply in told and b"expires" in body:
-            self.send(reply, NO_MESSAGES)
-            return None
-        accepted = WaitingQueue.accept(self, reply, body, available, now)
-        if accepted is None:
-            told.add(reply)
-        return accepted
+    def send(self: WaitingQueue, reply: bytes, status: Status) -> None:
+        WaitingQueue.send(self, reply, status)
+        vars(self).setdefault("told", set()).add(reply)
 
-    alter_waiting(broker, accept=accept)
+    def pull_one(self: Consumer, now: int) -> bool:
+        told = vars(self.waiting).get("told", ())
+        return self.waiting.requests[0].reply not in told and Consumer.pull_one(self, now)
+
+    alter_waiting(broker, send=send)
+    alter_consumers(broker, pull_one=pull_one)
