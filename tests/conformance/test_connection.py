@@ -53,22 +53,40 @@ def test_silence_of_a_server_that_answers_ping_is_a_failure() -> None:
     assert raised.value.actual == "nothing within 0.05 s; the server answers PING"
 
 
-def test_what_comes_after_its_limit_is_inconclusive() -> None:
+@contextmanager
+def connected_to_a_late_server() -> Iterator[Connection]:
+    """The answer comes with the PONG to the PING that tells silence from lateness."""
+
     def late(link: socket.socket) -> None:
         link.sendall(INFO)
         pings = 0
         for line in lines(link):
             if line == b"PING\r\n":
                 pings += 1
-                # The PING after the limit is what tells silence from lateness.
                 link.sendall(b"MSG a 1 0\r\n\r\nPONG\r\n" if pings == 2 else b"PONG\r\n")
 
     with scripted(nats(lambda link, line: None)) as healthy:
         access = open_target(Url.parse(healthy))
     with scripted(late) as address:
         access.url = Url.parse(address)
-        with Session(access) as session, pytest.raises(Inconclusive, match="came after its limit"):
-            session.connect().expect(Msg, within=0.05)
+        with Session(access) as session:
+            yield session.connect()
+
+
+def test_what_comes_after_its_limit_is_inconclusive() -> None:
+    with (
+        connected_to_a_late_server() as client,
+        pytest.raises(Inconclusive, match=r"came \d.* after its limit"),
+    ):
+        client.expect(Msg, within=0.05)
+
+
+def test_lateness_does_not_excuse_the_wrong_operation() -> None:
+    with (
+        connected_to_a_late_server() as client,
+        pytest.raises(Failed, match="subject: expected 'b', got 'a'"),
+    ):
+        client.expect(Msg, within=0.05, subject="b")
 
 
 def test_a_server_that_no_longer_answers_is_inconclusive() -> None:
