@@ -6,6 +6,7 @@ clear sentence, within five seconds. Nothing here judges.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import socket
@@ -229,13 +230,13 @@ def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, A
         raise AccessRefused(f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener")
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
     connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
-    link.sendall(Connect.make(connect).raw)
+    _send(link, Connect.make(connect))
     return info, [_round_trip(link, reader, url) for _ in range(round_trips)]
 
 
 def _round_trip(link: socket.socket, reader: _Reader, url: Url) -> float:
     began = time.monotonic()
-    link.sendall(Ping.make().raw)
+    _send(link, Ping.make())
     while True:
         try:
             operation = reader.next(ANSWER_S)
@@ -244,12 +245,18 @@ def _round_trip(link: socket.socket, reader: _Reader, url: Url) -> float:
         if isinstance(operation, Pong):
             return time.monotonic() - began
         if isinstance(operation, Ping):
-            link.sendall(Pong.make().raw)
+            _send(link, Pong.make())
         if isinstance(operation, Err):
             raise AccessRefused(
                 f"{url} refuses the connection: {operation.message}. "
                 f"Write the credentials into the URL: nats://user:password@{url.address}"
             )
+
+
+def _send(link: socket.socket, operation: Operation) -> None:
+    """Write it. If the server has closed already, what it said before is still to be read: no error here."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        link.sendall(operation.raw)
 
 
 class _Reader:
