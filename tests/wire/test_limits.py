@@ -95,9 +95,10 @@ def test_a_payload_over_the_limit_is_refused_before_it_comes() -> None:
     assert caught.value.kind is ErrorKind.PAYLOAD_SIZE
 
 
+@pytest.mark.parametrize("content", [b"x", b"\n"])
 @pytest.mark.parametrize("size", [1, 7, SEGMENT, 65536])
-def test_the_largest_payload_is_looked_at_a_constant_number_of_times(size: int) -> None:
-    pub = Pub.make("a", b"x" * MIB)
+def test_the_largest_payload_is_looked_at_a_constant_number_of_times(size: int, content: bytes) -> None:
+    pub = Pub.make("a", content * MIB)
     decoder = CountingDecoder(Sender.CLIENT)
     assert feed_all(decoder, segments(pub.raw, size)) == [pub]
     assert decoder.looked_at < 3 * len(pub.raw)

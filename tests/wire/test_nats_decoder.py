@@ -258,6 +258,7 @@ def test_the_end_inside_an_operation_is_truncation(unfinished: bytes) -> None:
         decoder.finish()
     assert (caught.value.kind, caught.value.offset) == (ErrorKind.TRUNCATED, 6)
     assert caught.value.excerpt == unfinished
+    assert decoder.held == 0
 
 
 def test_limits_may_be_raised_when_info_tells_them() -> None:
