@@ -52,9 +52,9 @@ def test_ids_of_each_group_begin_at_one_and_have_no_gap() -> None:
         assert numbers == list(range(1, len(numbers) + 1)), group.id
 
 
-def test_groups_are_those_of_the_first_release() -> None:
+def test_no_requirement_of_the_first_groups_is_missing() -> None:
     sizes = {group.id: len(group.requirements) for group in CATALOGUE.groups}
-    assert sizes == {"CORE": 111, "JS-ACK": 41, "JS-PULL": 68, "JS-SEQ": 17}
+    assert sizes.items() >= {"CORE": 111, "JS-ACK": 41, "JS-PULL": 68, "JS-SEQ": 17}.items()
 
 
 @pytest.mark.parametrize("row", CATALOGUE.requirements, ids=lambda row: row.id)

@@ -180,20 +180,20 @@ for _change in _ACCEPTED:
     _accepted(*_change)
 
 
-# Refused, but with another err_code: the requirement, its err_code, and what its description says.
+# Refused, but with another err_code: the requirement, the name, the err_code, and what its description says.
 _ERRORS = (
-    ("JS-API-031", 10058, ""),
-    ("JS-API-033", 10065, ""),
-    ("JS-API-038", INVALID_CONFIG, "stream name is required"),
-    ("JS-API-040", 10128, ""),
-    ("JS-API-042", INVALID_CONFIG, "stream name is too long"),
-    ("JS-API-048", INVALID_CONFIG, "jetstream api"),
+    ("JS-API-031", "stream-in-use", 10058, ""),
+    ("JS-API-033", "stream-overlap", 10065, ""),
+    ("JS-API-038", "stream-name-with-wildcards", INVALID_CONFIG, "stream name is required"),
+    ("JS-API-040", "stream-name-with-separators", 10128, ""),
+    ("JS-API-042", "stream-name-too-long", INVALID_CONFIG, "stream name is too long"),
+    ("JS-API-048", "stream-on-the-api", INVALID_CONFIG, "jetstream api"),
 )
 
 
-def _error(requirement: str, err_code: int, saying: str) -> None:
+def _error(requirement: str, name: str, err_code: int, saying: str) -> None:
     @jetstream_defect(
-        f"stream-error-{requirement[-3:]}-is-another",
+        f"{name}-has-another-code",
         breaks=(requirement,),
         summary=f"A refusal with {err_code} {saying and f'({saying}) '}has err_code 10051.",
     )
