@@ -117,9 +117,9 @@ class Rules(Struct):
             direct_get_off_has_no_responder=v2_11,
             account_shows_reservations=v2_10,
             puback_has_blank=not v2_10,
-            duplicates_come_first=not v2_10,
-            record_overhead_counts=v2_10,
-            bad_rollup_is_answered=v2_10,
+            duplicates_come_first=not v2_12,
+            record_overhead_counts=v2_11,  # 2.10.27 at the latest
+            bad_rollup_is_answered=v2_11,
         )
 
 

@@ -46,19 +46,19 @@ class Stream:
         self.duplicates = Deduplication(config.duplicate_window)
         self.last_msg_id = ""
         self.age_timer = jetstream.timers.timer(self.messages_age)
-        self._configured()
+        self.configured()
         if config.first_seq > 1 and jetstream.rules.extended_stream_config:
             self.store.restart_at(config.first_seq)
 
     def open_store(self) -> Store:
         return MemoryStore(file_record_size if self.config.storage == "file" else memory_record_size)
 
-    def _configured(self) -> None:
+    def configured(self) -> None:
         """Work out once what every publish asks."""
         config, rules = self.config, self.jetstream.rules
         blank = " " if rules.puback_has_blank else ""
-        self._puback = f'{{"stream":"{config.name}",{blank}"seq":%d}}'.encode()
-        self._puback_duplicate = f'{{"stream":"{config.name}",{blank}"seq":%d,"duplicate": true}}'.encode()
+        self.puback = f'{{"stream":"{config.name}",{blank}"seq":%d}}'.encode()
+        self.duplicate_puback = f'{{"stream":"{config.name}",{blank}"seq":%d,"duplicate": true}}'.encode()
         self._limited = (
             max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject, config.max_age) > 0
         )
@@ -68,7 +68,7 @@ class Stream:
     def reconfigure(self, config: StreamConfig, now: int) -> None:
         self.config = config
         self.duplicates.window = config.duplicate_window
-        self._configured()
+        self.configured()
         self.enforce_limits(None, now)
         self.messages_age(now)
 
@@ -84,7 +84,7 @@ class Stream:
                 message, answer = self.accept(subject, header_block, payload, now)
             else:
                 message = self.store.append(subject, header_block, payload, now)
-                answer = self._puback % message.seq
+                answer = self.puback % message.seq
                 self.last_msg_id = ""
         except JetStreamError as error:
             answer = self.refusal(error)
@@ -107,7 +107,7 @@ class Stream:
         self.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
         if (duplicate := self.check_headers(subject, directives, now)) is not None:
-            return None, self._puback_duplicate % duplicate
+            return None, self.duplicate_puback % duplicate
         if self._needs_interest and not self.is_wanted(subject):
             message, seq = None, self.store.skip()
         else:
@@ -121,7 +121,7 @@ class Stream:
             self.roll_up(subject, directives.rollup, now)
             self.enforce_limits(subject, now)
             message = self.store.load(seq)
-        return message, self._puback % seq
+        return message, self.puback % seq
 
     def check_size(self, header_size: int, payload_size: int) -> None:
         if self.config.sealed:
@@ -133,33 +133,46 @@ class Stream:
 
     def check_headers(self, subject: bytes, directives: Directives, now: int) -> int | None:
         """The sequence of the original, for a duplicate. Raises ``JetStreamError``."""
+        self.check_expected_stream(directives)
+        self.check_ttl(directives)
         duplicates_come_first = self.jetstream.rules.duplicates_come_first
-        if duplicates_come_first and (original := self.duplicate_of(directives, now)):
+        if duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
-        self.check_expectations(subject, directives)
-        if not duplicates_come_first and (original := self.duplicate_of(directives, now)):
+        self.check_expected_last_subject_seq(subject, directives)
+        self.check_expected_last_seq(directives)
+        if not duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
-        if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
-            raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
+        self.check_expected_last_msg_id(directives)
         self.check_rollup(directives.rollup)
         return None
 
-    def duplicate_of(self, directives: Directives, now: int) -> int | None:
+    def duplicate_of(self, subject: bytes, directives: Directives, now: int) -> int | None:
+        """Duplicates are looked for on every subject of the stream."""
         return self.duplicates.seq_of(directives.msg_id, now) if directives.msg_id else None
 
-    def check_expectations(self, subject: bytes, directives: Directives) -> None:
+    def check_expected_stream(self, directives: Directives) -> None:
         if directives.expected_stream not in ("", self.config.name):
             raise errors.EXPECTED_STREAM_MISMATCH()
-        rules = self.jetstream.rules
-        if directives.ttl and rules.message_ttls and not self.config.allow_msg_ttl:
+
+    def check_ttl(self, directives: Directives) -> None:
+        if directives.ttl and self.jetstream.rules.message_ttls and not self.config.allow_msg_ttl:
             raise errors.MESSAGE_TTL_DISABLED()
-        if directives.expected_last_subject_seq is not None:
-            last = self.store.last_of(directives.expected_last_subject.encode() or subject)
-            last_seq = last.seq if last else 0
-            if last_seq != directives.expected_last_subject_seq:
-                raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
+
+    def check_expected_last_subject_seq(self, subject: bytes, directives: Directives) -> None:
+        if directives.expected_last_subject_seq is None:
+            return
+        last = self.store.last_of(directives.expected_last_subject.encode() or subject)
+        last_seq = last.seq if last else 0
+        if last_seq != directives.expected_last_subject_seq:
+            raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
+
+    def check_expected_last_seq(self, directives: Directives) -> None:
         if directives.expected_last_seq not in (None, self.store.last_seq):
             raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
+
+    def check_expected_last_msg_id(self, directives: Directives) -> None:
+        if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
+            raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
 
     def check_rollup(self, rollup: str) -> None:
         if rollup and not self.config.allow_rollup_hdrs:
