@@ -54,10 +54,8 @@ PYPROJECT = textwrap.dedent(
 )
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+def make_project(folder: Path) -> Path:
     """A project that installs nothing but pip and itself, with the real bootstrap."""
-    folder = tmp_path / "a checkout"
     (folder / "ci").mkdir(parents=True)
     for source in (ROOT / "ci" / "bootstrap.py", bootstrap.pip_wheel()):
         shutil.copy(source, folder / "ci")
@@ -68,6 +66,27 @@ def project(tmp_path: Path) -> Path:
     (folder / "requirements.lock").write_text(entry.group())
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "backend.py").write_text(BACKEND)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that was never bootstrapped."""
+    return make_project(tmp_path / "a checkout")
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A project, bootstrapped once, and what that said."""
+    folder = make_project(tmp_path_factory.mktemp("bootstrapped") / "a checkout")
+    return folder, run_bootstrap(folder)
+
+
+@pytest.fixture
+def ready(first: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
+    """The project, up to date. Tests may change it in ways that the bootstrap undoes."""
+    folder, _ = first
+    assert run_bootstrap(folder).returncode == 0
     return folder
 
 
@@ -96,63 +115,63 @@ def names_installed(project: Path) -> str:
     ).stdout
 
 
-def test_a_bare_python_becomes_an_environment_with_the_project_in_it(project: Path) -> None:
-    done = run_bootstrap(project)
+def test_a_bare_python_becomes_an_environment_with_the_project_in_it(
+    first: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, done = first
     assert (done.returncode, done.stderr) == (0, "")
     assert "creating .venv with Python" in done.stdout
     assert "ready after" in done.stdout
-    assert "tiny==1.0" in names_installed(project)
+    assert "tiny==1.0" in names_installed(folder)
 
 
-def test_a_second_run_does_nothing_and_says_nothing(project: Path) -> None:
-    assert run_bootstrap(project).returncode == 0
-    again = run_bootstrap(project)
+def test_a_second_run_does_nothing_and_says_nothing(ready: Path) -> None:
+    again = run_bootstrap(ready)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
 
 
-def test_a_changed_lock_file_installs_again_into_the_same_environment(project: Path) -> None:
-    assert run_bootstrap(project).returncode == 0
-    lock = project / "requirements.lock"
-    lock.write_text(lock.read_text() + "# renewed\n")
-    again = run_bootstrap(project)
+def test_a_changed_lock_file_installs_again_into_the_same_environment(ready: Path) -> None:
+    with (ready / "requirements.lock").open("a") as lock:
+        lock.write("# renewed\n")
+    again = run_bootstrap(ready)
     assert again.returncode == 0
     assert "creating" not in again.stdout
     assert "ready after" in again.stdout
 
 
-def test_a_moved_checkout_gets_a_new_environment(project: Path) -> None:
-    assert run_bootstrap(project).returncode == 0
-    moved = project.rename(project.with_name("moved"))
+def test_a_moved_checkout_gets_a_new_environment(ready: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(ready, moved, symlinks=True)
     again = run_bootstrap(moved)
     assert again.returncode == 0
     assert "creating .venv" in again.stdout
     assert str(moved) in (moved / ".venv" / "bin" / "pip").read_text()
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(project: Path) -> None:
-    assert run_bootstrap(project).returncode == 0
-    (project / ".venv" / "bin" / "python").unlink()
-    again = run_bootstrap(project)
+def test_an_environment_whose_python_is_gone_is_made_anew(ready: Path) -> None:
+    (ready / ".venv" / "bin" / "python").unlink()
+    again = run_bootstrap(ready)
     assert again.returncode == 0
     assert "creating .venv" in again.stdout
 
 
-def test_an_interrupted_installation_is_not_taken_for_a_whole_one(project: Path) -> None:
-    assert run_bootstrap(project).returncode == 0
-    lock = project / "requirements.lock"
+def test_an_interrupted_installation_is_not_taken_for_a_whole_one(ready: Path) -> None:
+    lock = ready / "requirements.lock"
     whole = lock.read_text()
     lock.write_text(whole + "msgspec==0.22.0 --hash=sha256:" + 64 * "0" + "\n")
-    assert run_bootstrap(project).returncode == 2
+    failed = run_bootstrap(ready, PIP_NO_INDEX="1")
     lock.write_text(whole)
-    again = run_bootstrap(project)
-    assert again.returncode == 0
+    again = run_bootstrap(ready)
+    assert (failed.returncode, again.returncode) == (2, 0)
     assert "ready after" in again.stdout
 
 
-def test_an_unreachable_index_is_one_sentence_and_exit_2(project: Path) -> None:
-    with (project / "requirements.lock").open("a") as lock:
-        lock.write("msgspec==0.22.0 --hash=sha256:" + 64 * "0" + "\n")
-    done = run_bootstrap(project)
+def test_an_unreachable_index_is_one_sentence_and_exit_2(ready: Path) -> None:
+    lock = ready / "requirements.lock"
+    whole = lock.read_text()
+    lock.write_text(whole + "msgspec==0.22.0 --hash=sha256:" + 64 * "0" + "\n")
+    done = run_bootstrap(ready)
+    lock.write_text(whole)
     assert done.returncode == 2
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith(
