@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from conformance.check import verifies
 from conformance.connection import Closed, Connection
 from conformance.outcomes import Unsupported
@@ -26,41 +28,40 @@ def test_bare_line_feed_ends_a_control_line(session: Session) -> None:
     connection.expect(Msg, subject=foo, sid="1", payload=b"hi")
 
 
-def exchange(subject: str) -> bytes:
+def exchange(subject: str, sid: int) -> bytes:
     """Operations of every shape, a payload that looks like operations among them."""
     published = [Pub.make(subject, b"hello"), Pub.make(subject, b"PING\r\n")]
-    return b"".join(operation.raw for operation in (Sub.make(subject, 1), *published, Ping.make()))
+    return b"".join(operation.raw for operation in (Sub.make(subject, sid), *published, Ping.make()))
 
 
-def expect_exchange(connection: Connection, subject: str) -> None:
+def expect_exchange(connection: Connection, subject: str, sid: int) -> None:
     """What ``exchange`` brings, and no more."""
-    connection.expect(Msg, subject=subject, sid="1", payload=b"hello")
-    connection.expect(Msg, subject=subject, sid="1", payload=b"PING\r\n")
+    connection.expect(Msg, subject=subject, sid=str(sid), payload=b"hello")
+    connection.expect(Msg, subject=subject, sid=str(sid), payload=b"PING\r\n")
     connection.expect(Pong)
 
 
 @verifies("CORE-102", source='docs.nats.io, "Client Protocol"')
 def test_one_byte_at_a_time(session: Session) -> None:
     """Operations whose bytes come one at a time mean the same."""
-    connection = session.connect()
-    clock = session.connect("clock")
-    foo = session.name("foo")
-    for byte in exchange(foo):
+    connection, clock = session.connect(), session.connect("clock")
+    for byte in exchange(session.name("foo"), 1):
         connection.send_bytes(bytes([byte]))
         clock.flush()  # so long that the server has read the byte before the next one is sent
-    expect_exchange(connection, foo)
+    expect_exchange(connection, session.name("foo"), 1)
 
 
 @verifies("CORE-102", source='docs.nats.io, "Client Protocol"')
 def test_cut_anywhere(session: Session) -> None:
     """Operations cut in two segments, wherever the cut is, mean the same."""
-    connection = session.connect()
-    clock = session.connect("clock")
-    for cut in range(1, len(exchange(session.name("100")))):
-        foo = session.name(str(cut + 100))
-        data = exchange(foo)
+    connection, clock = session.connect(), session.connect("clock")
+    for cut in itertools.count(1):
+        sid = 1000 + cut  # always as long, so that every cut is another place of the same operations
+        subject = f"{session.name('foo')}.{sid}"
+        data = exchange(subject, sid)
+        if cut == len(data):
+            return
         connection.send_bytes(data[:cut])
         clock.flush()
         connection.send_bytes(data[cut:])
-        expect_exchange(connection, foo)
-        connection.send_bytes(b"UNSUB 1\r\n")
+        expect_exchange(connection, subject, sid)
