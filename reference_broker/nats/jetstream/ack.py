@@ -176,6 +176,8 @@ class AckState:
             self.forget_redelivery(seq)
             return False
         self.acknowledge(seq, known.consumer_seq, now)
+        self.pending.pop(seq, None)  # with ack_policy all the floor may be past its first delivery
+        self.forget_redelivery(seq)
         return True
 
     def restart_at(self, position: int, kept: set[int], now: int) -> None:

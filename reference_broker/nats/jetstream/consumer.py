@@ -129,7 +129,7 @@ class Consumer(Delivery):
         acks = self.acks
         if not acks.floor.consumer < subject.consumer_seq <= acks.next_consumer_seq:
             return False
-        return subject.stream_seq in acks.pending or not (acks.pending or self.rules.nak_needs_pending)
+        return subject.stream_seq in acks.pending
 
     def progress(self, subject: AckSubject, now: int) -> None:
         """+WPI: ack_wait starts again."""
@@ -171,6 +171,7 @@ class Consumer(Delivery):
         kept = {seq for seq in self.acks.pending if store.load(seq)}
         self.acks.restart_at(self.position.next_seq, kept, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
+        self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
 
     def needs(self, message: Message) -> bool:
         """Whether interest retention must keep ``message`` for this consumer."""

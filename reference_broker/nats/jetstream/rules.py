@@ -33,7 +33,6 @@ class Rules(Struct):
     term_takes_reason: bool  # "+TERM reason" terminates
     ack_none_has_no_responder: bool  # an ack on an ack-none consumer gets 503, before an empty reply
     ack_beyond_position_is_ignored: bool  # before, it moved the floor and was answered
-    nak_needs_pending: bool  # before, a consumer with nothing pending accepted it
     exhausted_at_ack_wait: bool  # max_deliver is noticed when ack_wait passes, before only with the next pull
 
     # Consumers
@@ -65,6 +64,7 @@ class Rules(Struct):
     retention_may_change: bool
     max_consumers_may_change: bool
     direct_get_off_has_no_responder: bool
+    direct_gets_in_batches: bool  # batch and multi_last of DIRECT.GET
     account_shows_reservations: bool
 
     # Publishing
@@ -87,7 +87,6 @@ class Rules(Struct):
             term_takes_reason=v2_10,  # 2.10.4
             ack_none_has_no_responder=v2_10,
             ack_beyond_position_is_ignored=v2_10,
-            nak_needs_pending=v2_10,
             exhausted_at_ack_wait=v2_10,
             floor_starts_at_position=v2_10,
             position_counts_as_delivered=not v2_10,
@@ -115,6 +114,7 @@ class Rules(Struct):
             retention_may_change=v2_10,
             max_consumers_may_change=v2_10,
             direct_get_off_has_no_responder=v2_11,
+            direct_gets_in_batches=v2_11,
             account_shows_reservations=v2_10,
             puback_has_blank=not v2_10,
             duplicates_come_first=not v2_12,

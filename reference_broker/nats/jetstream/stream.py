@@ -192,19 +192,28 @@ class Stream:
 
     def make_room(self, subject: bytes, header_block: bytes, payload: bytes, directives: Directives) -> None:
         """Discard policy ``new``: a message beyond a limit does not enter. Raises ``JetStreamError``."""
-        config, store = self.config, self.store
-        if config.discard != "new":
+        if self.config.discard != "new":
             return
-        per_subject = config.max_msgs_per_subject
-        replaces = 0 < per_subject <= store.count_of(subject)
-        if replaces and config.discard_new_per_subject and not directives.rollup:
+        self.check_room_of_subject(subject, directives)
+        if not self.is_full(subject):  # a message that replaces another needs no room
+            self.check_max_msgs()
+            self.check_max_bytes(subject, header_block, payload)
+
+    def is_full(self, subject: bytes) -> bool:
+        """Whether max_msgs_per_subject is reached, so that a message replaces the oldest on ``subject``."""
+        return 0 < self.config.max_msgs_per_subject <= self.store.count_of(subject)
+
+    def check_room_of_subject(self, subject: bytes, directives: Directives) -> None:
+        if self.config.discard_new_per_subject and self.is_full(subject) and not directives.rollup:
             raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
-        if 0 < config.max_msgs <= len(store) and not replaces:
+
+    def check_max_msgs(self) -> None:
+        if 0 < self.config.max_msgs <= len(self.store):
             raise errors.STORE_FAILED(reason="maximum messages exceeded")
-        if (
-            0 < config.max_bytes < store.size + self.added_bytes(subject, header_block, payload)
-            and not replaces
-        ):
+
+    def check_max_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> None:
+        added = self.added_bytes(subject, header_block, payload)
+        if 0 < self.config.max_bytes < self.store.size + added:
             raise errors.STORE_FAILED(reason="maximum bytes exceeded")
 
     def added_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> int:
@@ -215,14 +224,20 @@ class Stream:
     def enforce_limits(self, subject: bytes | None, now: int) -> None:
         """Let the oldest go until every limit holds; ``subject`` got a new message, None: look at all of
         them."""
-        config, store = self.config, self.store
-        if config.max_msgs_per_subject > 0:
-            for each in list(store.subjects()) if subject is None else [subject]:
-                self.trim_subject(each, config.max_msgs_per_subject, now)
-        while 0 < config.max_msgs < len(store) or 0 < config.max_bytes < store.size:
-            self.remove(store.first_seq, now)
-        if config.max_age > 0:
+        limit = self.config.max_msgs_per_subject
+        if limit > 0:
+            for each in list(self.store.subjects()) if subject is None else [subject]:
+                self.trim_subject(each, limit, now)
+        while self.has_too_many_messages() or self.has_too_many_bytes():
+            self.remove(self.store.first_seq, now)
+        if self.config.max_age > 0:
             self.watch_age()
+
+    def has_too_many_messages(self) -> bool:
+        return 0 < self.config.max_msgs < len(self.store)
+
+    def has_too_many_bytes(self) -> bool:
+        return 0 < self.config.max_bytes < self.store.size
 
     def trim_subject(self, subject: bytes, limit: int, now: int) -> None:
         while self.store.count_of(subject) > limit:

@@ -57,6 +57,8 @@ class MessageGetRequest(Struct, kw_only=True):
     no_hdr: bool = False
     batch: int = 0
     max_bytes: int = 0
+    multi_last: list[str] = []
+    up_to_seq: int = 0
 
 
 class MessageDeleteRequest(Struct, kw_only=True):
