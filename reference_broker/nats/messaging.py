@@ -74,7 +74,8 @@ class Messaging(State):
         args, raw = operation.args, operation.raw
         subject = args[0]
         reply = args[1] if len(args) == 3 else None
-        route = self.router.route(subject)
+        router = self.router
+        route = router.routes.get(subject) or router.route(subject)
         if (connection.guarded or route.reserved or reply is not None) and not self.admits(
             connection, operation, reply, route
         ):
@@ -87,7 +88,7 @@ class Messaging(State):
                 tail = raw[len(subject) + 5 :]  # the line is "PUB subject size", spaced as we would
             else:
                 tail = b"%b\r\n%b" % (args[1], raw[operation.head :])
-            count = self.router.deliver_plainly(route, subject, tail, connection)
+            count = router.deliver_plainly(route, subject, tail, connection)
         if self.service is not None and self.service.received(subject, reply, b"", operation.payload, now):
             return
         if not count:

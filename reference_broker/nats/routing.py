@@ -55,7 +55,7 @@ class Router:
         self.dirty = dirty
         self.reserved_subjects = reserved_subjects
         self.subscriptions: Sublist[Subscription] = Sublist()
-        self._routes: dict[bytes, Route] = {}
+        self.routes: dict[bytes, Route] = {}  # what ``route`` remembers
 
     def add(self, subscription: Subscription) -> None:
         self.subscriptions.insert(subscription.subject, subscription)
@@ -83,11 +83,11 @@ class Router:
 
     def route(self, subject: bytes) -> Route:
         """Where a subject leads, remembered."""
-        route = self._routes.get(subject)
+        route = self.routes.get(subject)
         if route is None:
-            if len(self._routes) >= REMEMBERED:
-                self._routes.clear()
-            route = self._routes[subject] = self.find_route(subject)
+            if len(self.routes) >= REMEMBERED:
+                self.routes.clear()
+            route = self.routes[subject] = self.find_route(subject)
         return route
 
     def find_route(self, subject: bytes) -> Route:
@@ -193,6 +193,6 @@ class Router:
     def _forget(self, subject: bytes) -> None:
         """Subscriptions to ``subject`` changed: what was worked out with them no longer holds."""
         if b"*" in subject or b">" in subject:
-            self._routes.clear()
+            self.routes.clear()
         else:
-            self._routes.pop(subject, None)
+            self.routes.pop(subject, None)
