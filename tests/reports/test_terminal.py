@@ -53,9 +53,7 @@ def on_terminal(
     try:
         ours, theirs = os.openpty()
     except OSError as error:
-        pytest.skip(
-            f"this machine has no pseudo-terminals ({error.strerror}): mount -t devpts devpts /dev/pts"
-        )
+        pytest.skip(f"no pseudo-terminals here ({error.strerror}): mount -t devpts devpts /dev/pts")
     received = bytearray()
 
     def receive() -> None:
