@@ -112,7 +112,7 @@ class Rules(Struct):
             overlap_names_duplicates=v2_10,
             capture_all_needs_no_ack=v2_11,
             retention_may_change=v2_10,
-            max_consumers_may_change=v2_10,
+            max_consumers_may_change=level >= (2, 14),
             direct_get_off_has_no_responder=v2_11,
             direct_gets_in_batches=v2_11,
             account_shows_reservations=v2_10,
