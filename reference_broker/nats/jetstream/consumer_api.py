@@ -127,8 +127,7 @@ def add(stream: Stream, name: str, config: ConsumerConfig, now: int) -> Consumer
     """A new consumer. Raises ``JetStreamError`` if the stream takes no more, or none like it."""
     if 0 < stream.config.max_consumers <= len(stream.consumers):
         raise errors.CONSUMER_LIMIT_REACHED()
-    if stream.config.retention == "workqueue":
-        consumer_config.check_workqueue(config, [other.config for other in stream.consumers.values()])
+    stream.check_consumer(config)
     if len(name) > MAX_NAME:
         raise errors.CONSUMER_NAME_TOO_LONG()
     return stream.add_consumer(name or unused_name(stream), config, now)

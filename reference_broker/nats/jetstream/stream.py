@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reference_broker.nats.jetstream import advisories, errors
 from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
+from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
 from reference_broker.nats.jetstream.errors import JetStreamError
 from reference_broker.nats.jetstream.publish import Deduplication, Directives, read_directives
 from reference_broker.nats.jetstream.store import (
@@ -314,6 +314,11 @@ class Stream:
                 self.settled(message.seq)
 
     # Consumers
+
+    def check_consumer(self, config: ConsumerConfig) -> None:
+        """Raises ``JetStreamError`` for a new consumer that does not go with the retention."""
+        if self.config.retention == "workqueue":
+            check_workqueue(config, [other.config for other in self.consumers.values()])
 
     def add_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
         consumer = self.jetstream.consumer_type(self, name, config, now)
