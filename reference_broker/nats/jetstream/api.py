@@ -27,13 +27,17 @@ Answer = Callable[["JetStream", Request], dict[str, Any]]
 
 
 class Route(Struct, frozen=True):
-    """``kind`` names the reply type; ``names`` is how many tokens follow the verb; ``on_error`` are fields
-    of every reply."""
+    """Where a verb leads.
+
+    ``kind`` names the reply type; ``names`` is how many tokens follow the verb; ``on_error`` are fields of
+    every reply; ``rule`` is what must hold of the level for the verb to be known.
+    """
 
     answer: Answer
     kind: str
     names: range
     on_error: dict[str, Any] = {}
+    rule: str = ""
 
 
 def _exactly(count: int) -> range:
@@ -56,6 +60,7 @@ ROUTES: dict[str, Route] = {
     "CONSUMER.INFO": Route(consumer_api.info, "consumer_info", _exactly(2)),
     "CONSUMER.NAMES": Route(consumer_api.names, "consumer_names", _exactly(1), {**_PAGED, "consumers": []}),
     "CONSUMER.LIST": Route(consumer_api.list_, "consumer_list", _exactly(1), {**_PAGED, "consumers": []}),
+    "CONSUMER.UNPIN": Route(consumer_api.unpin, "consumer_unpin", _exactly(2), rule="priority_groups"),
     "CONSUMER.DELETE": Route(consumer_api.delete, "consumer_delete", _exactly(2)),
 }
 _LONGEST_VERB = 3
@@ -86,7 +91,8 @@ class Api:
         for length in range(min(_LONGEST_VERB, len(tokens)), 0, -1):
             route = ROUTES.get(".".join(tokens[:length]))
             if route is not None and len(tokens) - length in route.names:
-                return route, tokens[length:]
+                known = not route.rule or getattr(self.jetstream.rules, route.rule)
+                return (route, tokens[length:]) if known else None
         return None
 
     def answer(self, route: Route, request: Request, header_block: bytes) -> dict[str, Any]:

@@ -192,9 +192,6 @@ class Consumer(Delivery):
     def reported_floor(self) -> SequencePair:
         return self.acks.floor
 
-    def reported_ack_pending(self) -> int:
-        return len(self.acks.pending)
-
     def reported_waiting(self) -> int:
         return len(self.waiting)
 
@@ -245,5 +242,5 @@ class Consumer(Delivery):
     def close(self) -> None:
         """The consumer is gone: its requests end, its timers stop."""
         self.waiting.delete()
-        for timer in (self.pull_timer, self.ack_timer, self.run_timer, self.inactive_timer):
+        for timer in (self.pull_timer, self.ack_timer, self.run_timer, self.pin_timer, self.inactive_timer):
             timer.clear()

@@ -14,6 +14,7 @@ from reference_broker.nats.jetstream import consumer_config, errors
 from reference_broker.nats.jetstream.ack import SequencePair
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
+from reference_broker.nats.jetstream.priority import PinnedQueue
 from reference_broker.nats.jetstream.requests import (
     LIST_LIMIT,
     NAMES_LIMIT,
@@ -170,6 +171,24 @@ def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
     return {"success": True}
 
 
+class UnpinRequest(Struct, kw_only=True):
+    """The body of CONSUMER.UNPIN."""
+
+    group: str = ""
+
+
+def unpin(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.UNPIN.<stream>.<name> (ADR-42)."""
+    asked = decode(jetstream, request.body, UnpinRequest)
+    if not asked.group:
+        raise errors.INVALID_JSON(detail=": consumer group not specified")
+    consumer = consumer_of(jetstream, *request.names)
+    if asked.group not in consumer.config.priority_groups:
+        raise errors.PRIORITY_GROUP_UNKNOWN()
+    consumer.unpin(request.now)
+    return {}
+
+
 def describe(consumer: Consumer, now: int) -> dict[str, Any]:
     """A consumer's configuration and state, as every reply shows them; also drops requests whose inbox is
     gone."""
@@ -187,7 +206,16 @@ def describe(consumer: Consumer, now: int) -> dict[str, Any]:
         "num_pending": consumer.reported_pending(),
         **({"push_bound": True} if consumer.active else {}),
         **({"ts": format_time(now)} if consumer.rules.infos_are_stamped else {}),
+        **({"priority_groups": [group_state(consumer)]} if consumer.config.priority_groups else {}),
     }
+
+
+def group_state(consumer: Consumer) -> dict[str, str]:
+    """The state of a consumer's priority group: which client is pinned, and since when."""
+    queue, group = consumer.waiting, consumer.config.priority_groups[0]
+    if not isinstance(queue, PinnedQueue) or not queue.pin:
+        return {"group": group}
+    return {"group": group, "pinned_client_id": queue.pin, "pinned_ts": format_time(queue.pinned_at)}
 
 
 def pair(sequences: SequencePair, last_active: int | None) -> dict[str, Any]:

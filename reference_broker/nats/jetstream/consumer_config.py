@@ -5,6 +5,7 @@ Source: docs.nats.io, "JetStream wire API Reference"; texts and order of the che
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -14,12 +15,14 @@ from reference_broker.nats.jetstream import errors, subjects
 from reference_broker.nats.jetstream.rules import Rules
 from reference_broker.nats.jetstream.stream_config import MAX_DESCRIPTION, StreamConfig, version_metadata
 from reference_broker.nats.jetstream.times import parse_time
-from wire.durations import MILLISECOND, SECOND
+from wire.durations import MILLISECOND, MINUTE, SECOND
 
 DEFAULT_ACK_WAIT = 30 * SECOND
 DEFAULT_MAX_WAITING = 512
 DEFAULT_MAX_ACK_PENDING = 1000
 DEFAULT_INACTIVE_THRESHOLD = 5 * SECOND  # of an ephemeral consumer
+
+DEFAULT_PRIORITY_TIMEOUT = 2 * MINUTE  # how long a pinned client may be silent
 
 AckPolicy = Literal["none", "all", "explicit"]
 DeliverPolicy = Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"]
@@ -60,7 +63,7 @@ class ConsumerConfig(Struct, kw_only=True):
     metadata: dict[str, str] = {}
     pause_until: str | None = None
     priority_groups: list[str] = []
-    priority_policy: str = ""
+    priority_policy: Literal["", "none", "overflow", "pinned_client", "prioritized"] = ""
     priority_timeout: int = 0
 
     @property
@@ -106,6 +109,8 @@ def with_defaults(config: ConsumerConfig, rules: Rules) -> ConsumerConfig:
         changes |= {name: 0 for name in _LIMITS if getattr(config, name) < 0}
     if not rules.multiple_filters:
         changes["filter_subjects"] = []
+    if not rules.priority_groups:
+        changes |= {"priority_groups": [], "priority_policy": "", "priority_timeout": 0}
     config = msgspec.structs.replace(config, **changes)
     return msgspec.structs.replace(config, **_derived_defaults(config))
 
@@ -124,6 +129,8 @@ def _derived_defaults(config: ConsumerConfig) -> dict[str, Any]:
         defaults["ack_wait"] = config.backoff[0]
     if acknowledged and config.max_ack_pending == 0:
         defaults["max_ack_pending"] = DEFAULT_MAX_ACK_PENDING
+    if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
+        defaults["priority_timeout"] = DEFAULT_PRIORITY_TIMEOUT
     if not config.durable_name and config.inactive_threshold == 0:
         defaults["inactive_threshold"] = DEFAULT_INACTIVE_THRESHOLD
     return defaults
@@ -147,8 +154,7 @@ def check(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -> Consume
         raise errors.PUSH_FLOW_CONTROL_NEEDS_HEARTBEAT()
     if config.durable_name and config.name and config.name != config.durable_name:
         raise errors.CONSUMER_DURABLE_AND_NAME_DIFFER()
-    if rules.priority_groups and config.priority_groups and config.priority_policy in ("", "none"):
-        raise errors.CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY()
+    _check_priority(config)
     return config
 
 
@@ -270,6 +276,28 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -
             raise errors.CONSUMER_OVERLAPPING_FILTERS()
         if rules.filter_must_be_subset and not any(subjects.collide(pattern, own) for own in stream.patterns):
             raise errors.CONSUMER_FILTER_NOT_SUBSET()
+
+
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
+
+
+def _check_priority(config: ConsumerConfig) -> None:
+    """ADR-42."""
+    if config.priority_policy in ("", "none"):
+        if config.priority_groups:
+            raise errors.CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY()
+        if config.priority_timeout > 0:
+            raise errors.PRIORITY_TIMEOUT_WITHOUT_POLICY()
+        return
+    if not config.is_pull:
+        raise errors.PRIORITY_WITH_PUSH()
+    if not config.priority_groups:
+        raise errors.PRIORITY_POLICY_WITHOUT_GROUP()
+    for group in config.priority_groups:
+        if not group:
+            raise errors.PRIORITY_GROUP_EMPTY()
+        if not _GROUP_NAME.fullmatch(group):
+            raise errors.PRIORITY_GROUP_INVALID()
 
 
 def _check_sampling(frequency: str) -> None:

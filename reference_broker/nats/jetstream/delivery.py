@@ -12,6 +12,7 @@ from reference_broker.nats.jetstream import advisories
 from reference_broker.nats.jetstream.ack import AckState
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
 from reference_broker.nats.jetstream.position import Position, deliveries_pending, starting_position
+from reference_broker.nats.jetstream.priority import QUEUES, PinnedQueue
 from reference_broker.nats.jetstream.pull import WaitingQueue, WaitingRequest
 from reference_broker.nats.jetstream.replay import Replay
 from reference_broker.nats.jetstream.store import Message, SubjectTest
@@ -42,12 +43,14 @@ class Delivery:
         self.wanted: SubjectTest | None = None
         self.position: Position = starting_position(config, stream.store)
         self.acks = self.ack_state_type(config.ack_policy, self.position.next_seq, self.rules)
-        self.waiting = self.waiting_type(self.host, config, self.rules, self.last_delivered, now)
+        waiting_type = QUEUES.get(config.priority_policy, self.waiting_type)
+        self.waiting = waiting_type(self.host, config, self.rules, self, now)
         self.replay = Replay(stream.store.last_seq) if config.replay_policy == "original" else None
         self.active = False
         self.ack_prefix = f"$JS.ACK.{stream.config.name}.{name}.".encode()
         self.ack_timer = jetstream.timers.timer(self.acks_due)
         self.run_timer = jetstream.timers.timer(self.run)
+        self.pin_timer = jetstream.timers.timer(self.unpin)
         self.filter_by(config)
 
     # Configuration
@@ -102,7 +105,8 @@ class Delivery:
         size = len(message.subject) + len(reply) + len(header_block) + len(payload)
         waiting = self.waiting
         while (request := waiting.taker(size, now)) is not None:
-            receivers = self.send(request.reply, message.subject, reply, header_block, payload)
+            marked = waiting.marked(header_block)
+            receivers = self.send(request.reply, message.subject, reply, marked, payload)
             if self.counts(request, receivers):
                 waiting.filled(request, size, now)
                 waiting.last_active = now
@@ -207,6 +211,26 @@ class Delivery:
     def run_if_waiting(self, now: int) -> None:
         if self.waiting.requests or self.active:
             self.run(now)
+
+    # Priority groups
+
+    def reported_ack_pending(self) -> int:
+        return len(self.acks.pending)
+
+    def new_pin(self) -> str:
+        return self.stream.jetstream.new_name(22)
+
+    def pinned(self) -> int:
+        now = self.stream.jetstream.now
+        self.pin_timer.set(now + self.config.priority_timeout)
+        return now
+
+    def unpin(self, now: int) -> None:
+        """The pinned client is gone, or somebody asked: the next request served is the next one pinned."""
+        if isinstance(self.waiting, PinnedQueue):
+            self.waiting.unpin()
+        self.pin_timer.clear()
+        self.run(now)
 
     # ack_wait
 

@@ -111,6 +111,19 @@ CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY = Kind(
     400, 10196, "consumer can not have priority groups when policy is none"
 )
 
+PRIORITY_POLICY_WITHOUT_GROUP = Kind(
+    400, 10159, "Setting PriorityPolicy requires at least one PriorityGroup to be set"
+)
+PRIORITY_GROUP_UNKNOWN = Kind(400, 10160, "Provided priority group does not exist for this consumer")
+PRIORITY_GROUP_EMPTY = Kind(400, 10161, "Group name cannot be an empty string")
+PRIORITY_GROUP_INVALID = Kind(
+    400,
+    10162,
+    "Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ and may not exceed 16 characters",
+)
+PRIORITY_WITH_PUSH = Kind(400, 10178, "priority groups can not be used with push consumers")
+PRIORITY_TIMEOUT_WITHOUT_POLICY = Kind(400, 10197, "PinnedTTL cannot be set when PriorityPolicy is none")
+
 PULL_REQUIRES_ACK = Kind(400, 10084, "{reason}")
 PULL_WITH_RATE_LIMIT = Kind(400, 10086, "consumer in pull mode can not have rate limit set")
 PULL_MAX_WAITING_NEGATIVE = Kind(400, 10087, "consumer max waiting needs to be positive")

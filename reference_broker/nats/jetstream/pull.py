@@ -8,9 +8,9 @@ as observed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -40,6 +40,7 @@ from wire.jetstream import (
 )
 
 NEVER: Final = 1 << 63
+LOWEST_PRIORITY: Final = 9
 
 
 class Refused(Exception):
@@ -61,13 +62,30 @@ class WaitingRequest(Struct):
     next_heartbeat: int
     no_wait: bool
     delivered: int = 0
+    asked: PullRequest = PullRequest()
+    pin: str = ""  # of the client that it made the pinned one
 
     @property
     def next_event(self) -> int:
         return min(self.expires, self.next_heartbeat)
 
 
-LastDelivered = Callable[[], tuple[int, int]]
+class Served(Protocol):
+    """What a queue asks of the consumer it belongs to."""
+
+    num_pending: int
+
+    def last_delivered(self) -> tuple[int, int]:
+        """What an idle heartbeat reports."""
+        ...
+
+    def reported_ack_pending(self) -> int: ...
+    def new_pin(self) -> str: ...
+    def pinned(self) -> int:
+        """A client is pinned, or has shown that it is still there; when that was."""
+        ...
+
+
 _LONGEST_CACHED_BODY: Final = 256
 
 
@@ -94,13 +112,11 @@ def status_block(status: Status, fields: Iterable[tuple[str, int]] = ()) -> byte
 class WaitingQueue:
     """The requests of one consumer, served in turn."""
 
-    def __init__(
-        self, host: Host, config: ConsumerConfig, rules: Rules, last_delivered: LastDelivered, now: int
-    ) -> None:
+    def __init__(self, host: Host, config: ConsumerConfig, rules: Rules, consumer: Served, now: int) -> None:
         self.host = host
         self.config = config
         self.rules = rules
-        self.last_delivered = last_delivered
+        self.consumer = consumer
         self.last_active = now
         self.one_shots = 0  # no_wait requests in the queue
         self.requests: deque[WaitingRequest] = deque()
@@ -127,6 +143,7 @@ class WaitingQueue:
             request.idle_heartbeat,
             now + request.idle_heartbeat if request.idle_heartbeat > 0 else NEVER,
             request.no_wait,
+            asked=request,
         )
         self.enqueue(waiting)
         self.last_active = now
@@ -150,6 +167,8 @@ class WaitingQueue:
         self.check_batch(request)
         self.check_expires(request)
         self.check_max_bytes(request)
+        if body.lstrip().startswith(b"{"):
+            self.check_group(request)
         return request
 
     def bad_request(self, reason: str) -> Refused:
@@ -174,6 +193,18 @@ class WaitingQueue:
         """max_bytes of the consumer (ADR-37). Raises ``Refused``."""
         if 0 < self.config.max_bytes < request.max_bytes:
             raise Refused(exceeded_max_request_max_bytes(self.config.max_bytes))
+
+    def check_group(self, request: PullRequest) -> None:
+        """What a request may say of priorities (ADR-42). Raises ``Refused``."""
+        if not self.rules.priority_groups:
+            return
+        policy = self.config.priority_policy
+        if (request.min_pending or request.min_ack_pending) and policy != "overflow":
+            raise self.bad_request("Not a Overflow Priority consumer")
+        if request.id and policy != "pinned_client":
+            raise self.bad_request("Not a Pinned Client Priority consumer")
+        if not 0 <= request.priority <= LOWEST_PRIORITY:
+            raise self.bad_request("Priority must be between 0 and 9")
 
     def admit(self, request: PullRequest, available: int, now: int) -> None:
         """Whether a request may wait. Raises ``Refused``."""
@@ -211,15 +242,28 @@ class WaitingQueue:
 
     def taker(self, size: int, now: int) -> WaitingRequest | None:
         """Whose turn it is to get a message of ``size`` bytes; requests that cannot take it end here."""
-        while self.requests:
+        passed_over = 0
+        while passed_over < len(self.requests):
             request = self.requests[0]
             if now >= request.expires:
                 self.time_out(request)
+            elif not self.is_its_turn(request):
+                if self.requests and self.requests[0] is request:
+                    self.requests.rotate(-1)
+                    passed_over += 1
             elif self.fits(request, size):
                 return request
             else:
                 self.refuse_size(request)
         return None
+
+    def is_its_turn(self, request: WaitingRequest) -> bool:
+        """Whether the head of the queue is to be served; priority groups have a say in it."""
+        return True
+
+    def marked(self, header_block: bytes) -> bytes:
+        """The headers of a message on its way to the head of the queue."""
+        return header_block
 
     def fits(self, request: WaitingRequest, size: int) -> bool:
         return not request.max_bytes or size <= request.max_bytes
@@ -312,7 +356,7 @@ class WaitingQueue:
     # Statuses
 
     def send_heartbeat(self, request: WaitingRequest, now: int) -> None:
-        consumer_seq, stream_seq = self.last_delivered()
+        consumer_seq, stream_seq = self.consumer.last_delivered()
         block = status_block(IDLE_HEARTBEAT, ((LAST_CONSUMER, consumer_seq), (LAST_STREAM, stream_seq)))
         self.host.publish(request.reply, None, block, b"")
         request.next_heartbeat = now + request.heartbeat

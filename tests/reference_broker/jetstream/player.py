@@ -31,10 +31,13 @@ VARYING = {
     "id",
     "timestamp",
     "ack_time",
+    "pinned_client_id",
+    "pinned_ts",
 }
 
 _ACK_TIME = re.compile(r"(\$JS\.ACK\.\S+\.\d+\.\d+\.\d+)\.\d{19}\.(\d+)")
-_PARSER_TEXT = re.compile(r"(400 Bad Request - )(?!heartbeat).*")
+_PIN = re.compile(r"(Nats-Pin-Id: )[^|\]]+")
+_PARSER_TEXT = re.compile(r"(400 Bad Request - )(?![Hh]eartbeat|Pri|Not|Inv).*")
 
 
 class Player:
@@ -246,6 +249,7 @@ def line(message: Msg | HMsg) -> str:
         block = _PARSER_TEXT.sub(
             r"\1...", message.header_block.decode().replace("\r\n", "|").removesuffix("||")
         )
+        block = _PIN.sub(r"\1P", block)
         text += f" [{block}]"
     return _ACK_TIME.sub(r"\1.T.\2", f"{text} {message.payload.decode()}")
 

@@ -240,6 +240,57 @@ def ack_pending_limit(p: Player) -> None:
     p.pull("bar", "dur", {"batch": 1, "no_wait": True, "expires": 200 * MS}, expect=1)
 
 
+def priority_groups(p: Player) -> None:
+    """ADR-42: overflow, pinned and prioritized clients; older servers know nothing of it."""
+    p.stream("S", subjects=["s"])
+    variants: list[dict[str, Any]] = [
+        {"priority_policy": "overflow"},
+        {"priority_policy": "overflow", "priority_groups": [""]},
+        {"priority_policy": "overflow", "priority_groups": ["a b"]},
+        {"priority_policy": "overflow", "priority_groups": ["g"], "deliver_subject": "d"},
+        {"priority_timeout": S},
+        {"priority_policy": "pinned_client", "priority_groups": ["g"]},
+    ]
+    for number, config in enumerate(variants):
+        p.consumer("S", f"V{number}", **config)
+    p.consumer("S", "OVER", priority_policy="overflow", priority_groups=["g"])
+    p.consumer("S", "PIN", priority_policy="pinned_client", priority_groups=["g"], priority_timeout=S)
+    p.consumer("S", "FIRST", priority_policy="prioritized", priority_groups=["g"])
+    p.publish("s", "1", "2", "3", "4")
+    p.await_pending("S", "OVER", 4)
+    soon: dict[str, Any] = {"batch": 1, "expires": 200 * MS}
+    group = {**soon, "group": "g"}
+    bodies: list[dict[str, Any]] = [
+        soon, {**soon, "group": "x"}, {**group, "id": "x"}, {**group, "priority": 10}, group,
+        {**group, "min_pending": 9}, {**group, "min_pending": 4}, {**group, "min_pending": 4},
+        {**group, "min_ack_pending": 1}, group,
+    ]  # fmt: skip
+    for body in bodies:
+        p.pull("S", "OVER", body, expect=1)
+    p.pull("S", "PIN", group, expect=1)
+    p.pull("S", "PIN", group, expect=1, inbox="b")
+    p.pull("S", "PIN", {**group, "id": "x"}, expect=1)
+    p.api("CONSUMER.INFO.S.PIN")
+    p.wait(1.1)
+    p.pull("S", "PIN", group, expect=1, inbox="b")
+    p.api("CONSUMER.UNPIN.S.PIN", {"group": "g"})
+    p.api("CONSUMER.UNPIN.S.PIN", {"group": "x"})
+    p.pull("S", "PIN", group, expect=1)
+    p.pull("S", "FIRST", {"batch": 4, "group": "g"}, expect=4)
+    p.state("S", "FIRST")
+    for priority in (5, 1):
+        body = {**group, "batch": 2, "expires": 3 * S, "priority": priority}
+        p.pull_quietly("S", "FIRST", body, inbox=str(priority))
+    p.wait(0.1)
+    p.subscribe("_INBOX.p.1", 11)
+    p.subscribe("_INBOX.p.5", 15)
+    for payload in ("5", "6", "7"):
+        p.publish("s", payload)
+        for message in p.take(2):
+            if message.sid != "1":
+                p.log.append(f"< {message.sid} {message.payload.decode()}")
+
+
 SCENARIOS: list[Scenario] = [
     no_wait,
     waiting,
@@ -251,5 +302,6 @@ SCENARIOS: list[Scenario] = [
     heartbeats,
     filters,
     start_positions,
+    priority_groups,
     ack_pending_limit,
 ]
