@@ -63,7 +63,7 @@ class Stream:
             max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject, config.max_age) > 0
         )
         self._sized = config.max_msg_size >= 0 or config.sealed
-        self._needs_interest = config.retention == "interest"
+        self.needs_interest = config.retention == "interest"
 
     def reconfigure(self, config: StreamConfig, now: int) -> None:
         self.config = config
@@ -80,7 +80,7 @@ class Stream:
         """A client's message on one of the stream's subjects: store it, acknowledge it, pass it on."""
         message = None
         try:
-            if header_block or self._limited or self._sized or self._needs_interest:
+            if header_block or self._limited or self._sized or self.needs_interest:
                 message, answer = self.accept(subject, header_block, payload, now)
             else:
                 message = self.store.append(subject, header_block, payload, now)
@@ -108,7 +108,7 @@ class Stream:
         directives = read_directives(header_block)
         if (duplicate := self.check_headers(subject, directives, now)) is not None:
             return None, self.duplicate_puback % duplicate
-        if self._needs_interest and not self.is_wanted(subject):
+        if self.needs_interest and not self.is_wanted(subject):
             message, seq = None, self.store.skip()
         else:
             self.make_room(subject, header_block, payload, directives)
