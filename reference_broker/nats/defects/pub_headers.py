@@ -262,4 +262,51 @@ def _(broker: Broker) -> None:
     summary="Nats-TTL is ignored without allow_msg_ttl.",
 )
 def _(broker: Broker) -> None:
-    alter_streams(broker, check_ttl=lambda self, directives: None)
+    def read_ttl(self: Stream, directives: Directives) -> int:
+        return Stream.read_ttl(self, directives) if self.config.allow_msg_ttl else 0
+
+    alter_streams(broker, read_ttl=read_ttl)
+
+
+@jetstream_defect("pub-ttl-is-ignored", breaks=("JS-PUB-048",), summary="Nats-TTL removes no message.")
+def _(broker: Broker) -> None:
+    alter_streams(broker, lifetimes_end=lambda self, now: None)
+
+
+@jetstream_defect(
+    "pub-ttl-of-one-is-for-all",
+    breaks=("JS-PUB-048",),
+    summary="When the Nats-TTL of one message is over, the messages without one go too.",
+)
+def _(broker: Broker) -> None:
+    def lifetimes_end(self: Stream, now: int) -> None:
+        self.purge(now)
+
+    alter_streams(broker, lifetimes_end=lifetimes_end)
+
+
+@jetstream_defect(
+    "pub-ttl-takes-any-duration",
+    breaks=("JS-PUB-053",),
+    summary="A Nats-TTL that is below a second, or no duration, is taken for none.",
+)
+def _(broker: Broker) -> None:
+    def read_ttl(self: Stream, directives: Directives) -> int:
+        try:
+            return Stream.read_ttl(self, directives)
+        except JetStreamError as error:
+            if error.err_code != errors.MESSAGE_TTL_INVALID.err_code:
+                raise
+            return 0
+
+    alter_streams(broker, read_ttl=read_ttl)
+
+
+@jetstream_defect(
+    "pub-ttl-of-never-is-none", breaks=("JS-PUB-053",), summary="Nats-TTL: never is taken for none."
+)
+def _(broker: Broker) -> None:
+    def begin_lifetime(self: Stream, seq: int, ttl: int, now: int) -> None:
+        Stream.begin_lifetime(self, seq, max(ttl, 0), now)
+
+    alter_streams(broker, begin_lifetime=begin_lifetime)

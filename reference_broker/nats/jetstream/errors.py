@@ -63,6 +63,7 @@ MESSAGE_TOO_LARGE = Kind(400, 10054, "message size exceeds maximum allowed")
 HEADER_TOO_LARGE = Kind(400, 10097, "header size exceeds maximum allowed of 64k")
 ROLLUP_FAILED = Kind(500, 10111, "{reason}")
 MESSAGE_TTL_DISABLED = Kind(400, 10166, "per-message TTL is disabled")
+MESSAGE_TTL_INVALID = Kind(400, 10165, "invalid per-message TTL")
 
 CONSUMER_NOT_FOUND = Kind(404, 10014, "consumer not found")
 CONSUMER_CREATE_FAILED = Kind(500, 10012, "{reason}")

@@ -13,6 +13,7 @@ from reference_broker.nats.jetstream import advisories, errors
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
 from reference_broker.nats.jetstream.errors import JetStreamError
+from reference_broker.nats.jetstream.lifetimes import Lifetimes, read_ttl
 from reference_broker.nats.jetstream.publish import Deduplication, Directives, read_directives
 from reference_broker.nats.jetstream.store import (
     MemoryStore,
@@ -46,6 +47,8 @@ class Stream:
         self.duplicates = Deduplication(config.duplicate_window)
         self.last_msg_id = ""
         self.age_timer = jetstream.timers.timer(self.messages_age)
+        self.lifetimes = Lifetimes()
+        self.lifetime_timer = jetstream.timers.timer(self.lifetimes_end)
         self.configured()
         if config.first_seq > 1 and jetstream.rules.extended_stream_config:
             self.store.restart_at(config.first_seq)
@@ -119,6 +122,7 @@ class Stream:
             self.duplicates.remember(directives.msg_id, seq, now)
         if message is not None:
             self.roll_up(subject, directives.rollup, now)
+            self.begin_lifetime(seq, self.read_ttl(directives), now)
             self.enforce_limits(subject, now)
             message = self.store.load(seq)
         return message, self.puback % seq
@@ -134,7 +138,7 @@ class Stream:
     def check_headers(self, subject: bytes, directives: Directives, now: int) -> int | None:
         """The sequence of the original, for a duplicate. Raises ``JetStreamError``."""
         self.check_expected_stream(directives)
-        self.check_ttl(directives)
+        self.read_ttl(directives)
         duplicates_come_first = self.jetstream.rules.duplicates_come_first
         if duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
@@ -154,9 +158,16 @@ class Stream:
         if directives.expected_stream not in ("", self.config.name):
             raise errors.EXPECTED_STREAM_MISMATCH()
 
-    def check_ttl(self, directives: Directives) -> None:
-        if directives.ttl and self.jetstream.rules.message_ttls and not self.config.allow_msg_ttl:
+    def read_ttl(self, directives: Directives) -> int:
+        """The lifetime that a message asks for. Raises ``JetStreamError``."""
+        if not directives.ttl or not self.jetstream.rules.message_ttls:
+            return 0
+        if not self.config.allow_msg_ttl:
             raise errors.MESSAGE_TTL_DISABLED()
+        ttl = read_ttl(directives.ttl)
+        if ttl is None:
+            raise errors.MESSAGE_TTL_INVALID()
+        return ttl
 
     def check_expected_last_subject_seq(self, subject: bytes, directives: Directives) -> None:
         if directives.expected_last_subject_seq is None:
@@ -246,18 +257,35 @@ class Stream:
             self.remove(first.seq, now)
 
     def watch_age(self) -> None:
-        first = self.store.load(self.store.first_seq)
+        first = next((each for each in self.store.messages() if each.seq not in self.lifetimes.kept), None)
         if first is not None and self.config.max_age > 0:
             self.age_timer.set_earliest(first.time + self.config.max_age)
 
     def messages_age(self, now: int) -> None:
-        """max_age: what is older leaves."""
+        """max_age: what is older leaves, unless it is to live for ever."""
         if self.config.max_age <= 0:
             return
         limit = now - self.config.max_age
-        while (first := self.store.load(self.store.first_seq)) is not None and first.time <= limit:
-            self.remove(first.seq, now)
+        for message in self.store.messages():
+            if message.time > limit:
+                break
+            if message.seq not in self.lifetimes.kept:
+                self.remove(message.seq, now)
         self.watch_age()
+
+    def begin_lifetime(self, seq: int, ttl: int, now: int) -> None:
+        self.lifetimes.begin(seq, ttl, now)
+        self.watch_lifetimes()
+
+    def watch_lifetimes(self) -> None:
+        if (end := self.lifetimes.next_end()) is not None:
+            self.lifetime_timer.set_earliest(end)
+
+    def lifetimes_end(self, now: int) -> None:
+        """Nats-TTL: what has lived its time leaves."""
+        for seq in self.lifetimes.over(now):
+            self.remove(seq, now)
+        self.watch_lifetimes()
 
     # Removing
 
@@ -342,3 +370,4 @@ class Stream:
         for consumer in tuple(self.consumers.values()):
             self.discard_consumer(consumer, now)
         self.age_timer.clear()
+        self.lifetime_timer.clear()
