@@ -111,5 +111,8 @@ class Peer:
 
 def _text(operation: Operation) -> str:
     if isinstance(operation, Info):
-        return "INFO " + json.dumps({name: operation.fields.get(name) for name in INFO_FIELDS})
+        fields = {name: operation.fields.get(name) for name in INFO_FIELDS}
+        # A level is a minor version; the broker has one patch release of each.
+        fields["version"] = ".".join(str(fields["version"]).split(".")[:2])
+        return "INFO " + json.dumps(fields)
     return str(operation)

@@ -29,10 +29,10 @@ def dial(url: str) -> socket.socket:
 
 def receive(connection: socket.socket, size: int) -> bytes:
     """That many bytes, or what came before the end."""
-    data = b""
+    data = bytearray()  # grows in place: a reader that copies what it has is a slow consumer
     while len(data) < size and (more := connection.recv(65536)):
         data += more
-    return data
+    return bytes(data)
 
 
 def test_the_url_is_where_it_listens() -> None:
