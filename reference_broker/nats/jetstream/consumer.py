@@ -200,7 +200,7 @@ class Consumer(Delivery):
 
     def reported_redelivered(self) -> int:
         """Messages delivered more than once and not settled; with max_deliver 1 there are none to tell of."""
-        if self.config.max_deliver == 1 and self.rules.exhausted_at_ack_wait:
+        if self.config.max_deliver == 1 and self.rules.one_delivery_is_no_redelivery:
             return 0
         return len(self.acks.redelivered)
 

@@ -165,7 +165,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool, rules
         if getattr(old, name) != getattr(new, name):
             raise errors.CONSUMER_CREATE_FAILED(reason=f"{text} can not be updated")
     waiting_changed = old.max_waiting != new.max_waiting
-    if waiting_changed and not rules.names_are_config:  # the older servers look here first
+    if waiting_changed and not rules.push_change_is_named:  # the older servers look here first
         raise errors.CONSUMER_CREATE_FAILED(reason="max waiting can not be updated")
     if old.deliver_subject != new.deliver_subject:
         if old.is_pull:

@@ -1,8 +1,7 @@
 """Where servers of different age differ: one named rule each, chosen by level, in this one place.
 
-Nothing else in the package asks for the level. A rule's text says what holds when it is true. Observed on
-2.9.10 and 2.15; a boundary in between comes from release notes where it matters, and is the nearest
-documented one otherwise.
+Nothing else in the package asks for the level. A rule's text says what holds when it is true. A level is
+the newest patch of its minor version; observed on 2.9.10, 2.10.29, 2.11.9, 2.12.0, 2.14.0 and 2.15.2.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ class Rules(Struct):
     term_takes_reason: bool  # "+TERM reason" terminates
     ack_none_has_no_responder: bool  # an ack on an ack-none consumer gets 503, before an empty reply
     ack_beyond_position_is_ignored: bool  # before, it moved the floor and was answered
+    one_delivery_is_no_redelivery: bool  # with max_deliver 1 num_redelivered is 0
     exhausted_at_ack_wait: bool  # max_deliver is noticed when ack_wait passes, before only with the next pull
 
     # Consumers
@@ -40,8 +40,10 @@ class Rules(Struct):
     position_counts_as_delivered: bool  # delivered.stream_seq shows what was skipped
     multiple_filters: bool  # filter_subjects is known
     filter_must_be_subset: bool
+    push_change_is_named: bool  # a pull consumer that is to push is refused for that, before for max_waiting
     durable_shows_name: bool
     actions: bool  # "action" in a create request is known
+    pauses: bool  # CONSUMER.PAUSE is known
     negatives_are_defaults: bool  # max_waiting -1 and the like are read as unset, before refused or kept
     negative_ack_wait_is_refused: bool
     backoff_may_be_unlimited: bool  # backoff with max_deliver -1
@@ -66,40 +68,45 @@ class Rules(Struct):
     direct_get_off_has_no_responder: bool
     direct_gets_in_batches: bool  # batch and multi_last of DIRECT.GET
     account_shows_reservations: bool
+    sources_name_subjects: bool  # Nats-Stream-Source has filter and subject, before stream and sequence alone
 
     # Publishing
     puback_has_blank: bool
     duplicates_come_first: bool  # the duplicate check precedes the expected-sequence checks
     record_overhead_counts: bool  # discard new compares max_bytes with whole records, before with payloads
     bad_rollup_is_answered: bool
+    atomic_batches: bool  # ADR-50
 
     @classmethod
     def of(cls, level: Level) -> Rules:
-        v2_10, v2_11, v2_12 = level >= (2, 10), level >= (2, 11), level >= (2, 12)
+        v2_10, v2_11, v2_12, v2_14 = (level >= (2, minor) for minor in (10, 11, 12, 14))
         return cls(
             version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
             api_level=_api_level(level),
-            no_wait_ends_with_404=v2_10,
-            no_wait_never_lingers=v2_10,
+            no_wait_ends_with_404=v2_14,
+            no_wait_never_lingers=v2_14,
             full_queue_is_silent_to_heartbeats=v2_11,
             batch_completed_is_told=v2_10,
-            missing_consumer_has_no_responder=v2_11,
+            missing_consumer_has_no_responder=v2_10,
             term_takes_reason=v2_10,  # 2.10.4
             ack_none_has_no_responder=v2_10,
             ack_beyond_position_is_ignored=v2_10,
+            one_delivery_is_no_redelivery=v2_11,
             exhausted_at_ack_wait=v2_10,
-            floor_starts_at_position=v2_10,
+            floor_starts_at_position=v2_14,
             position_counts_as_delivered=not v2_10,
             multiple_filters=v2_10,
             filter_must_be_subset=not v2_10,
-            durable_shows_name=v2_10,
+            push_change_is_named=v2_10,
+            durable_shows_name=v2_14,
             actions=v2_10,
-            negatives_are_defaults=v2_11,
+            pauses=v2_11,
+            negatives_are_defaults=v2_12,
             negative_ack_wait_is_refused=v2_12,
             backoff_may_be_unlimited=v2_10,
             priority_groups=v2_11,
-            names_are_config=v2_10,
-            workqueue_ack_text=v2_10,
+            names_are_config=v2_14,
+            workqueue_ack_text=v2_11,
             infos_are_stamped=v2_10,
             assets_bear_versions=v2_11,
             metadata=v2_10,
@@ -108,18 +115,20 @@ class Rules(Struct):
             strict_json=v2_12,
             json_errors_say_why=v2_11,
             empty_body_is_an_object=v2_11,
-            names_refuse_separators=v2_10,
-            overlap_names_duplicates=v2_10,
-            capture_all_needs_no_ack=v2_11,
+            names_refuse_separators=v2_14,
+            overlap_names_duplicates=v2_14,
+            capture_all_needs_no_ack=v2_10,
             retention_may_change=v2_10,
-            max_consumers_may_change=level >= (2, 14),
-            direct_get_off_has_no_responder=v2_11,
+            max_consumers_may_change=v2_14,
+            direct_get_off_has_no_responder=v2_10,
             direct_gets_in_batches=v2_11,
             account_shows_reservations=v2_10,
-            puback_has_blank=not v2_10,
+            sources_name_subjects=v2_10,
+            puback_has_blank=not v2_12,
             duplicates_come_first=not v2_12,
-            record_overhead_counts=v2_11,  # 2.10.27 at the latest
+            record_overhead_counts=v2_10,  # 2.10.27 at the latest
             bad_rollup_is_answered=v2_11,
+            atomic_batches=v2_12,
         )
 
 
