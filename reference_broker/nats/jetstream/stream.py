@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reference_broker.nats.jetstream import advisories, errors
+from reference_broker.nats.jetstream.batches import Batches, Staged, read_part
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
 from reference_broker.nats.jetstream.errors import JetStreamError
@@ -45,6 +46,7 @@ class Stream:
         self.store = self.open_store()
         self.consumers: dict[str, Consumer] = {}
         self.duplicates = Deduplication(config.duplicate_window)
+        self.batches = Batches(self)
         self.last_msg_id = ""
         self.age_timer = jetstream.timers.timer(self.messages_age)
         self.lifetimes = Lifetimes()
@@ -96,8 +98,12 @@ class Stream:
         if reply is not None and not self.config.no_ack:
             self.jetstream.host.publish(reply, None, b"", answer)
         if message is not None:
-            for consumer in tuple(self.consumers.values()):
-                consumer.stored(message, now)
+            self.stored(message, now)
+
+    def stored(self, message: Message, now: int) -> None:
+        """A message is in: consumers get to know."""
+        for consumer in tuple(self.consumers.values()):
+            consumer.stored(message, now)
 
     def refusal(self, error: JetStreamError) -> bytes:
         fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}
@@ -106,7 +112,16 @@ class Stream:
     def accept(
         self, subject: bytes, header_block: bytes, payload: bytes, now: int
     ) -> tuple[Message | None, bytes]:
-        """The stored message, if it was stored, and the PubAck. Raises ``JetStreamError``."""
+        """The stored message, if it was stored, and the answer. Raises ``JetStreamError``."""
+        part = read_part(header_block) if self.jetstream.rules.atomic_batches else None
+        if part is not None:
+            return self.batches.accept(part, Staged(subject, header_block, payload), now)
+        return self.accept_one(subject, header_block, payload, now)
+
+    def accept_one(
+        self, subject: bytes, header_block: bytes, payload: bytes, now: int
+    ) -> tuple[Message | None, bytes]:
+        """The same, for a message by itself."""
         self.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
         if (duplicate := self.check_headers(subject, directives, now)) is not None:
