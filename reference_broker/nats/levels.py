@@ -13,7 +13,13 @@ from msgspec import Struct
 Level = tuple[int, ...]
 OLDEST: Level = (2, 9)
 NEWEST: Level = (2, 15)
-VERSIONS: dict[Level, str] = {(2, 9): "2.9.10", (2, 15): "2.15.2"}  # what INFO says; others end in .0
+# What INFO says: the release that a level was compared with. Others end in .0.
+VERSIONS: dict[Level, str] = {
+    (2, 9): "2.9.10",
+    (2, 10): "2.10.29",
+    (2, 11): "2.11.9",
+    (2, 15): "2.15.2",
+}
 
 
 def parse_level(text: str) -> Level:
