@@ -76,7 +76,6 @@ class Rules(Struct):
     record_overhead_counts: bool  # discard new compares max_bytes with whole records, before with payloads
     bad_rollup_is_answered: bool
     atomic_batches: bool  # ADR-50
-    atomic_batches: bool  # ADR-50
 
     @classmethod
     def of(cls, level: Level) -> Rules:
@@ -129,7 +128,6 @@ class Rules(Struct):
             duplicates_come_first=not v2_12,
             record_overhead_counts=v2_10,  # 2.10.27 at the latest
             bad_rollup_is_answered=v2_11,
-            atomic_batches=v2_12,
             atomic_batches=v2_12,
         )
 
