@@ -59,7 +59,7 @@ class CoreRules(Struct, frozen=True):
             second_connect_drops_subscriptions=level >= NEWEST,
             reserved_subjects=(b"_GR_.",)
             + ((b"$NRG.",) if level >= (2, 11) else ())
-            + ((b"$GR.",) if v2_12 else ()),
+            + ((b"$GR.",) if level >= NEWEST else ()),  # in 2.15.2, not yet in 2.15.0
         )
 
 
