@@ -18,7 +18,9 @@ def build(config: Config, random: Random, defects: Iterable[str] = ()) -> Broker
     if config.jetstream is not None:
         from reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
 
-        broker.service = JetStream(JetStreamConfig(level=config.level, random=random), broker)
+        broker.service = JetStream(
+            JetStreamConfig(level=config.level, domain=config.jetstream.domain, random=random), broker
+        )
     for name in defects:
         from reference_broker.nats.defects import apply
 

@@ -69,13 +69,14 @@ class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JetStreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The ``jetstream`` block. Streams are kept in memory: these are taken, so that configurations can be
-    shared with a real server, and change nothing.
+    """The ``jetstream`` block. Streams are kept in memory: all but ``domain`` is taken so that configurations
+    can be shared with a real server, and changes nothing.
     """
 
     store_dir: str | None = None
     max_memory_store: int = -1
     max_file_store: int = -1
+    domain: str | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

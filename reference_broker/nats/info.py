@@ -56,6 +56,7 @@ class Identity:
             "auth_required": config.authorization.required or None,
             "max_payload": config.max_payload,
             "jetstream": config.jetstream is not None or None,
+            "domain": config.jetstream.domain if config.jetstream is not None else None,
             "client_id": connection.id,
             "client_ip": connection.peer,
             "nonce": connection.nonce,

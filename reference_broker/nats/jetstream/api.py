@@ -55,6 +55,7 @@ ROUTES: dict[str, Route] = {
     "STREAM.PURGE": Route(stream_api.purge, "stream_purge", _exactly(1), {"purged": 0}),
     "STREAM.MSG.GET": Route(stream_api.message_get, "stream_msg_get", _exactly(1)),
     "STREAM.MSG.DELETE": Route(stream_api.message_delete, "stream_msg_delete", _exactly(1)),
+    "STREAM.SNAPSHOT": Route(stream_api.snapshot, "stream_snapshot", _exactly(1)),
     "CONSUMER.CREATE": Route(consumer_api.create, "consumer_create", range(1, 256)),
     "CONSUMER.DURABLE.CREATE": Route(consumer_api.create_durable, "consumer_create", range(1, 256)),
     "CONSUMER.INFO": Route(consumer_api.info, "consumer_info", _exactly(2)),
@@ -62,6 +63,9 @@ ROUTES: dict[str, Route] = {
     "CONSUMER.LIST": Route(consumer_api.list_, "consumer_list", _exactly(1), {**_PAGED, "consumers": []}),
     "CONSUMER.UNPIN": Route(consumer_api.unpin, "consumer_unpin", _exactly(2), rule="priority_groups"),
     "CONSUMER.DELETE": Route(consumer_api.delete, "consumer_delete", _exactly(2)),
+    "CONSUMER.PAUSE": Route(
+        consumer_api.pause, "consumer_pause", _exactly(2), {"paused": False}, rule="pauses"
+    ),
 }
 _LONGEST_VERB = 3
 

@@ -36,6 +36,7 @@ class Consumer(Delivery):
         self.config = self.waiting.config = config
         if filters_change:
             self.filter_by(config)
+        self.pause(config)
         self.watch_inactivity(now)
         if self.acks.pending:
             self.ack_timer.set_earliest(now)

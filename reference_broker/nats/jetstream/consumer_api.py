@@ -29,7 +29,7 @@ from reference_broker.nats.jetstream.requests import (
 )
 from reference_broker.nats.jetstream.stream import Stream
 from reference_broker.nats.jetstream.stream_config import MAX_NAME
-from reference_broker.nats.jetstream.times import format_time
+from reference_broker.nats.jetstream.times import NEVER, format_time, parse_time
 
 if TYPE_CHECKING:
     from reference_broker.nats.jetstream.service import JetStream
@@ -189,6 +189,30 @@ def unpin(jetstream: JetStream, request: Request) -> dict[str, Any]:
     return {}
 
 
+class PauseRequest(Struct, kw_only=True):
+    """The body of CONSUMER.PAUSE; without ``pause_until`` the pause ends."""
+
+    pause_until: str = ""
+
+
+def pause(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.PAUSE.<stream>.<name>."""
+    asked = decode_object(jetstream, request.body, PauseRequest)
+    consumer = consumer_of(jetstream, *request.names)
+    until = asked.pause_until or None
+    if until is not None and parse_time(until) is None:
+        raise errors.INVALID_JSON(detail=f': parsing time "{until}"')
+    consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until), request.now)
+    paused = paused_for(consumer, request.now)
+    return {"paused": bool(paused), "pause_until": until or NEVER, **paused}
+
+
+def paused_for(consumer: Consumer, now: int) -> dict[str, int]:
+    """``pause_remaining`` of a consumer that is paused."""
+    remaining = consumer.paused_until - now
+    return {"pause_remaining": remaining} if remaining > 0 else {}
+
+
 def describe(consumer: Consumer, now: int) -> dict[str, Any]:
     """A consumer's configuration and state, as every reply shows them; also drops requests whose inbox is
     gone."""
@@ -205,6 +229,7 @@ def describe(consumer: Consumer, now: int) -> dict[str, Any]:
         "num_waiting": consumer.reported_waiting(),
         "num_pending": consumer.reported_pending(),
         **({"push_bound": True} if consumer.active else {}),
+        **({"paused": True, **paused} if (paused := paused_for(consumer, now)) else {}),
         **({"ts": format_time(now)} if consumer.rules.infos_are_stamped else {}),
         **({"priority_groups": [group_state(consumer)]} if consumer.config.priority_groups else {}),
     }

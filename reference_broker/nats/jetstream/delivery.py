@@ -17,6 +17,7 @@ from reference_broker.nats.jetstream.pull import WaitingQueue, WaitingRequest
 from reference_broker.nats.jetstream.replay import Replay
 from reference_broker.nats.jetstream.store import Message, SubjectTest
 from reference_broker.nats.jetstream.subjects import matcher
+from reference_broker.nats.jetstream.times import parse_time
 from wire.headers import VERSION
 
 if TYPE_CHECKING:
@@ -52,8 +53,13 @@ class Delivery:
         self.run_timer = jetstream.timers.timer(self.run)
         self.pin_timer = jetstream.timers.timer(self.unpin)
         self.filter_by(config)
+        self.pause(config)
 
     # Configuration
+
+    def pause(self, config: ConsumerConfig) -> None:
+        """``pause_until``: nothing is delivered before."""
+        self.paused_until = parse_time(config.pause_until or "") or 0 if self.rules.pauses else 0
 
     def filter_by(self, config: ConsumerConfig) -> None:
         filters = config.filters
@@ -75,6 +81,9 @@ class Delivery:
 
     def run(self, now: int) -> None:
         """Deliver all there is to all who wait."""
+        if self.paused_until > now:
+            self.run_timer.set_earliest(self.paused_until)
+            return
         if not self.config.is_pull:
             self.push(now)
             return

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from reference_broker.nats.host import Host
+from reference_broker.nats.jetstream import copying
 from reference_broker.nats.jetstream.ack import AckSubject
 from reference_broker.nats.jetstream.api import Api
 from reference_broker.nats.jetstream.consumer import Consumer
@@ -37,9 +38,13 @@ _MOST_CACHED_SUBJECTS = 100_000
 
 
 class JetStreamConfig(Struct, frozen=True, kw_only=True):
-    """``level`` is the age of the servers to behave like; ``random`` the only source of names and ids."""
+    """``level`` is the age of the servers to behave like; ``random`` the only source of names and ids.
+
+    With a ``domain`` the API is also below ``$JS.<domain>.API.`` (ADR-19).
+    """
 
     level: Level = NEWEST
+    domain: str | None = None
     random: Random = msgspec.field(default_factory=lambda: Random(0))
 
 
@@ -60,6 +65,7 @@ class JetStream:
         self.encode: Callable[[Any], bytes] = msgspec.json.encode
         self.api = self.api_type(self)
         self._capturing: dict[bytes, Stream | None] = {}  # what find_stream said, by subject
+        self._domain_prefix = f"$JS.{config.domain}.API.".encode() if config.domain else None
         self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on
 
     # host.Service
@@ -117,6 +123,7 @@ class JetStream:
 
     def streams_changed(self) -> None:
         """A stream was made, changed or deleted: subjects may go elsewhere now."""
+        copying.connect(self)
         self._capturing.clear()
         self._first_tokens = {
             pattern.partition(b".")[0]
@@ -127,6 +134,8 @@ class JetStream:
     def command(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
     ) -> bool:
+        if self._domain_prefix is not None and subject.startswith(self._domain_prefix):
+            subject = _RESERVED + subject[len(self._domain_prefix) - len(b"API.") :]
         if subject.startswith(_ACK):
             return self.acknowledge(subject, reply, payload, now)
         if subject.startswith(_NEXT):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reference_broker.nats.jetstream import advisories, errors
+from reference_broker.nats.jetstream import advisories, copying, errors
 from reference_broker.nats.jetstream.batches import Batches, Staged, read_part
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
 from reference_broker.nats.jetstream.errors import JetStreamError
 from reference_broker.nats.jetstream.lifetimes import Lifetimes, read_ttl
+from reference_broker.nats.jetstream.mapping import mapping
 from reference_broker.nats.jetstream.publish import Deduplication, Directives, read_directives
 from reference_broker.nats.jetstream.store import (
     MemoryStore,
@@ -45,6 +46,7 @@ class Stream:
         self.created = now
         self.store = self.open_store()
         self.consumers: dict[str, Consumer] = {}
+        self.copies: list[Stream] = []  # who copies from here
         self.duplicates = Deduplication(config.duplicate_window)
         self.batches = Batches(self)
         self.last_msg_id = ""
@@ -62,13 +64,18 @@ class Stream:
         """Work out once what every publish asks."""
         config, rules = self.config, self.jetstream.rules
         blank = " " if rules.puback_has_blank else ""
-        self.puback = f'{{"stream":"{config.name}",{blank}"seq":%d}}'.encode()
-        self.duplicate_puback = f'{{"stream":"{config.name}",{blank}"seq":%d,"duplicate": true}}'.encode()
+        domain = self.jetstream.config.domain
+        names = f'"stream":"{config.name}",{blank}' + (f'"domain":"{domain}",{blank}' if domain else "")
+        self.puback = f'{{{names}"seq":%d}}'.encode()
+        self.duplicate_puback = f'{{{names}"seq":%d,"duplicate": true}}'.encode()
         self._limited = (
             max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject, config.max_age) > 0
         )
         self._sized = config.max_msg_size >= 0 or config.sealed
         self.needs_interest = config.retention == "interest"
+        transform = config.subject_transform if rules.extended_stream_config else None
+        self.transform = mapping(transform.get("src", ""), transform.get("dest", "")) if transform else None
+        self.republish = copying.Republish(self) if config.republish else None
 
     def reconfigure(self, config: StreamConfig, now: int) -> None:
         self.config = config
@@ -84,6 +91,8 @@ class Stream:
     ) -> None:
         """A client's message on one of the stream's subjects: store it, acknowledge it, pass it on."""
         message = None
+        if self.transform is not None:
+            subject = self.transform(subject) or subject
         try:
             if header_block or self._limited or self._sized or self.needs_interest:
                 message, answer = self.accept(subject, header_block, payload, now)
@@ -101,9 +110,33 @@ class Stream:
             self.stored(message, now)
 
     def stored(self, message: Message, now: int) -> None:
-        """A message is in: consumers get to know."""
+        """A message is in: consumers, copies and republishing get to know."""
         for consumer in tuple(self.consumers.values()):
             consumer.stored(message, now)
+        if self.republish is not None:
+            self.republish.send(message, now)
+        for stream in self.copies:
+            copying.copy(self, stream, message, now)
+
+    def mirrored(self, message: Message) -> Message | None:
+        """A message of the origin, stored as it is there; None if it is here already."""
+        store = self.store
+        if message.seq <= store.last_seq:
+            return None
+        if not len(store):
+            store.restart_at(message.seq)
+        while store.last_seq < message.seq - 1:
+            store.skip()
+        return store.append(message.subject, message.header_block, message.payload, message.time)
+
+    def sourced(self, origin: Stream, message: Message, now: int) -> Message | None:
+        """A message of a source, stored as a new one that says where it came from."""
+        name = origin.config.name
+        source = copying.wants(self, name, message)
+        if source is None:
+            return None
+        header_block = copying.with_source(self, name, source, message)
+        return self.store.append(message.subject, header_block, message.payload, now)
 
     def refusal(self, error: JetStreamError) -> bytes:
         fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reference_broker.nats.jetstream import advisories, errors, stream_config, subjects
+from reference_broker.nats.jetstream import advisories, copying, errors, stream_config, subjects
 from reference_broker.nats.jetstream.requests import (
     LIST_LIMIT,
     NAMES_LIMIT,
@@ -83,6 +83,7 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
         **reserved,
         "streams": len(jetstream.streams),
         "consumers": sum(len(stream.consumers) for stream in streams),
+        **({"domain": jetstream.config.domain} if jetstream.config.domain else {}),
         "limits": {
             **dict.fromkeys(
                 ("max_memory", "max_storage", "max_streams", "max_consumers", "max_ack_pending"), -1
@@ -115,6 +116,7 @@ def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
         stream = jetstream.streams[config.name] = jetstream.stream_type(jetstream, config, request.now)
         jetstream.streams_changed()
         advisories.stream_action(stream, "CREATED", "create", request.now)
+        copying.catch_up(stream, request.now)
     return {**describe(jetstream, stream, request.now), "did_create": True}
 
 
@@ -286,8 +288,23 @@ def describe(jetstream: JetStream, stream: Stream, now: int) -> dict[str, Any]:
         "config": stream.config.echo(jetstream.rules),
         "created": format_time(stream.created),
         "state": state(stream),
+        **origins(stream),
     }
     return fields | ({"ts": format_time(now)} if jetstream.rules.infos_are_stamped else {})
+
+
+def origins(stream: Stream) -> dict[str, Any]:
+    """``mirror`` or ``sources`` of an info: this broker's copies never lag."""
+    shown = [{"name": origin.get("name"), "lag": 0, "active": -1} for origin in copying.origins(stream)]
+    if not shown:
+        return {}
+    return {"mirror": shown[0]} if stream.config.mirror is not None else {"sources": shown}
+
+
+def snapshot(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.SNAPSHOT.<stream>: as servers answer for a storage that they cannot copy."""
+    stream_of(jetstream, request.names[0])
+    raise errors.SNAPSHOT_FAILED(reason="no impl")
 
 
 def state(stream: Stream) -> dict[str, Any]:

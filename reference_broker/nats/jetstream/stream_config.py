@@ -108,13 +108,13 @@ def version_metadata(rules: Rules) -> dict[str, str]:
 def with_defaults(config: StreamConfig) -> StreamConfig:
     """Fill in what a request left out."""
     window = config.duplicate_window
-    if window == 0:
+    if window == 0 and config.mirror is None:
         window = DEFAULT_DUPLICATE_WINDOW
         if 0 < config.max_age < window:
             window = config.max_age
     return msgspec.structs.replace(
         config,
-        subjects=config.subjects or [config.name],
+        subjects=config.subjects or ([] if config.mirror is not None or config.sources else [config.name]),
         max_consumers=_or_unlimited(config.max_consumers),
         max_msgs=_or_unlimited(config.max_msgs),
         max_bytes=_or_unlimited(config.max_bytes),
@@ -143,8 +143,6 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     _check_windows(complete)
     if config.mirror is not None and config.subjects:
         raise errors.MIRROR_WITH_SUBJECTS()
-    if config.mirror is not None or config.sources:
-        raise _invalid("the reference broker does not copy from other streams (mirror, sources)")
     _check_subjects(complete, rules)
     return complete
 
