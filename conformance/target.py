@@ -25,7 +25,9 @@ from wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
 CONNECT_TIMEOUT_S = 2.0
 SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
 ANSWER_S = 1.0
+PROBE_S = 3.0  # all of a probe: what answers every second byte in time is no target either
 ROUND_TRIPS = 9
+ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
 LEAST_SLACK_S = 0.05
 MOST_SLACK_S = 2.0
 SLACK_ROUND_TRIPS = 20
@@ -142,14 +144,30 @@ class TargetAccess:
 
         A variant may refuse whom it does not know (NKeys) or has no room for: a refusal is an answer too.
         """
-        is_variant = url not in (None, self.url)
+        if url is None or url == self.url:
+            return not self.absence()
         try:
-            info, *_ = probe(url or self.url)
+            probe(url)
         except AccessRefused:
-            return is_variant
+            return True
         except TargetUnreachable:
             return False
-        return is_variant or info.get("server_id") == self.info.get("server_id")
+        return True
+
+    def absence(self) -> str:
+        """Why the target that the run began with is no longer there, in a sentence; empty if it is."""
+        try:
+            info, _ = probe(self.url)
+        except (TargetUnreachable, AccessRefused) as error:
+            return str(error)
+        if _identity(info) != _identity(self.info):
+            return f"Another server process answers at {self.url.address}: it was restarted during the run."
+        return ""
+
+
+def _identity(info: Mapping[str, Any]) -> Any:
+    """What stays the same while a target lives; behind one address there may be all servers of a cluster."""
+    return info.get("cluster") or info.get("server_id")
 
 
 def parse_level(text: str) -> tuple[int, ...]:
@@ -211,7 +229,7 @@ def probe(url: Url, round_trips: int = 1) -> tuple[dict[str, Any], list[float]]:
 
 
 def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, Any], list[float]]:
-    reader = _Reader(link, url)
+    reader = _Reader(link, url, time.monotonic() + PROBE_S)
     try:
         first = reader.next(SPEAK_FIRST_S)
     except TimeoutError:
@@ -231,7 +249,15 @@ def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, A
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
     connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
     _send(link, Connect.make(connect))
-    return info, [_round_trip(link, reader, url) for _ in range(round_trips)]
+    return info, _round_trips(link, reader, url, round_trips)
+
+
+def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int) -> list[float]:
+    began = time.monotonic()
+    found = [_round_trip(link, reader, url)]
+    while len(found) < count and time.monotonic() - began < ROUND_TRIPS_S:
+        found.append(_round_trip(link, reader, url))
+    return found
 
 
 def _round_trip(link: socket.socket, reader: _Reader, url: Url) -> float:
@@ -262,30 +288,35 @@ def _send(link: socket.socket, operation: Operation) -> None:
 class _Reader:
     """Operations one at a time from a blocking socket, each within a deadline."""
 
-    def __init__(self, link: socket.socket, url: Url) -> None:
+    def __init__(self, link: socket.socket, url: Url, deadline: float) -> None:
         self._link = link
         self._url = url
+        self._deadline = deadline
         self._decoder = Decoder(Sender.SERVER)
         self._ready: list[Operation] = []
+        self._spoke = False
 
     def next(self, within: float) -> Operation:
         """Raises ``TimeoutError``, ``ProtocolError``, ``TargetUnreachable`` (closed)."""
-        deadline = time.monotonic() + within
-        while not self._ready:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
+        deadline = min(time.monotonic() + within, self._deadline)
+        while (left := deadline - time.monotonic()) > 0 and not self._ready:
             self._link.settimeout(left)
             data = self._link.recv(65536)
             if not data:
-                raise TargetUnreachable(f"{self._url.address} closes the connection without a word of NATS.")
+                raise TargetUnreachable(f"{self._url.address} closes the connection {self._when()}.")
             try:
                 self._ready = self._decoder.feed(data)
             except ProtocolError as error:
                 if not error.operations:
                     raise
                 self._ready = list(error.operations)
+        if left <= 0:  # also of a peer that never stops talking
+            raise TimeoutError
+        self._spoke = True
         return self._ready.pop(0)
+
+    def _when(self) -> str:
+        return "before it answers PING" if self._spoke else "without a word of NATS"
 
 
 # docs.nats.io, "Client Protocol", CONNECT: what an ordinary client of today asks for.
