@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+import msgspec
 import typer
 
 import conformance.browse
@@ -15,13 +16,14 @@ import conformance.cli
 import reference_broker.cli
 from ci.servers import ServerError, start_variants
 from conformance.cli import Paths, Served
+from conformance.interrupts import kept_from_children
 from conformance.prepare import UsageProblem
 from conformance.target import Url
 from conformance.variants import Variant, main_server, variants
 from conformance.verify import Consumer
 from reference_broker.nats.config import Config
-from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
-from reference_broker.nats.server import NatsBroker
+from reference_broker.nats.defects import DefectNotApplicable
+from reference_broker.nats.server import BrokerThread, NatsBroker
 from reports import ReportError, open_reports
 from reports.terminal import Terminal
 
@@ -37,16 +39,17 @@ class Parts:
         with ExitStack() as running:
             urls: dict[str, str] = {}
             for name, variant in _configurations().items():
+                options = {**variant.config, **({"level": level} if level else {})}
                 try:
-                    options = {**variant.config, **({"level": level} if level else {})}
-                    broker = NatsBroker.in_thread(Config.of(**options), defect=defects)
-                except (UnknownDefect, ValueError) as error:
-                    if name == MAIN and not isinstance(error, DefectNotApplicable):
+                    broker = _broker(Config.of(**options), defects)
+                except ValueError as error:
+                    if name == MAIN:
                         raise UsageProblem(str(error)) from None
-                    continue  # a configuration that the broker, or the defect, knows nothing of
-                urls[name] = running.enter_context(broker)
+                    continue  # a configuration that the broker knows nothing of
+                with kept_from_children():  # nor do its threads: what Ctrl-C interrupts is the run
+                    urls[name] = running.enter_context(broker)
             flags = (*(f"--defect={name}" for name in defects), *([f"--level={level}"] if level else []))
-            yield _served(urls, flags)
+            yield msgspec.structs.replace(_served(urls, flags), has_level=True)
 
     @contextmanager
     def started(self, binary: str) -> Iterator[Served]:
@@ -69,6 +72,14 @@ class Parts:
         return [*files, Terminal(reports=asked)]
 
 
+def _broker(config: Config, defects: Sequence[str]) -> BrokerThread:
+    """A configuration that cannot show the defect is served without: its checks then see a whole broker."""
+    try:
+        return NatsBroker.in_thread(config, defect=defects)
+    except DefectNotApplicable:
+        return NatsBroker.in_thread(config)
+
+
 def _configurations() -> dict[str, Variant]:
     return {MAIN: main_server(), **variants()}
 
@@ -84,6 +95,7 @@ app = typer.Typer(
     help="Holds a message broker up against its protocol: NATS and JetStream.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # which would eat the brackets of URLs and the line ends of examples
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 conformance.cli.register(app, Parts())

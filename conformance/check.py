@@ -27,6 +27,10 @@ class Check(Struct, frozen=True):
     since: str | None = None
     until: str | None = None
 
+    @property
+    def is_trace(self) -> bool:
+        return "::" not in self.id
+
 
 class Marked(Struct, frozen=True):
     """What ``verifies`` writes onto a function."""

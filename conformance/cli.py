@@ -5,6 +5,7 @@ This module knows neither the reference broker nor the reports: ``Services`` is 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,10 +15,11 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from conformance.interrupts import terminated_as_interrupted
 from conformance.prepare import Prepared, UsageProblem, Wanted, prepare
 from conformance.target import TargetUnreachable
 from conformance.verdicts import ExitCode
-from conformance.verify import Consumer, run_suite
+from conformance.verify import Consumer, Finished, run_suite
 from conformance.waivers import draft
 
 
@@ -27,6 +29,7 @@ class Served(Struct, frozen=True):
     url: str
     variants: dict[str, str]
     arguments: tuple[str, ...] | None = None
+    has_level: bool = False  # the level asked for is the one it was started with, and reports
 
 
 class Paths(Struct, frozen=True):
@@ -74,11 +77,11 @@ def register(app: typer.Typer, services: Services) -> None:
 
     @app.command(epilog=EPILOG)
     def verify(
-        context: typer.Context,
         url: Annotated[
             str | None,
             typer.Argument(
-                help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker."
+                metavar="URL",
+                help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.",
             ),
         ] = None,
         server: Annotated[
@@ -130,7 +133,13 @@ def register(app: typer.Typer, services: Services) -> None:
         ] = None,
         workers: Annotated[
             int | None,
-            typer.Option("--workers", "-n", min=0, help="Processes that run checks; 0: this one alone."),
+            typer.Option(
+                "--workers",
+                "-n",
+                metavar="N",
+                min=0,
+                help="Processes that run checks; 0: this one alone.",
+            ),
         ] = None,
         defect: Annotated[
             list[str] | None,
@@ -139,81 +148,122 @@ def register(app: typer.Typer, services: Services) -> None:
                 help="Give the embedded broker a deliberate fault (plumbline broker nats --list-defects).",
             ),
         ] = None,
-        pytest_args: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+        pytest_args: Annotated[
+            list[str] | None, typer.Argument(hidden=True, metavar="-- PYTEST-ARGUMENT")
+        ] = None,
     ) -> None:
         """Hold a server up against its protocol and say what became of every requirement."""
+        following = tuple(pytest_args or ())
         if url is not None and url.startswith("-"):  # `plumbline verify -- -k pull`: no URL was given
-            pytest_args, url = [url, *(pytest_args or [])], None
-        try:
-            raise typer.Exit(
-                _verify(
-                    services,
-                    _served(services, url, server, level, defect or []),
-                    Wanted(
-                        url="",
-                        level=level,
-                        variants=tuple(variant or ()),
-                        select=tuple(select or ()),
-                        waivers=waivers,
-                        traces=tuple(path.resolve() for path in trace or ()),
-                        strict=strict,
-                    ),
-                    Paths(json, junit, html, markdown),
-                    write_waivers,
-                    workers,
-                    pytest_args or [],
-                )
-            )
-        except UsageProblem as problem:
-            typer.echo(f"plumbline: {problem}", err=True)
-            raise typer.Exit(ExitCode.USAGE) from None
-        except TargetUnreachable as problem:
-            typer.echo(f"plumbline: {problem}", err=True)
-            raise typer.Exit(ExitCode.TARGET_LOST) from None
+            following = (url, *following)
+            url = None
+        wanted = Wanted(
+            url=url or "",
+            level=level,
+            variants=tuple(variant or ()),
+            select=tuple(select or ()),
+            waivers=waivers,
+            traces=tuple(path.resolve() for path in trace or ()),
+            strict=strict,
+        )
+        asked = _Asked(
+            wanted=wanted,
+            server=server,
+            defects=tuple(defect or ()),
+            paths=Paths(json, junit, html, markdown),
+            write_waivers=write_waivers,
+            workers=workers,
+            pytest_args=following,
+        )
+        raise typer.Exit(_verify(services, asked))
 
 
-def _served(
-    services: Services, url: str | None, server: str | None, level: str | None, defects: Sequence[str]
-) -> AbstractContextManager[Served]:
-    if url is not None and server is not None:
-        raise UsageProblem("give a URL or --server, one of the two")
-    if defects and (url or server):
-        raise UsageProblem("--defect is for the embedded reference broker: leave out the URL and --server")
-    if server is not None:
-        return services.started(server)
-    if url is not None:
-        return nullcontext(Served(url, {}))
-    return services.embedded(level, defects)
+class _Asked(Struct, frozen=True):
+    """The command line."""
+
+    wanted: Wanted  # its url is "" if none was given
+    server: str | None
+    defects: tuple[str, ...]
+    paths: Paths
+    write_waivers: Path | None
+    workers: int | None
+    pytest_args: tuple[str, ...]
 
 
-def _verify(
-    services: Services,
-    target: AbstractContextManager[Served],
-    wanted: Wanted,
-    paths: Paths,
-    write_waivers: Path | None,
-    workers: int | None,
-    pytest_args: Sequence[str],
-) -> int:
-    consumers = services.consumers(paths)
-    with target as served:
-        variants = (*(f"{name}={url}" for name, url in served.variants.items()), *wanted.variants)
-        prepared = prepare(msgspec.structs.replace(wanted, url=served.url, variants=variants))
+def _verify(services: Services, asked: _Asked) -> ExitCode:
+    """Everything, every way it can end."""
+    try:
+        with terminated_as_interrupted():
+            finished = _run(services, asked)
+    except UsageProblem as problem:
+        return _ended(ExitCode.USAGE, str(problem))
+    except TargetUnreachable as problem:
+        return _ended(ExitCode.TARGET_LOST, str(problem))
+    except KeyboardInterrupt:
+        return _ended(ExitCode.INTERRUPTED, "interrupted")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"an error of Plumbline itself: {type(error).__name__}: {error}"
+        return _ended(ExitCode.HARNESS_ERROR, f"{said} ({place.filename}:{place.lineno})")
+    for sentence in finished.problems:
+        _ended(finished.exit_code, sentence)
+    if finished.exit_code > ExitCode.USAGE and finished.result is not None:
+        _ended(finished.exit_code, finished.result.summary.reasons[0])
+    return finished.exit_code
+
+
+def _ended(code: ExitCode, sentence: str) -> ExitCode:
+    typer.echo(f"plumbline: {sentence}", err=True)
+    return code
+
+
+def _run(services: Services, asked: _Asked) -> Finished:
+    consumers = services.consumers(asked.paths)
+    if asked.write_waivers is not None:
+        _require_new(asked.write_waivers)
+    with _served(services, asked) as served:
+        variants = (*(f"{name}={url}" for name, url in served.variants.items()), *asked.wanted.variants)
+        level = None if served.has_level else asked.wanted.level
+        prepared = prepare(
+            msgspec.structs.replace(asked.wanted, url=served.url, variants=variants, level=level)
+        )
         prepared.access.target = msgspec.structs.replace(
             prepared.access.target, arguments=_arguments(served, prepared)
         )
-        finished = run_suite(prepared, consumers, workers=workers, pytest_args=pytest_args)
-    if finished.result is None and finished.exit_code == ExitCode.HARNESS_ERROR:
-        typer.echo(
-            "plumbline: the run ended without a result; `-- -p terminal` shows what pytest says", err=True
-        )
-    if write_waivers is not None and finished.result is not None:
+        finished = run_suite(prepared, consumers, workers=asked.workers, pytest_args=asked.pytest_args)
+    if asked.write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)
         try:
-            write_waivers.write_text(text, "utf-8")
+            asked.write_waivers.write_text(text, "utf-8")
         except OSError as error:
-            raise UsageProblem(f"--write-waivers {write_waivers}: {error.strerror}") from None
-    return finished.exit_code
+            raise UsageProblem(f"--write-waivers {asked.write_waivers}: {error.strerror}") from None
+    return finished
+
+
+def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]:
+    url, server = asked.wanted.url, asked.server
+    if url and server:
+        raise UsageProblem("give a URL or --server, one of the two")
+    if asked.defects and (url or server):
+        raise UsageProblem("--defect is for the embedded reference broker: leave out the URL and --server")
+    if server:
+        return services.started(server)
+    if url:
+        return nullcontext(Served(url, {}))
+    return services.embedded(asked.wanted.level, asked.defects)
+
+
+def _require_new(path: Path) -> None:
+    """Before the run, not after it: that a draft can be written, and overwrites no reasons."""
+    try:
+        if path.exists() and path.stat().st_size:
+            raise UsageProblem(
+                f"--write-waivers {path}: the file exists, and may hold reasons; name a new one"
+            )
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise UsageProblem(f"--write-waivers {path}: {error.strerror}") from None
 
 
 def _arguments(served: Served, prepared: Prepared) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 import traceback
 
+import msgspec
+
 from conformance.catalogue import Catalogue, within_levels
 from conformance.check import Check
 from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
@@ -46,6 +48,20 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
     except Exception as error:
         text = "".join(traceback.format_exception(error)[-3:]).strip()
         ended, outcome = CheckEnded(f"{type(error).__name__}: {error}", actual=text), Outcome.HARNESS_ERROR
+    return msgspec.structs.replace(
+        _result(check, catalogue, outcome, ended),
+        wire=tuple(session.wire[-_WIRE_LINES:]),
+        observations=session.observations,
+        duration_s=time.monotonic() - began,
+    )
+
+
+def not_run(check: Check, catalogue: Catalogue, why: str) -> CheckResult:
+    """The result of a check that there was no point in running."""
+    return _result(check, catalogue, Outcome.INCONCLUSIVE, Inconclusive(f"not run: {why}"))
+
+
+def _result(check: Check, catalogue: Catalogue, outcome: Outcome, ended: CheckEnded | None) -> CheckResult:
     return CheckResult(
         id=check.id,
         outcome=outcome,
@@ -57,9 +73,6 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         message=ended.message if ended else "",
         expected=ended.expected if ended else "",
         actual=ended.actual if ended else "",
-        wire=tuple(session.wire[-_WIRE_LINES:]),
-        observations=session.observations,
-        duration_s=time.monotonic() - began,
     )
 
 

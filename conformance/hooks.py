@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from conformance.verdicts import Event
+if TYPE_CHECKING:
+    from conformance.verdicts import Event
 
 
 @pytest.hookspec

@@ -5,18 +5,29 @@ Every mistake of the user is found here, before anything runs, and said in one s
 
 from __future__ import annotations
 
+import difflib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from conformance.catalogue import Catalogue, CatalogueError
+from conformance.catalogue import Catalogue
 from conformance.check import Check
 from conformance.suite import UnknownPattern, all_checks, select
-from conformance.target import AccessRefused, BadUrl, TargetAccess, Url, open_target
+from conformance.target import (
+    AccessRefused,
+    BadUrl,
+    TargetAccess,
+    TargetUnreachable,
+    Url,
+    open_target,
+    parse_level,
+    probe,
+)
 from conformance.trace.check import load_check
 from conformance.trace.parser import TraceSyntaxError
+from conformance.variants import variants as known_variants
 from conformance.waivers import Waiver, WaiverError, load_waivers
 
 RUN_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # valid in names of every kind, none like another
@@ -44,40 +55,79 @@ class Prepared(Struct, frozen=True):
 
     wanted: Wanted
     access: TargetAccess
+    catalogue: Catalogue
     checks: tuple[Check, ...]
+    known: dict[str, Check]  # by id: these, and those that are not to run
     waivers: tuple[Waiver, ...]
 
 
 def prepare(wanted: Wanted) -> Prepared:
-    """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks NATS at the URL."""
+    """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks NATS at a URL."""
+    catalogue, packaged = Catalogue.load(), all_checks()
     try:
         url = Url.parse(wanted.url)
         variants = dict(_variant(text) for text in wanted.variants)
-        own = [load_check(path) for path in wanted.traces]
-        packaged = all_checks()
+        own = [_own(path) for path in wanted.traces]
+        checks = _chosen(packaged, own, wanted.select)
         waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
-        # A trace of one's own is what one wants to see: without --select, it alone runs.
-        checks = own if own and not wanted.select else select([*packaged, *own], wanted.select)
-        _known_requirements(checks)
+        require_known(own, catalogue)
+        _require_level(wanted.level)
         run = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
         access = open_target(url, level=wanted.level, variants=variants, run=run)
-    except (BadUrl, AccessRefused, WaiverError, UnknownPattern, TraceSyntaxError, CatalogueError) as error:
+        _require_present(variants)
+    except (BadUrl, AccessRefused, WaiverError, UnknownPattern, TraceSyntaxError) as error:
         raise UsageProblem(str(error)) from None
+    known = {check.id: check for check in (*packaged, *own)}
+    return Prepared(wanted, access, catalogue, checks, known, waivers)
+
+
+def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
+    """A trace of one's own is what one wants to see: it runs, alone unless ``patterns`` ask for more."""
+    if own and not patterns:
+        return tuple(own)
+    selected = select([*packaged, *own], patterns)
+    return (*(check for check in selected if check not in own), *own)
+
+
+def _own(path: Path) -> Check:
+    try:
+        return load_check(path)
     except OSError as error:
-        raise UsageProblem(f"{error.filename}: {error.strerror}") from None
-    return Prepared(wanted, access, tuple(checks), waivers)
+        raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 
 
 def _variant(text: str) -> tuple[str, str]:
     name, equals, url = text.partition("=")
     if not equals:
         raise BadUrl(f"--variant {text!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223")
+    known = list(known_variants())
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
+        raise UsageProblem(f"--variant {name!r} is no variant: did you mean {', '.join(near)}?")
     Url.parse(url)
     return name, url
 
 
-def _known_requirements(checks: Sequence[Check]) -> None:
-    catalogue = Catalogue.load()
+def _require_level(level: str | None) -> None:
+    try:
+        parse_level(level or "2.9")
+    except ValueError as error:
+        raise UsageProblem(f"--level: {error}") from None
+
+
+def _require_present(variants: Mapping[str, str]) -> None:
+    """Raises ``TargetUnreachable`` unless every variant answers; to be refused is an answer, too."""
+    for name, url in variants.items():
+        try:
+            probe(Url.parse(url))
+        except AccessRefused:
+            pass
+        except TargetUnreachable as error:
+            raise TargetUnreachable(f"The variant {name!r}: {error}") from None
+
+
+def require_known(checks: Sequence[Check], catalogue: Catalogue) -> None:
+    """Raises ``UsageProblem`` for a check of a requirement that no catalogue holds."""
     for check in checks:
         for requirement in check.requirements:
             if requirement not in catalogue.by_id:

@@ -168,6 +168,7 @@ _VERDICTS = {
     ExitCode.NOT_CONFORMANT: "not conformant",
     ExitCode.TARGET_LOST: "unknown: the target was lost",
     ExitCode.HARNESS_ERROR: "unknown: Plumbline made an error",
+    ExitCode.INTERRUPTED: "unknown: the run was interrupted",
 }
 
 
@@ -182,11 +183,13 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Ite
         result.outcome for result in results if is_red(result.outcome, result.level, strict=finish.strict)
     )
     for outcome, count in red.items():
-        yield f"{count} {'check' if count == 1 else 'checks'} {_SAID[outcome]}"
+        said = NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _SAID[outcome]
+        yield f"{count} {'check' if count == 1 else 'checks'} {said}"
     if tested == 0:
         yield "nothing was tested"
 
 
+NOT_FINISHED = "could not be finished"
 _SAID = {
     Outcome.FAILED: "failed",
     Outcome.UNTESTABLE: "could not be tested: a prerequisite was missing",
@@ -197,6 +200,8 @@ _SAID = {
 
 
 def _exit_code(checks: Counts, reasons: Sequence[str], finish: Finish) -> ExitCode:
+    if finish.interrupted:
+        return ExitCode.INTERRUPTED
     if finish.lost:
         return ExitCode.TARGET_LOST
     if checks.harness_error or finish.errors:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from conformance.check import Check, check_of
 from conformance.trace.check import load_check
@@ -40,8 +40,9 @@ def import_module(path: Path) -> ModuleType:
 
 
 def checks_in(module: ModuleType) -> list[Check]:
-    """The marked functions of a module, in the order they are written."""
-    found = [check_of(value) for value in vars(module).values() if callable(value)]
+    """The marked functions that a module defines, in the order they are written."""
+    functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
+    found = [check_of(value) for value in functions if value.__module__ == module.__name__]
     return [check for check in found if check is not None]
 
 

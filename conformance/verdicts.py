@@ -42,6 +42,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     TARGET_LOST = 3
     HARNESS_ERROR = 4
+    INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 
 
 Direction = Literal[">", "<", "!"]  # sent, received, an event that is not bytes (closed, refused)

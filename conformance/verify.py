@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-import signal
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from importlib.metadata import entry_points
 from typing import Protocol
 
 import pytest
 from msgspec import Struct
 
-from conformance.plugin import PREPARED, PreparedPlugin
+from conformance.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from conformance.prepare import Prepared
 from conformance.suite import HERE
 from conformance.verdicts import Event, ExitCode, RunFinished, RunResult
 
 FEW_CHECKS = 6  # not worth the start of a second process
-INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 # Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
 WORKERS_PER_CORE = 3
 MOST_WORKERS = 12
+NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
 class Consumer(Protocol):
@@ -31,30 +31,47 @@ class Consumer(Protocol):
 
 
 class Finished(Struct, frozen=True):
-    """The end of ``run_suite``: its exit code, and the result if the run got that far."""
+    """The end of ``run_suite``: its exit code, the result if the run got that far, and what went wrong
+    beside the checks, in sentences."""
 
-    exit_code: int
+    exit_code: ExitCode
     result: RunResult | None
+    problems: tuple[str, ...] = ()
 
 
 class _Listener:
     """Hands the events to the consumers, and what was prepared to the plugin."""
 
-    def __init__(self, prepared: Prepared, consumers: Iterable[Consumer]) -> None:
-        self._prepared = prepared
+    def __init__(self, given: PreparedPlugin, consumers: Iterable[Consumer]) -> None:
+        self._given = given
         self._consumers = list(consumers)
         self.result: RunResult | None = None
+        self.problems: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        if not hasattr(config, "workerinput"):
-            config.pluginmanager.register(PreparedPlugin(self._prepared), PREPARED)
+        config.pluginmanager.register(self._given, PREPARED)
 
     def pytest_plumbline_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self.result = event.result
-        for consumer in self._consumers:
-            consumer.consume(event)
+        for consumer in self._consumers.copy():
+            try:
+                consumer.consume(event)
+            except BrokenPipeError:  # whoever read our output has seen enough
+                self._consumers.remove(consumer)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            except OSError as error:  # a full disk, at the end: the others may still be written
+                self._consumers.remove(consumer)
+                self.problems.append(str(error))
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        controller = config.pluginmanager.get_plugin(CONTROLLER)
+        if controller is not None and controller.problem:
+            self.problems.append(controller.problem)
+
+    def pytest_internalerror(self) -> bool:
+        return True  # pytest would print its traceback; the result says it in a sentence
 
 
 def default_workers(checks: int) -> int:
@@ -72,21 +89,30 @@ def run_suite(
     pytest_args: Sequence[str] = (),
 ) -> Finished:
     """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins load too."""
-    listener = _Listener(prepared, consumers)
+    listener = _Listener(PreparedPlugin(prepared, complete=not pytest_args), consumers)
     count = default_workers(len(prepared.checks)) if workers is None else workers
-    with _plugins_autoload(enabled=bool(pytest_args)), _terminated_as_interrupted():
-        code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
-    if code == pytest.ExitCode.INTERRUPTED and (
-        listener.result is None or "interrupted" in _reasons(listener.result)
-    ):
-        return Finished(INTERRUPTED, listener.result)
-    if listener.result is None:
-        return Finished(int(code) if code in list(ExitCode) and code else ExitCode.HARNESS_ERROR, None)
-    return Finished(listener.result.summary.exit_code, listener.result)
+    try:
+        with _plugins_autoload(enabled=bool(pytest_args)):
+            code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
+    except KeyboardInterrupt:
+        return Finished(ExitCode.INTERRUPTED, listener.result)
+    return _finished(code, listener)
 
 
-def _reasons(result: RunResult) -> str:
-    return " ".join(result.summary.reasons)
+def _finished(code: int, listener: _Listener) -> Finished:
+    problems = tuple(listener.problems)
+    if listener.result is not None:
+        verdict = ExitCode(listener.result.summary.exit_code)
+        if code == pytest.ExitCode.TESTS_FAILED and verdict is ExitCode.CONFORMANT:
+            verdict = ExitCode.NOT_CONFORMANT  # tests of the user's, beside the checks
+        return Finished(ExitCode.USAGE if problems else verdict, listener.result, problems)
+    if problems or code == pytest.ExitCode.USAGE_ERROR:
+        return Finished(ExitCode.USAGE, None, problems or ("pytest does not take what follows --",))
+    if code == pytest.ExitCode.INTERRUPTED:
+        return Finished(ExitCode.INTERRUPTED, None, ("interrupted",))
+    if code == pytest.ExitCode.OK:
+        return Finished(ExitCode.USAGE, None, ("what follows -- kept pytest from running any check",))
+    return Finished(ExitCode.HARNESS_ERROR, None, (f"pytest ended with code {code} and without a result",))
 
 
 def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[str]:
@@ -95,7 +121,6 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
     packaged = [] if own and not wanted.select else [str(HERE)]
     repeated = [
         *(f"--plumbline-select={pattern}" for pattern in wanted.select),
-        *(f"--plumbline-trace={path}" for path in own),
         *(["--plumbline-strict"] if wanted.strict else []),
     ]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
@@ -104,9 +129,10 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
         f"--rootdir={HERE.parent}",
         "-pno:cacheprovider",
         "-pno:terminal",
+        "-pno:unraisableexception",  # which collects all garbage twice at the end of every process
         "--capture=no",  # the reports write to the terminal themselves
-        *([] if extra else ["-pxdist", "-pconformance.plugin"]),
-        f"--target={prepared.access.url}",
+        *_own_plugins(autoloaded=bool(extra)),
+        f"--plumbline-target={prepared.access.url}",
         *repeated,
         *parallel,
         *extra,
@@ -115,34 +141,22 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
     ]
 
 
+def _own_plugins(*, autoloaded: bool) -> list[str]:
+    """Ours and xdist. Where all that is installed loads, naming ours again would be an error."""
+    if autoloaded and entry_points(group="pytest11", name="plumbline"):
+        return []
+    return ["-pconformance.plugin"] if autoloaded else ["-pxdist", "-pconformance.plugin"]
+
+
 @contextmanager
 def _plugins_autoload(*, enabled: bool) -> Iterator[None]:
     """Without plugins of the user's environment the suite starts quicker and is the same everywhere."""
-    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
-    before = os.environ.get(name)
+    before = os.environ.get(NO_AUTOLOAD)
     if not enabled:
-        os.environ[name] = "1"
+        os.environ[NO_AUTOLOAD] = "1"
     try:
         yield
     finally:
-        os.environ.pop(name, None)
+        os.environ.pop(NO_AUTOLOAD, None)
         if before is not None:
-            os.environ[name] = before
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM cleans up as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread: the caller's business then
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+            os.environ[NO_AUTOLOAD] = before
