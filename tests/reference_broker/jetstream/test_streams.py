@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from reference_broker.nats.levels import NEWEST, Level
@@ -254,3 +255,38 @@ def test_advisories_are_published_and_captured(bench: Bench) -> None:
     assert sent.target == b"$JS.EVENT.ADVISORY.STREAM.CREATED.S"
     assert b'"action":"create"' in sent.payload
     assert bench.stream_state("EVENTS").startswith("msgs 2")
+
+
+def batch(bench: Bench, sequence: int, **more: str) -> dict[str, Any]:
+    """A message of the batch b, and the answer; an empty one has no fields."""
+    fields = [("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", str(sequence))]
+    fields += [(name.replace("_", "-"), value) for name, value in more.items()]
+    bench.send("s.a", b"", b"_INBOX.b", encode_headers(fields))
+    answer: dict[str, Any] = msgspec.json.decode(bench.sent.pop().payload or b"{}")
+    return answer
+
+
+def test_a_batch_is_stored_when_it_is_committed() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.*"], allow_atomic=True)
+    assert batch(bench, 1) == {}
+    assert bench.stream_state("S").startswith("msgs 0")
+    assert batch(bench, 2, Nats_Batch_Commit="1") == {"stream": "S", "seq": 2, "batch": "b", "count": 2}
+    assert bench.stream_state("S").startswith("msgs 2")
+
+
+def test_one_refused_message_refuses_its_batch() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.*"], allow_atomic=True)
+    batch(bench, 1)
+    refused = batch(bench, 2, Nats_Batch_Commit="1", Nats_Expected_Stream="T")
+    assert error(refused) == "10060 expected stream does not match"
+    assert bench.stream_state("S").startswith("msgs 0")
+
+
+def test_a_batch_that_nobody_continues_is_forgotten() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.*"], allow_atomic=True)
+    batch(bench, 1)
+    bench.advance(11)
+    assert error(batch(bench, 2, Nats_Batch_Commit="1")) == "10176 atomic publish batch is incomplete"
