@@ -58,6 +58,7 @@ class Controller:
         self._running: dict[str, str] = {}  # nodeid -> check
         self._running_when_lost: tuple[str, ...] = ()
         self._errors: list[str] = []
+        self._unread: list[str] = []  # files of the user's
         self._nodes: list[Any] = []
         self._deaths = 0
         self._others_failed = False
@@ -139,6 +140,8 @@ class Controller:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and is_check(report):
             self._error(f"{report.nodeid} could not be read: {report.longrepr}")
+        elif report.failed:
+            self._unread.append(f"{report.nodeid}: {report.longrepr}")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         place = excinfo.traceback[-1]
@@ -166,6 +169,9 @@ class Controller:
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self._errors and not self._deaths:
             self.problem = "nothing was selected: what -k, -m and the arguments ask for matches no check"
             session.exitstatus = ExitCode.USAGE
+            return
+        if self._unread and not self._results and not self._errors:
+            self.problem = f"files beside the checks could not be read: {self._unread[0]}"
             return
         self.result = self._conclude()
         self._emit(RunFinished(self.result))

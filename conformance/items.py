@@ -7,7 +7,7 @@ functions are collected wherever pytest looks. The result of a check travels on 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.catalogue import Catalogue
+from conformance.catalogue import Catalogue, Requirement
 from conformance.check import Check, check_of
 from conformance.engine import strongest_level
 from conformance.judge import JUDGE
@@ -23,7 +23,7 @@ from conformance.prepare import UsageProblem, require_known
 from conformance.suite import CHECKS, HERE, TRACES, checks_in, import_module, matches
 from conformance.trace.check import check_id, load_check
 from conformance.trace.parser import TraceSyntaxError
-from conformance.verdicts import CheckResult, Outcome, is_red
+from conformance.verdicts import CheckResult, Level, Outcome, is_red
 
 # Attributes of reports, which travel from workers to the controller.
 RESULT = "plumbline_result"  # the result of the check, as JSON
@@ -41,6 +41,10 @@ class Items:
         self.traces = traces
         self.strict = strict
         self._select = tuple(select)
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """A user's ``norecursedirs`` must not lose checks in silence."""
+        return False if collection_path.is_relative_to(HERE) and collection_path.is_dir() else None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(
@@ -95,7 +99,8 @@ class Items:
             if report.when == "call" and item.result is not None:
                 setattr(report, RESULT, msgspec.json.encode(item.result).decode())
                 if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
-                    report.longrepr = (item.result.where, 0, report.longrepr[2])
+                    path, _, line = item.result.where.rpartition(":")
+                    report.longrepr = (path, int(line), report.longrepr[2])
         return report
 
 
@@ -144,6 +149,10 @@ class Red(Exception):
         self.result = result
 
 
+class FailedCheck(Red, AssertionError):
+    """One that saw the target break a requirement: readers tell it from what was not decided."""
+
+
 class CheckItem(pytest.Item):
     """One check as a pytest item. ``-k`` finds it by requirement and level too."""
 
@@ -159,11 +168,14 @@ class CheckItem(pytest.Item):
             self.add_marker(pytest.mark.requirement(requirement))
             self.extra_keyword_matches.add(requirement)
             self.user_properties.append(("requirement", requirement))
+        if self.config.pluginmanager.has_plugin("allure_pytest"):
+            for mark in _allure_marks(level, [items.catalogue.by_id[name] for name in check.requirements]):
+                self.add_marker(mark)
 
     def runtest(self) -> None:
         self.result = result = self.config.stash[JUDGE].judge(self.check)
         if is_red(result.outcome, result.level, strict=self._strict):
-            raise Red(result)
+            raise FailedCheck(result) if result.outcome is Outcome.FAILED else Red(result)
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)
         if result.outcome is not Outcome.PASSED:
@@ -177,6 +189,21 @@ class CheckItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         line = self.check.where.rpartition(":")[2]
         return self.path, int(line) - 1 if line.isdigit() else None, f"{self.check.id}: {self.check.title}"
+
+
+def _allure_marks(level: Level, requirements: Sequence[Requirement]) -> Iterator[pytest.MarkDecorator]:
+    """The marks that allure-pytest reads: behaviours by group and requirement, severity by level."""
+    label, description = pytest.mark.allure_label, pytest.mark.allure_description
+    yield label(_SEVERITIES[level], label_type="severity")
+    yield description(
+        "\n\n".join(f"{row.id} {row.level}: {row.statement} [{row.source}]" for row in requirements)
+    )
+    for row in requirements:
+        yield label(row.group, label_type="feature")
+        yield label(row.id, label_type="story")
+
+
+_SEVERITIES = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 
 
 def _evidence(result: CheckResult) -> Iterator[str]:
