@@ -29,15 +29,19 @@ def load_check(path: Path) -> Check:
 
 
 def check_id(path: Path) -> str:
-    """``adr-13/pull-one`` for a packaged trace; the path as given, without suffix, for a user's own."""
+    """``adr-13/pull-one`` for a packaged trace; the path without suffix, from here, for a user's own."""
     resolved = path.resolve()
-    below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else path
+    below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else _from_here(path)
     return below.with_suffix("").as_posix()
 
 
 def shown_path(path: Path) -> str:
-    """How messages name the file: below the package that users have, else as given."""
+    """How messages name the file: below the package that users have, else from here."""
     resolved = path.resolve()
     if resolved.is_relative_to(PACKAGED):
         return f"conformance/traces/{resolved.relative_to(PACKAGED).as_posix()}"
-    return path.as_posix()
+    return _from_here(path).as_posix()
+
+
+def _from_here(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
