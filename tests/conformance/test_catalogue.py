@@ -46,10 +46,11 @@ def told(folder: Path) -> tuple[str, ...]:
 # -- what is packaged ------------------------------------------------------------------------------
 
 
-def test_ids_of_each_group_begin_at_one_and_have_no_gap() -> None:
+def test_ids_of_each_group_stand_in_order() -> None:
+    # Gaps are allowed: an id is never given to another requirement.
     for group in CATALOGUE.groups:
         numbers = [int(row.id.rpartition("-")[2]) for row in group.requirements]
-        assert numbers == list(range(1, len(numbers) + 1)), group.id
+        assert numbers == sorted(set(numbers)), group.id
 
 
 def test_no_requirement_of_the_first_groups_is_missing() -> None:
