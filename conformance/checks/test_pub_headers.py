@@ -101,7 +101,8 @@ def _answer(operation: Msg | HMsg) -> dict[str, Any]:
 
 
 def _err_code(answer: dict[str, Any]) -> object:
-    return answer.get("error", {}).get("err_code")
+    error = answer.get("error")
+    return error.get("err_code") if isinstance(error, dict) else None
 
 
 def _stored(session: Session, answer: dict[str, Any], *, seq: int) -> None:
