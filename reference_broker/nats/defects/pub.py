@@ -260,6 +260,15 @@ def _(broker: Broker) -> None:
     alter_streams(broker, configured=configured)
 
 
+@jetstream_defect("pub-puback-hides-the-domain", breaks=("JS-PUB-031",), summary="A PubAck names no domain.")
+def _(broker: Broker) -> None:
+    def configured(self: Stream) -> None:
+        Stream.configured(self)
+        self.puback = self.puback.replace(b'"domain":', b'"where":')
+
+    alter_streams(broker, configured=configured)
+
+
 @jetstream_defect(
     "pub-no-503-without-a-stream",
     breaks=("JS-PUB-023",),
