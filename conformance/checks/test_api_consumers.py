@@ -15,8 +15,9 @@ LONGEST_NAME = 255
 @verifies("JS-API-141", source=NAMES)
 def test_wildcards_in_a_durable_name_are_refused(session: Session) -> None:
     """A durable name with an asterisk or a greater-than sign is refused."""
+    stream = session.stage.stream("S", [session.name("s")])
     for wildcard in "*>":
-        answer = _create(session, session.name(f"C{wildcard}x"))
+        answer = _create(session, stream, session.name(f"C{wildcard}x"))
         error = ApiError.of(answer)
         invalid = error is not None and error.code >= 500
         code, err_code = (500, 10052) if invalid else (400, 10103)
@@ -26,15 +27,17 @@ def test_wildcards_in_a_durable_name_are_refused(session: Session) -> None:
 @verifies("JS-API-142", source=NAMES)
 def test_path_separators_in_a_consumer_name_are_refused(session: Session) -> None:
     """A consumer name with a slash or a backslash is refused."""
+    stream = session.stage.stream("S", [session.name("s")])
     for separator in "/\\":
-        answer = _create(session, session.name(f"C{separator}x"))
+        answer = _create(session, stream, session.name(f"C{separator}x"))
         refused(session, answer, 400, 10127, what=f"the durable name C{separator}x")
 
 
 @verifies("JS-API-143", source=NAMES)
 def test_a_long_consumer_name_is_refused(session: Session) -> None:
     """A consumer name of 256 characters is refused."""
-    answer = _create(session, session.name("C").ljust(LONGEST_NAME + 1, "n"))
+    stream = session.stage.stream("S", [session.name("s")])
+    answer = _create(session, stream, session.name("C").ljust(LONGEST_NAME + 1, "n"))
     refused(session, answer, 400, 10102, what="a durable name of 256 characters")
 
 
@@ -56,14 +59,14 @@ def test_a_consumer_without_cluster_shows_none(session: Session) -> None:
 @verifies("JS-API-160", source='docs.nats.io, "JetStream wire API Reference"')
 def test_a_filter_of_another_subject_is_accepted_or_refused(session: Session) -> None:
     """A filter_subject that no subject of the stream matches is accepted, or refused with 10093."""
-    answer = _create(session, session.name("C"), filter_subject=session.name("other"))
+    stream = session.stage.stream("S", [session.name("s")])
+    answer = _create(session, stream, session.name("C"), filter_subject=session.name("other"))
     if ApiError.of(answer) is None:
         session.observed()
     else:
         refused(session, answer, 400, 10093, what="a filter_subject outside the stream's subjects")
 
 
-def _create(session: Session, name: str, **config: object) -> Answer:
-    stream = session.stage.stream("S", [session.name("s")])
+def _create(session: Session, stream: str, name: str, **config: object) -> Answer:
     body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}
     return session.stage.answer("CONSUMER.DURABLE.CREATE", stream, name, body=body)

@@ -119,7 +119,7 @@ def _asked(broker: Broker, change: Callable[[Fields], object]) -> None:
     summary="STREAM.MSG.GET with last_by_subj gives the last message of the stream.",
 )
 def _(broker: Broker) -> None:
-    _asked(broker, lambda fields: "seq" in fields or fields.update(last_by_subj=">"))
+    _asked(broker, lambda fields: "last_by_subj" in fields and fields.update(last_by_subj=">"))
 
 
 @jetstream_defect(

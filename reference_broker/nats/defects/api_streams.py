@@ -17,8 +17,9 @@ from reference_broker.nats.defects.api_alterations import (
     alter_success,
     body_of,
 )
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect
+from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
 from reference_broker.nats.jetstream.requests import Request
+from reference_broker.nats.subjects import collide
 from wire.durations import MILLISECOND, MINUTE
 
 KIND = "stream_create"
@@ -254,16 +255,18 @@ def _(broker: Broker) -> None:
     summary="Creating a stream again with the same configuration is refused as well.",
 )
 def _(broker: Broker) -> None:
-    made: set[str] = set()
+    there: list[bool] = [False]
+
+    def look(request: Request) -> Request:
+        there[0] = request.names[0] in jetstream_of(broker).streams
+        return request
 
     def change(fields: Fields, request: Request) -> None:
-        if "error" not in fields and fields["config"]["name"] in made:
+        if "error" not in fields and there[0]:
             fields.clear()
-            error = {"code": 400, "err_code": 10058, "description": "stream name already in use"}
-            fields["error"] = error
-        else:
-            made.add(request.names[0])
+            fields["error"] = {"code": 400, "err_code": 10058, "description": "stream name already in use"}
 
+    alter_request(broker, KIND, look)
     alter_answer(broker, KIND, change)
 
 
@@ -274,9 +277,9 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     def change(fields: Fields, request: Request) -> None:
-        given = fields.get("subjects", [])
-        if len(set(given)) > 1:
-            fields["subjects"] = given[:1]
+        first, *others = fields.get("subjects") or [""]
+        if any(collide(first.encode(), other.encode()) and other != first for other in others):
+            fields["subjects"] = [first]
 
     alter_body(broker, KIND, change)
 
@@ -287,7 +290,11 @@ def _(broker: Broker) -> None:
     summary="A stream that is created without subjects listens on all below its name.",
 )
 def _(broker: Broker) -> None:
-    alter_body(broker, KIND, lambda fields, request: fields.setdefault("subjects", [f"{request.names[0]}.>"]))
+    def change(fields: Fields, request: Request) -> None:
+        if not {"subjects", "mirror", "sources"} & set(fields):
+            fields["subjects"] = [f"{request.names[0]}.>"]
+
+    alter_body(broker, KIND, change)
 
 
 def _forgive(broker: Broker, when: Callable[[Request], bool]) -> None:

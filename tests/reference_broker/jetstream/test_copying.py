@@ -1,0 +1,102 @@
+"""Mirrors, sources, republishing, transforms and pauses on the pure core; subject mappings by themselves."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from reference_broker.nats.jetstream.mapping import mapping
+from reference_broker.nats.levels import NEWEST
+from tests.reference_broker.jetstream.bench import OLDEST, Bench
+from wire.durations import SECOND
+
+
+@pytest.mark.parametrize(
+    ("src", "dest", "subject", "mapped"),
+    [
+        ("a.>", "b.>", b"a.x.y", b"b.x.y"),
+        ("a.*.*", "b.$2.$1", b"a.x.y", b"b.y.x"),
+        ("a.*", "b.{{wildcard(1)}}", b"a.x", b"b.x"),
+        ("a.*", "b.{{ Wildcard(1) }}.c", b"a.x", b"b.x.c"),
+        ("a", "b", b"a", b"b"),
+        ("", "b.>", b"a.x", b"b.a.x"),
+        ("a.*", "", b"a.x", b"a.x"),
+        ("a.*", "b", b"a.x.y", None),
+    ],
+)
+def test_a_mapping_fills_its_target_with_what_the_wildcards_took(
+    src: str, dest: str, subject: bytes, mapped: bytes | None
+) -> None:
+    assert mapping(src, dest)(subject) == mapped
+
+
+def test_a_mirror_has_what_was_there_and_what_comes_with_gaps_kept() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.*"])
+    for _ in range(3):
+        bench.send("s.a")
+    bench.api("STREAM.MSG.DELETE.S", {"seq": 2})
+    bench.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}, "storage": "memory"})
+    bench.send("s.b")
+    state = bench.api("STREAM.INFO.M")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (3, 1, 4)
+    assert bench.error("STREAM.MSG.GET.M", {"seq": 2}) == "10037 no message found"
+
+
+def test_a_mirror_that_begins_behind_a_purge_has_the_sequences_of_its_origin() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S")
+    for _ in range(3):
+        bench.send("S")
+    bench.api("STREAM.PURGE.S", {"seq": 3})
+    bench.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}, "storage": "memory"})
+    state = bench.api("STREAM.INFO.M")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (1, 3, 3)
+
+
+@pytest.mark.parametrize(("level", "source"), [(OLDEST, "S 2"), (NEWEST, "S 2 s.b > s.b")])
+def test_a_source_gives_what_its_filter_lets_through_and_is_named(
+    level: tuple[int, ...], source: str
+) -> None:
+    bench = Bench(level)
+    bench.stream("S", subjects=["s.*"])
+    bench.send("s.a")
+    bench.send("s.b")
+    sources = [{"name": "S", "filter_subject": "s.b"}]
+    bench.api("STREAM.CREATE.C", {"name": "C", "sources": sources, "storage": "memory"})
+    message = bench.api("STREAM.MSG.GET.C", {"last_by_subj": "s.b"})["message"]
+    assert message["seq"] == 1
+    assert f"Nats-Stream-Source: {source}\r\n" in base64.b64decode(message["hdrs"]).decode()
+
+
+def test_a_republished_message_tells_the_sequence_before_on_its_subject() -> None:
+    bench = Bench(NEWEST)
+    bench.subscriptions.append(b"copy.>")
+    bench.stream("S", subjects=["s.*"], republish={"src": "s.*", "dest": "copy.$1"})
+    for subject in ("s.a", "s.b", "s.a"):
+        bench.send(subject, b"x")
+    last = [sent for sent in bench.sent if sent.target.startswith(b"copy.")][-1]
+    assert last.target == b"copy.a"
+    assert b"Nats-Sequence: 3\r\n" in last.header_block
+    assert last.header_block.endswith(b"Nats-Last-Sequence: 1\r\n\r\n")
+
+
+def test_a_transform_changes_the_subject_that_is_stored_and_older_levels_ignore_it() -> None:
+    for level, stored in ((OLDEST, "s.a"), (NEWEST, "t.a")):
+        bench = Bench(level)
+        bench.stream("S", subjects=["s.*"], subject_transform={"src": "s.>", "dest": "t.>"})
+        bench.send("s.a")
+        assert bench.api("STREAM.MSG.GET.S", {"seq": 1})["message"]["subject"] == stored
+
+
+def test_a_pause_ends_by_itself() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S")
+    bench.consumer("S", "C")
+    bench.send("S", b"x")
+    paused = bench.api("CONSUMER.PAUSE.S.C", {"pause_until": "2100-01-01T00:00:00Z"})
+    assert (paused["paused"], bench.api("CONSUMER.INFO.S.C")["paused"]) == (True, True)
+    assert bench.pull("S", "C") == []
+    remaining = paused["pause_remaining"] / SECOND
+    assert [(sent.payload, sent.at == remaining) for sent in bench.advance(remaining)] == [(b"x", True)]
