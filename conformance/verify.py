@@ -58,7 +58,7 @@ class _Listener:
         for consumer in self._consumers.copy():
             try:
                 consumer.consume(event)
-            except BrokenPipeError:  # whoever read our output has seen enough
+            except (BrokenPipeError, SystemExit):  # rich's word for it: whoever read our output has gone
                 self._consumers.remove(consumer)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             except OSError as error:  # a full disk, at the end: the others may still be written

@@ -82,7 +82,8 @@ class PlainProgress:
         self._strict = event.strict
         self._total = event.checks
         workers = f" with {event.workers} workers" if event.workers > 1 else ""
-        self._print(Text(f"Verifying {one_line(server(event.target))}: {event.checks} checks{workers}"))
+        checks = f"{event.checks} {'check' if event.checks == 1 else 'checks'}"
+        self._print(Text(f"Verifying {one_line(server(event.target))}: {checks}{workers}"))
 
     def check_started(self, event: CheckStarted) -> None:
         pass
