@@ -148,8 +148,9 @@ def _(broker: Broker) -> None:
         self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
     ) -> tuple[Message | None, bytes]:
         message, answer = Stream.accept(self, subject, header_block, payload, now)
-        original = self.store.load(msgspec.json.decode(answer)["seq"])
-        if message is None and original is not None:
+        if message is None and b'"duplicate"' in answer:
+            original = self.store.load(msgspec.json.decode(answer)["seq"])
+            assert original is not None
             original.payload = payload
         return message, answer
 
