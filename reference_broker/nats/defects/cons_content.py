@@ -1,0 +1,50 @@
+"""Defects of headers_only. What is right: ``delivery.content``."""
+
+from __future__ import annotations
+
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.store import Message
+from wire.headers import VERSION
+
+
+@jetstream_defect(
+    "cons-headers-only-drops-headers",
+    breaks=("JS-CONS-084",),
+    summary="headers_only delivers Nats-Msg-Size alone, without the headers of the message.",
+)
+def _(broker: Broker) -> None:
+    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+        header_block, payload = Consumer.content(self, message)
+        if self.config.headers_only:
+            header_block = VERSION + b"\r\nNats-Msg-Size: %d\r\n\r\n" % len(message.payload)
+        return header_block, payload
+
+    alter_consumers(broker, content=content)
+
+
+@jetstream_defect(
+    "cons-headers-only-sends-the-payload",
+    breaks=("JS-CONS-084", "JS-CONS-085"),
+    summary="headers_only adds Nats-Msg-Size and delivers the payload all the same.",
+)
+def _(broker: Broker) -> None:
+    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+        return Consumer.content(self, message)[0], message.payload
+
+    alter_consumers(broker, content=content)
+
+
+@jetstream_defect(
+    "cons-headers-only-needs-headers",
+    breaks=("JS-CONS-085",),
+    summary="headers_only delivers a message without headers as an empty MSG.",
+)
+def _(broker: Broker) -> None:
+    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+        if self.config.headers_only and not message.header_block:
+            return b"", b""
+        return Consumer.content(self, message)
+
+    alter_consumers(broker, content=content)
