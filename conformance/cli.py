@@ -14,6 +14,7 @@ from typing import Annotated, Protocol
 import msgspec
 import typer
 from msgspec import Struct
+from typer.core import TyperCommand
 
 from conformance.interrupts import terminated_as_interrupted
 from conformance.prepare import Prepared, UsageProblem, Wanted, prepare
@@ -72,11 +73,27 @@ Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
 """
 
 
+FOLLOWING = "conformance.cli.following"
+
+
+class BeforePytest(TyperCommand):
+    """Leaves alone what follows ``--``: it goes to pytest."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[FOLLOWING] = args[end + 1 :]
+        return super().parse_args(ctx, args[:end])
+
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return [*super().collect_usage_pieces(ctx), "[-- PYTEST-ARGUMENT...]"]
+
+
 def register(app: typer.Typer, services: Services) -> None:
     """Mount ``verify`` on ``app``."""
 
-    @app.command(epilog=EPILOG)
+    @app.command(cls=BeforePytest, epilog=EPILOG)
     def verify(
+        context: typer.Context,
         url: Annotated[
             str | None,
             typer.Argument(
@@ -148,15 +165,8 @@ def register(app: typer.Typer, services: Services) -> None:
                 help="Give the embedded broker a deliberate fault (plumbline broker nats --list-defects).",
             ),
         ] = None,
-        pytest_args: Annotated[
-            list[str] | None, typer.Argument(hidden=True, metavar="-- PYTEST-ARGUMENT")
-        ] = None,
     ) -> None:
         """Hold a server up against its protocol and say what became of every requirement."""
-        following = tuple(pytest_args or ())
-        if url is not None and url.startswith("-"):  # `plumbline verify -- -k pull`: no URL was given
-            following = (url, *following)
-            url = None
         wanted = Wanted(
             url=url or "",
             level=level,
@@ -173,7 +183,7 @@ def register(app: typer.Typer, services: Services) -> None:
             paths=Paths(json, junit, html, markdown),
             write_waivers=write_waivers,
             workers=workers,
-            pytest_args=following,
+            pytest_args=tuple(context.meta[FOLLOWING]),
         )
         raise typer.Exit(_verify(services, asked))
 

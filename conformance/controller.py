@@ -126,7 +126,7 @@ class Controller:
         if encoded := getattr(report, RESULT, ""):
             self._finished(msgspec.json.decode(encoded, type=CheckResult))
         elif report.failed and (report.when == CRASHED or is_check(report)):
-            self._error(f"{report.nodeid} ended in an error of Plumbline: {report.longrepr}")
+            self._error(f"{report.nodeid} ended in an error of Plumbline: {_last_line(report.longrepr)}")
         elif report.failed:
             self._others_failed = True
 
@@ -139,9 +139,9 @@ class Controller:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and is_check(report):
-            self._error(f"{report.nodeid} could not be read: {report.longrepr}")
+            self._error(f"{report.nodeid} could not be read: {_last_line(report.longrepr)}")
         elif report.failed:
-            self._unread.append(f"{report.nodeid}: {report.longrepr}")
+            self._unread.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         place = excinfo.traceback[-1]
@@ -170,14 +170,17 @@ class Controller:
             self.problem = "nothing was selected: what -k, -m and the arguments ask for matches no check"
             session.exitstatus = ExitCode.USAGE
             return
-        if self._unread and not self._results and not self._errors:
-            self.problem = f"files beside the checks could not be read: {self._unread[0]}"
-            return
+        if self._unread:
+            self.problem = f"a file beside the checks could not be read: {self._unread[0]}"
+            if not self._results and not self._errors:
+                return
         self.result = self._conclude()
         self._emit(RunFinished(self.result))
         if not self._interrupted:
             code = self.result.summary.exit_code
-            session.exitstatus = code or (ExitCode.NOT_CONFORMANT if self._others_failed else code)
+            session.exitstatus = code or (
+                ExitCode.NOT_CONFORMANT if self._others_failed or self._unread else code
+            )
 
     def _conclude(self) -> RunResult:
         lost, notes = self._last_look()
@@ -236,3 +239,8 @@ class Controller:
         )
         for reason in summary.reasons:
             terminalreporter.write_line(f"  {reason}")
+
+
+def _last_line(longrepr: object) -> str:
+    """Of what pytest shows of an error, the line that says which it is."""
+    return (str(longrepr).strip().splitlines() or [""])[-1].removeprefix("E   ")

@@ -63,19 +63,19 @@ class Prepared(Struct, frozen=True):
 
 def prepare(wanted: Wanted) -> Prepared:
     """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks NATS at a URL."""
-    catalogue, packaged = Catalogue.load(), all_checks()
     try:
         url = Url.parse(wanted.url)
         variants = dict(_variant(text) for text in wanted.variants)
+        _require_level(wanted.level)
         own = [_own(path) for path in wanted.traces]
+        catalogue, packaged = Catalogue.load(), all_checks()
         checks = _chosen(packaged, own, wanted.select)
         waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
         require_known(own, catalogue)
-        _require_level(wanted.level)
         run = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
         access = open_target(url, level=wanted.level, variants=variants, run=run)
         _require_present(variants)
-    except (BadUrl, AccessRefused, WaiverError, UnknownPattern, TraceSyntaxError) as error:
+    except (BadUrl, AccessRefused, WaiverError, UnknownPattern) as error:
         raise UsageProblem(str(error)) from None
     known = {check.id: check for check in (*packaged, *own)}
     return Prepared(wanted, access, catalogue, checks, known, waivers)
@@ -92,6 +92,8 @@ def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[
 def _own(path: Path) -> Check:
     try:
         return load_check(path)
+    except TraceSyntaxError as error:
+        raise UsageProblem(str(error)) from None
     except OSError as error:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 

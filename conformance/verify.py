@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -17,7 +18,7 @@ from conformance.prepare import Prepared
 from conformance.suite import HERE
 from conformance.verdicts import Event, ExitCode, RunFinished, RunResult
 
-FEW_CHECKS = 6  # not worth the start of a second process
+CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
 WORKERS_PER_CORE = 3
 MOST_WORKERS = 12
@@ -76,9 +77,8 @@ class _Listener:
 
 def default_workers(checks: int) -> int:
     """How many processes run ``checks`` checks; 0 is this one alone."""
-    if checks <= FEW_CHECKS:
-        return 0
-    return min(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1), checks)
+    workers = min(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1), checks // CHECKS_PER_WORKER)
+    return workers if workers > 1 else 0
 
 
 def run_suite(
@@ -126,7 +126,7 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
         f"--config-file={HERE / 'pytest.ini'}",
-        f"--rootdir={HERE.parent}",
+        f"--rootdir={Path.cwd() if extra else HERE.parent}",
         "-pno:cacheprovider",
         "-pno:terminal",
         "-pno:unraisableexception",  # which collects all garbage twice at the end of every process
