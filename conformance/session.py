@@ -20,6 +20,7 @@ from conformance.verdicts import WireLine
 from wire.jetstream import API_PREFIX
 from wire.nats import HPub, Operation, Pub
 
+BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 _CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
 STAGE = "stage"
 
@@ -43,8 +44,12 @@ class Session:
     # -- names -------------------------------------------------------------------------------
 
     def name(self, label: str) -> str:
-        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: valid as stream, consumer, queue and subject token."""
-        return self._names.setdefault(label, f"{self._token}_{label}")
+        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: valid as stream, consumer, queue and subject token.
+
+        The stream of a bucket has the name of the bucket in its own: ``KV_cfg`` -> ``KV_PL7f3a2x1_cfg``.
+        """
+        kind = next((prefix for prefix in BUCKET_PREFIXES if label.startswith(prefix)), "")
+        return self._names.setdefault(label, f"{kind}{self._token}_{label.removeprefix(kind)}")
 
     def inbox(self, label: str = "inbox") -> str:
         """A subject nobody else uses; the same one for the same label."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.session import Session
+from conformance.session import BUCKET_PREFIXES, Session
 from conformance.target import TargetAccess
 
 
@@ -15,13 +15,14 @@ def sweep(access: TargetAccess) -> list[str]:
     if "jetstream" not in access.target.features:
         return []
     with Session(access) as session:
-        left = [name for name in _stream_names(session) if name.startswith(access.prefix)]
+        ours = tuple(kind + access.prefix for kind in ("", *BUCKET_PREFIXES))
+        left = [name for name in allall_stream_names(session) if name.startswith(ours)]
         for name in left:
             session.stage.delete_stream(name)
     return left
 
 
-def _stream_names(session: Session) -> list[str]:
+def all_stream_names(session: Session) -> list[str]:
     """All stream names of the account, page by page (ADR-1: ``offset``, ``limit``, ``total``)."""
     names: list[str] = []
     while True:

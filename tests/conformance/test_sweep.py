@@ -1,0 +1,32 @@
+"""What a run deletes at its end: whatever bears its prefix, and nothing else."""
+
+from __future__ import annotations
+
+from conformance.session import Session
+from conformance.sweep import sweep
+from conformance.target import Url, open_target
+from reference_broker.nats.config import Config
+from reference_broker.nats.server import NatsBroker
+
+
+def test_streams_of_the_run_are_deleted_and_those_of_buckets_too() -> None:
+    with (
+        NatsBroker.in_thread(Config.of(jetstream=True)) as url,
+        Session(open_target(Url.parse(url))) as session,
+    ):
+        names = [session.name(label) for label in ("ORDERS", "KV_cfg", "OBJ_files")]
+        kept = ["ORDERS", "KV_cfg", "OBJ_files"]
+        for number, name in enumerate([*names, *kept]):
+            body = {"name": name, "subjects": [f"s{number}"], "storage": "memory"}
+            session.stage.api("STREAM.CREATE", name, body=body)
+        assert sorted(sweep(session.target)) == sorted(names)
+        assert sorted(session.stage.api("STREAM.NAMES")["streams"]) == sorted(kept)
+
+
+def test_the_stream_of_a_bucket_has_the_name_of_the_bucket_in_its_own() -> None:
+    with (
+        NatsBroker.in_thread(Config.of(jetstream=True)) as url,
+        Session(open_target(Url.parse(url))) as session,
+    ):
+        assert session.name("KV_cfg") == "KV_" + session.name("cfg")
+        assert session.name("OBJ_files") == "OBJ_" + session.name("files")
