@@ -207,6 +207,13 @@ class Consumer(Delivery):
 
     # Interest, and the end
 
+    def begin(self, now: int) -> None:
+        """A push consumer delivers once its creation is answered: the answer shows all as pending."""
+        self.active = self.host.has_interest(self.config.deliver_subject.encode())
+        if self.active:
+            self.inactive_timer.clear()
+            self.run_timer.set_earliest(now)
+
     def subscribed(self, now: int) -> None:
         """Somebody may have subscribed to a push consumer's deliver_subject."""
         self.active = self.host.has_interest(self.config.deliver_subject.encode())

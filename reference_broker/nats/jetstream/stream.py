@@ -401,7 +401,7 @@ class Stream:
         self.consumers[name] = consumer
         advisories.consumer_action(consumer, "CREATED", "create", now)
         if not config.is_pull:
-            consumer.subscribed(now)
+            consumer.begin(now)
         return consumer
 
     def delete_consumer(self, consumer: Consumer, now: int) -> None:
