@@ -9,8 +9,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from conformance.outcomes import Failed
+from conformance.outcomes import Failed, Inconclusive
 from conformance.session import Session
+from conformance.stage import SERVER_TROUBLE
 from wire.jetstream import ApiError
 
 Answer = dict[str, Any]
@@ -28,8 +29,13 @@ def refused(session: Session, answer: Answer, code: int, *err_codes: int, what: 
 
 
 def accepted(answer: Answer, what: str) -> None:
-    """``answer`` is no error. Raises ``Failed``."""
+    """``answer`` is no error. Raises ``Failed``, or ``Inconclusive`` for the server's own trouble.
+
+    nats-server may fail to create a stream while it deletes another's files: 500, then fine.
+    """
     error = ApiError.of(answer)
+    if error is not None and error.code >= SERVER_TROUBLE:
+        raise Inconclusive(f"{what} met the server's own trouble: {error}", actual=json.dumps(answer))
     if error is not None:
         raise Failed(f"{what} is refused", expected="no error", actual=str(error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.check import verifies
-from conformance.checks.api_answers import shows
+from conformance.checks.api_answers import fits, shows
 from conformance.session import Session
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
@@ -109,6 +109,20 @@ def test_allow_direct(session: Session) -> None:
 def test_mirror_direct(session: Session) -> None:
     """By default mirror_direct is off."""
     _default(session, "mirror_direct", False)
+
+
+@verifies("JS-API-009", source=SOURCE)
+def test_creation_is_answered_with_the_stream(session: Session) -> None:
+    """STREAM.CREATE is answered with the new stream."""
+    stream, subject = session.name("S"), session.name("s")
+    body = {"name": stream, "subjects": [subject], "storage": "memory"}
+    answer = session.stage.answer("STREAM.CREATE", stream, body=body)
+    shows(session, answer, "type", "io.nats.jetstream.api.v1.stream_create_response")
+    shows(session, answer, "config.name", stream)
+    shows(session, answer, "config.subjects", [subject])
+    shows(session, answer, "state.messages", 0)
+    shows(session, answer, "did_create", True)
+    fits(session, answer, "created", lambda found: isinstance(found, str), "created: a time")
 
 
 def _default(session: Session, name: str, value: object) -> None:
