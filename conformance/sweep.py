@@ -16,7 +16,7 @@ def sweep(access: TargetAccess) -> list[str]:
         return []
     with Session(access) as session:
         ours = tuple(kind + access.prefix for kind in ("", *BUCKET_PREFIXES))
-        left = [name for name in allall_stream_names(session) if name.startswith(ours)]
+        left = [name for name in all_stream_names(session) if name.startswith(ours)]
         for name in left:
             session.stage.delete_stream(name)
     return left
