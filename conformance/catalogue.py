@@ -26,6 +26,7 @@ PROFILES: Mapping[str, str] = {
     "nats-core": "the NATS client protocol, on a server as it comes",
     "nats-core-config": "the NATS client protocol, on a server configured for it (a variant)",
     "jetstream": "JetStream streams and pull consumers",
+    "jetstream-push": "JetStream push consumers",
     "kv": "key-value buckets, which are streams with conventions",
     "object-store": "object store buckets, which are streams with conventions",
     "client": "what only a client library can meet or break",
