@@ -1,4 +1,4 @@
-"""Defects of headers_only. What is right: ``delivery.content``."""
+"""Defects of headers_only and of replay. What is right: ``delivery.content``, ``jetstream.replay``."""
 
 from __future__ import annotations
 
@@ -48,3 +48,15 @@ def _(broker: Broker) -> None:
         return Consumer.content(self, message)
 
     alter_consumers(broker, content=content)
+
+
+@jetstream_defect(
+    "cons-push-replays-at-once",
+    breaks=("JS-CONS-087",),
+    summary="Push consumers ignore replay_policy original.",
+)
+def _(broker: Broker) -> None:
+    def too_early(self: Consumer, message: Message, now: int) -> bool:
+        return self.config.is_pull and Consumer.too_early(self, message, now)
+
+    alter_consumers(broker, too_early=too_early)
