@@ -24,6 +24,9 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
     Untestable: Outcome.UNTESTABLE,
     Inconclusive: Outcome.INCONCLUSIVE,
 }
+# nats-server may fail to create a file store while it deletes another: "error creating store for stream".
+# That is its own trouble and no answer to what a check asks; alone, it does not happen.
+_SERVER_TROUBLE = b'"err_code":10049'
 _WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
 
 
@@ -43,6 +46,8 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
     except CheckEnded as error:
         ended = error
         outcome = next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
+        if outcome is Outcome.FAILED and _in_trouble(session):
+            outcome = Outcome.INCONCLUSIVE
     except AssertionError as error:
         ended, outcome = Failed(str(error) or "assertion failed", where=_where(error)), Outcome.FAILED
     except Exception as error:
@@ -54,6 +59,10 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         observations=session.observations,
         duration_s=time.monotonic() - began,
     )
+
+
+def _in_trouble(session: Session) -> bool:
+    return any(line.direction == "<" and _SERVER_TROUBLE in line.raw for line in session.wire)
 
 
 def not_run(check: Check, catalogue: Catalogue, why: str) -> CheckResult:

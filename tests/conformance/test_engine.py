@@ -1,0 +1,69 @@
+"""What the engine makes of the ways a check can end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from conformance.catalogue import Catalogue
+from conformance.check import Check
+from conformance.engine import run_check
+from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from conformance.session import Session
+from conformance.target import Url, open_target
+from conformance.verdicts import CheckResult, Outcome
+from tests.conformance.scripted import nats, scripted
+from wire.nats import Msg, Pub
+
+CATALOGUE = Catalogue.load()
+
+
+def ran(run: Callable[[Session], None], answer: bytes = b"") -> CheckResult:
+    def script(link: socket.socket, line: bytes) -> None:
+        if line.startswith(b"PUB"):
+            link.sendall(answer)
+
+    with scripted(nats(script)) as address:
+        access = open_target(Url.parse(address))
+        return run_check(Check("c", "title", ("CORE-001",), run), access, CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("raised", "outcome"),
+    [
+        (Failed("no", expected="a", actual="b"), Outcome.FAILED),
+        (Unsupported("INFO does not claim it"), Outcome.UNSUPPORTED),
+        (Untestable("no stage"), Outcome.UNTESTABLE),
+        (Inconclusive("late"), Outcome.INCONCLUSIVE),
+        (AssertionError("1 is not 2"), Outcome.FAILED),
+        (ZeroDivisionError("oh"), Outcome.HARNESS_ERROR),
+    ],
+)
+def test_each_way_to_end_is_an_outcome(raised: Exception, outcome: Outcome) -> None:
+    def run(session: Session) -> None:
+        raise raised
+
+    result = ran(run)
+    assert result.outcome is outcome
+    assert str(raised.args[0]) in result.message
+
+
+def test_a_check_that_saw_no_evidence_fails() -> None:
+    result = ran(lambda session: None)
+    assert result.outcome is Outcome.FAILED
+    assert result.message == "the check saw no evidence"
+
+
+def test_a_failure_beside_the_servers_own_trouble_is_inconclusive() -> None:
+    def run(session: Session) -> None:
+        client = session.connect()
+        client.send(Pub.make("a"))
+        client.expect(Msg, payload=b'{"success":true}')
+
+    trouble = b'{"error":{"code":500,"err_code":10049,"description":"error creating store for stream"}}'
+    answer = b"MSG a 1 %d\r\n%b\r\n"
+    assert ran(run, answer % (len(trouble), trouble)).outcome is Outcome.INCONCLUSIVE
+    refusal = trouble.replace(b"10049", b"10058")
+    assert ran(run, answer % (len(refusal), refusal)).outcome is Outcome.FAILED
