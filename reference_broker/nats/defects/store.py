@@ -1,0 +1,98 @@
+"""Defects in the bytes that streams report. What is right: ``jetstream.store``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
+from reference_broker.nats.jetstream.store import (
+    MemoryStore,
+    Message,
+    Store,
+    file_record_size,
+    memory_record_size,
+)
+from reference_broker.nats.jetstream.stream import Stream
+
+FILE_WITHOUT_HEADERS = ("JS-STORE-001", "JS-STORE-002", "JS-STORE-003", "JS-STORE-004")
+FILE_WITH_HEADERS = ("JS-STORE-005", "JS-STORE-006")
+MEMORY_WITHOUT_HEADERS = ("JS-STORE-007", "JS-STORE-008", "JS-STORE-009", "JS-STORE-010")
+MEMORY_WITH_HEADERS = ("JS-STORE-011", "JS-STORE-012")
+
+
+def _alter_size(broker: Broker, storage: str, size_of: Callable[[bytes, bytes, bytes], int]) -> None:
+    """``size_of`` gives the size of a record, of subject, header block and payload."""
+
+    def open_store(self: Stream) -> Store:
+        return MemoryStore(size_of) if self.config.storage == storage else Stream.open_store(self)
+
+    alter_streams(broker, open_store=open_store)
+
+
+@jetstream_defect(
+    "store-file-omits-the-checksum",
+    breaks=FILE_WITHOUT_HEADERS + FILE_WITH_HEADERS,
+    summary="The checksum of a record in a file is not counted.",
+)
+def _(broker: Broker) -> None:
+    _alter_size(broker, "file", lambda *record: file_record_size(*record) - 8)
+
+
+@jetstream_defect(
+    "store-file-omits-the-size-of-headers",
+    breaks=FILE_WITH_HEADERS,
+    summary="The 4 bytes before the headers of a record in a file are not counted.",
+)
+def _(broker: Broker) -> None:
+    _alter_size(broker, "file", lambda *record: file_record_size(*record) - (4 if record[1] else 0))
+
+
+@jetstream_defect(
+    "store-memory-counts-as-files",
+    breaks=MEMORY_WITHOUT_HEADERS + MEMORY_WITH_HEADERS,
+    summary="A record in memory is counted as large as in a file.",
+)
+def _(broker: Broker) -> None:
+    _alter_size(broker, "memory", file_record_size)
+
+
+@jetstream_defect(
+    "store-memory-omits-headers",
+    breaks=MEMORY_WITH_HEADERS,
+    summary="The headers of a record in memory are not counted.",
+)
+def _(broker: Broker) -> None:
+    _alter_size(broker, "memory", lambda subject, block, payload: memory_record_size(subject, b"", payload))
+
+
+@jetstream_defect(
+    "store-deleted-message-leaves-its-head",
+    breaks=("JS-STORE-013",),
+    summary="A deleted message gives back its payload only.",
+)
+def _(broker: Broker) -> None:
+    def remove(self: Stream, seq: int, now: int) -> bool:
+        message: Message | None = self.store.load(seq)
+        if message is not None:
+            record = self.store.size_of(message.subject, message.header_block, message.payload)
+            self.store.size += record - len(message.payload)
+        return Stream.remove(self, seq, now)
+
+    alter_streams(broker, remove=remove)
+
+
+@jetstream_defect(
+    "store-purge-leaves-bytes",
+    breaks=("JS-STORE-014",),
+    summary="A purge of everything leaves the bytes as they were.",
+)
+def _(broker: Broker) -> None:
+    def purge(self: Stream, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0) -> int:
+        size = self.store.size
+        purged = Stream.purge(self, now, subject, below=below, keep=keep)
+        if not len(self.store):
+            self.store.size = size
+        return purged
+
+    alter_streams(broker, purge=purge)
