@@ -16,7 +16,7 @@ verify: bootstrap ## verify the embedded reference broker, or ARGS=nats://host:p
 	@mkdir -p .plumbline
 	@$(BIN)/plumbline verify --html .plumbline/report.html --json .plumbline/result.json $(ARGS)
 
-test: bootstrap ## run the project's own tests on all cores
+test: bootstrap ## run the project's own tests, two processes a core
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all of them, then fail

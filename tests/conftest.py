@@ -53,6 +53,12 @@ def nats_server(server_binary: ServerBinary) -> Iterator[NatsServer]:
         yield server
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` means: tests wait for servers and deadlines more than they compute."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says once for each reason how many tests were skipped for it."""
     skipped = terminalreporter.stats.get("skipped", [])
