@@ -5,6 +5,7 @@ A session cleans up after itself: connections are closed and every stream it mad
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from types import TracebackType
@@ -22,7 +23,15 @@ from wire.nats import HPub, Operation, Pub
 
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 _CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
+# The requests that only read may name what is not ours; every other one changes what it names.
+_CHANGES = re.compile(
+    rf"{re.escape(API_PREFIX)}\.(?:STREAM|CONSUMER)\.(?!(?:INFO|NAMES|LIST|MSG\.GET)\b)(?:[A-Z]+\.)+\S+"
+)
 STAGE = "stage"
+
+
+class TouchesStranger(Exception):
+    """A check is about to change an object on the target that may be somebody else's."""
 
 
 class Session:
@@ -115,8 +124,15 @@ class Session:
 
     def _sent(self, at: float, operation: Operation) -> None:
         self.moment = at
+        if isinstance(operation, Pub | HPub):
+            self._refuse_strangers(operation.subject)
         if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):
             self._streams.add(operation.subject[len(_CREATES_STREAM) :])
+
+    def _refuse_strangers(self, subject: str) -> None:
+        """Nothing on the target that is not the run's own is touched: a check that would do so is wrong."""
+        if _CHANGES.fullmatch(subject) and self.target.prefix not in subject:
+            raise TouchesStranger(f"{subject} names what this run did not make: take names from the session")
 
     # -- evidence ----------------------------------------------------------------------------
 

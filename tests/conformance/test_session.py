@@ -1,0 +1,66 @@
+"""What a session allows a check to do to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.session import Session, TouchesStranger
+from conformance.target import Url, open_target
+from reference_broker.nats.server import NatsBroker
+from tests.conformance.streams import THEIRS, make_streams, stream_names
+from wire.nats import HPub, Msg, Pub, Sub
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with NatsBroker.in_thread(jetstream=True) as running:
+        make_streams(running)
+        yield running
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        "STREAM.CREATE.ORDERS",
+        "STREAM.UPDATE.ORDERS",
+        "STREAM.DELETE.ORDERS",
+        "STREAM.PURGE.ORDERS",
+        "STREAM.MSG.DELETE.ORDERS",
+        "CONSUMER.CREATE.ORDERS",
+        "CONSUMER.CREATE.ORDERS.D.filter.subject",
+        "CONSUMER.DURABLE.CREATE.ORDERS.D",
+        "CONSUMER.DELETE.ORDERS.durable",
+        "CONSUMER.MSG.NEXT.ORDERS.durable",
+        "CONSUMER.PAUSE.ORDERS.durable",
+    ],
+)
+def test_a_check_cannot_change_what_its_run_did_not_make(url: str, request_of: str) -> None:
+    subject = f"$JS.API.{request_of}"
+    with Session(open_target(Url.parse(url), run="other")) as session:
+        client = session.connect()
+        for operation in (Pub.make(subject, b""), HPub.make(subject, [("A", "b")], b"")):
+            with pytest.raises(TouchesStranger, match="take names from the session"):
+                client.send(operation)
+        assert client.flush() == []
+    assert stream_names(url) == sorted(THEIRS)
+
+
+@pytest.mark.parametrize(
+    "request_of", ["STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.ORDERS", "STREAM.MSG.GET.ORDERS", "INFO"]
+)
+def test_a_check_may_read_what_is_there(url: str, request_of: str) -> None:
+    with Session(open_target(Url.parse(url), run="other")) as session:
+        client = session.connect()
+        client.send(
+            Sub.make(session.inbox(), 1), Pub.make(f"$JS.API.{request_of}", b'{"seq":1}', session.inbox())
+        )
+        assert b'"error"' not in client.expect(Msg).payload
+
+
+def test_a_session_deletes_what_it_made_and_nothing_else(url: str) -> None:
+    with Session(open_target(Url.parse(url), run="other")) as session:
+        name = session.stage.stream("ORDERS", [session.name("subject")])
+        assert stream_names(url) == sorted([*THEIRS, name])
+    assert stream_names(url) == sorted(THEIRS)
