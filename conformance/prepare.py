@@ -69,6 +69,7 @@ def prepare(wanted: Wanted) -> Prepared:
         _require_level(wanted.level)
         own = [_own(path) for path in wanted.traces]
         catalogue, packaged = Catalogue.load(), all_checks()
+        catalogue.published()  # what is wrong with the suite itself is told before the run, not after it
         checks = _chosen(packaged, own, wanted.select)
         waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
         require_known(own, catalogue)
