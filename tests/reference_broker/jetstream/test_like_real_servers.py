@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ci.servers import NatsServer
+from ci.servers import NatsServer, ServerBinary
 from reference_broker.nats.server import NatsBroker
 from tests.reference_broker.jetstream import scenarios_acks, scenarios_api, scenarios_pulls
 from tests.reference_broker.jetstream.player import Player, Scenario
@@ -23,12 +23,28 @@ def played(scenario: Scenario, url: str) -> list[str]:
     return player.log
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_the_reference_broker_answers_as_the_server(nats_server: NatsServer, scenario: Scenario) -> None:
-    probe = Player(nats_server.url)
-    probe.close()
-    level = ".".join(probe.version.split(".")[:2])
-    with NatsBroker.in_thread(level=level, jetstream=True) as url, ThreadPoolExecutor() as threads:
-        real = threads.submit(played, scenario, nats_server.url)
+# A real server counts and delivers in tasks of their own, so a counter may be seen a moment too early or too
+# late. What the reference does otherwise, it does every time.
+PLAYS = 3
+
+
+def both_played(scenario: Scenario, binary: ServerBinary) -> tuple[list[str], list[str]]:
+    """What the reference broker and the real server said, each in a process of its own making."""
+    level = ".".join(binary.version.split(".")[:2])
+    with (
+        NatsServer(binary.path, {"jetstream": True}) as server,
+        NatsBroker.in_thread(level=level, jetstream=True) as url,
+        ThreadPoolExecutor() as threads,
+    ):
         reference = threads.submit(played, scenario, url)
-    assert reference.result() == real.result()
+        real = threads.submit(played, scenario, server.url)
+    return reference.result(), real.result()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_the_reference_broker_answers_as_the_server(server_binary: ServerBinary, scenario: Scenario) -> None:
+    for _ in range(PLAYS):
+        reference, real = both_played(scenario, server_binary)
+        if reference == real:
+            break
+    assert reference == real
