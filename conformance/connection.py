@@ -307,18 +307,31 @@ class Connection:
     def nothing(self, for_s: float) -> None:
         """Nothing (but PING and INFO) arrives for ``for_s`` seconds."""
         wanted = f"nothing for {for_s:g} s"
-        arrival = self._poll_or_lost(time.monotonic() + for_s, wanted, UNASKED)
+        limit = time.monotonic() + for_s
+        arrival = self._poll_or_lost(limit, wanted, UNASKED)
         if arrival is not None:
             self.mark_offending(arrival.operation)
+            if arrival.at > limit:  # we were kept from reading, so it may have come after the silence
+                raise Inconclusive(
+                    f"{self.name}: something came, and was read {arrival.at - limit:.3f} s after the silence",
+                    expected=wanted,
+                    actual=str(arrival.operation),
+                )
             raise Failed(f"{self.name}: something came", expected=wanted, actual=str(arrival.operation))
         self._on_evidence()
 
     def closed(self, within: float = 1.0) -> None:
         """The server closes this connection, sends nothing before, and answers a fresh one."""
         wanted = f"connection closed within {within:g} s"
+        limit = time.monotonic() + within + self._slack_s
         try:
-            arrival = self.poll(time.monotonic() + within + self._slack_s)
+            arrival = self.poll(limit) or self.poll(limit + GRACE_S)
         except Closed:
+            late = time.monotonic() - limit
+            if late > 0:
+                raise Inconclusive(
+                    f"{self.name}: closed {late:.3f} s after its limit", expected=wanted
+                ) from None
             if not self._is_alive():
                 raise Inconclusive(
                     f"{self.name}: the target closed and answers no fresh connection"

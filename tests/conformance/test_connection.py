@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -129,6 +130,17 @@ def test_the_right_close_is_evidence_only_if_nothing_precedes_it() -> None:
             client.closed()
 
 
+def test_a_close_that_comes_late_is_inconclusive() -> None:
+    def refuse(link: socket.socket, line: bytes) -> None:
+        if line.startswith(b"PUB"):
+            threading.Timer(0.2, link.shutdown, (socket.SHUT_RDWR,)).start()
+
+    with connected(refuse) as (_, client):
+        client.send(Pub.make("a"))
+        with pytest.raises(Inconclusive, match="after its limit"):
+            client.closed(within=0.0)
+
+
 def test_bytes_that_are_not_the_protocol_are_a_failure_that_shows_them() -> None:
     with connected(answering(b"MSG a 1 x\r\n")) as (session, client):
         client.send(Pub.make("a"))
@@ -147,6 +159,20 @@ def test_nothing_fails_on_anything_but_ping_and_info() -> None:
         client.send(Pub.make("a"))
         with pytest.raises(Failed, match="something came"):
             client.nothing(0.05)
+
+
+def test_what_is_read_after_a_silence_says_nothing_of_the_silence() -> None:
+    has_sent = threading.Event()
+
+    def answer(link: socket.socket, line: bytes) -> None:
+        link.sendall(b"+OK\r\n")
+        has_sent.set()
+
+    with connected(answer) as (_, client):
+        client.send(Pub.make("a"))
+        assert has_sent.wait(10)
+        with pytest.raises(Inconclusive, match="after the silence"):
+            client.nothing(0.0)
 
 
 def test_a_password_does_not_reach_the_journal() -> None:
