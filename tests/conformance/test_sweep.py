@@ -7,20 +7,19 @@ from conformance.sweep import sweep
 from conformance.target import Url, open_target
 from reference_broker.nats.config import Config
 from reference_broker.nats.server import NatsBroker
+from tests.conformance.streams import THEIRS, make_streams, stream_names
 
 
 def test_streams_of_the_run_are_deleted_and_those_of_buckets_too() -> None:
-    with (
-        NatsBroker.in_thread(Config.of(jetstream=True)) as url,
-        Session(open_target(Url.parse(url))) as session,
-    ):
-        names = [session.name(label) for label in ("ORDERS", "KV_cfg", "OBJ_files")]
-        kept = ["ORDERS", "KV_cfg", "OBJ_files"]
-        for number, name in enumerate([*names, *kept]):
-            body = {"name": name, "subjects": [f"s{number}"], "storage": "memory"}
-            session.stage.api("STREAM.CREATE", name, body=body)
-        assert sorted(sweep(session.target)) == sorted(names)
-        assert sorted(session.stage.api("STREAM.NAMES")["streams"]) == sorted(kept)
+    with NatsBroker.in_thread(Config.of(jetstream=True)) as url:
+        make_streams(url)
+        with Session(open_target(Url.parse(url))) as session:
+            names = [session.name(label) for label in ("ORDERS", "KV_cfg", "OBJ_files")]
+            for number, name in enumerate(names):
+                body = {"name": name, "subjects": [session.name(f"s{number}")], "storage": "memory"}
+                session.stage.api("STREAM.CREATE", name, body=body)
+            assert sorted(sweep(session.target)) == sorted(names)
+            assert stream_names(url) == sorted(THEIRS)
 
 
 def test_the_stream_of_a_bucket_has_the_name_of_the_bucket_in_its_own() -> None:

@@ -175,8 +175,8 @@ def test_a_port_that_is_no_nats_server_ends_the_run_before_it_began(
         ended = verify(tmp_path, f"nats://{address}")
     assert (ended.code, ended.out) == (3, "")
     assert said in one_sentence(ended.err)
-    # A second is what the start may take; on a busy machine it takes longer, which says nothing here.
-    assert ended.seconds < WITHIN_S - 1 + start_up.seconds
+    # What the start takes is measured beside it: on a busy machine it is long, which says nothing here.
+    assert ended.seconds < WITHIN_S + start_up.seconds
 
 
 def test_a_variant_that_nobody_listens_on_is_named(tmp_path: Path, broker: str, closed_port: str) -> None:
