@@ -105,7 +105,7 @@ app.add_typer(reference_broker.cli.app, name="broker")
 
 def main() -> None:
     """The entry point of the console script."""
-    app()
+    app(prog_name="plumbline")  # also as python -m plumbline
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ def prepare(wanted: Wanted) -> Prepared:
         variants = dict(_variant(text) for text in wanted.variants)
         _require_level(wanted.level)
         own = [_own(path) for path in wanted.traces]
-        catalogue, packaged = Catalogue.load(), all_checks()
+        catalogue = Catalogue.load()
+        packaged = all_checks() if wanted.select or wanted.waivers or not own else []
         catalogue.published()  # what is wrong with the suite itself is told before the run, not after it
         checks = _chosen(packaged, own, wanted.select)
         waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
