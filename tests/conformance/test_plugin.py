@@ -1,4 +1,4 @@
-"""The suite in a user's own pytest: ``pytest --pyargs conformance --target URL``; and where nobody asks for it."""
+"""``pytest --pyargs conformance --target URL`` by hand, and a pytest that has nothing to do with it."""
 
 from __future__ import annotations
 

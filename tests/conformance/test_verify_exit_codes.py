@@ -187,7 +187,7 @@ def test_a_variant_that_nobody_listens_on_is_named(tmp_path: Path, broker: str, 
 
 def test_a_target_that_is_killed_ends_the_run(tmp_path: Path, nats_server: NatsServer) -> None:
     report = tmp_path / "r.json"
-    with started((*PLUMBLINE, "verify", nats_server.url, "--json", report), tmp_path) as run:
+    with started((*PLUMBLINE, "verify", nats_server.url, "-n", "3", "--json", report), tmp_path) as run:
         await_line(run, " 25 %")
         os.kill(nats_server.pid, signal.SIGKILL)
         out, err = run.communicate(timeout=WITHIN_S)
@@ -200,7 +200,7 @@ def test_a_target_that_is_killed_ends_the_run(tmp_path: Path, nats_server: NatsS
 
 
 def test_a_target_that_hangs_ends_the_run(tmp_path: Path, nats_server: NatsServer) -> None:
-    with started((*PLUMBLINE, "verify", nats_server.url), tmp_path) as run:
+    with started((*PLUMBLINE, "verify", nats_server.url, "-n", "3"), tmp_path) as run:
         await_line(run, " 25 %")
         os.kill(nats_server.pid, signal.SIGSTOP)
         try:

@@ -41,7 +41,7 @@ def broker() -> Iterator[str]:
 
 def _interrupt(url: str, number: signal.Signals, folder: Path, *, group: bool) -> None:
     """Interrupt a run that is under way, and see that nothing is left of it."""
-    with started((*PLUMBLINE, "verify", url), folder) as process:
+    with started((*PLUMBLINE, "verify", url, "-n", "3"), folder) as process:
         await_line(process, " 25 %")
         (os.killpg if group else os.kill)(process.pid, number)
         out, err = process.communicate(timeout=SOON_S)
@@ -77,7 +77,7 @@ def test_servers_that_were_started_for_the_run_end_with_it(
     tmp_path: Path, server_binary: ServerBinary
 ) -> None:
     binary = str(server_binary.path)
-    with started((*PLUMBLINE, "verify", "--server", binary), tmp_path) as process:
+    with started((*PLUMBLINE, "verify", "--server", binary, "-n", "3"), tmp_path) as process:
         await_line(process, " 25 %")
         servers = [pid for pid in session_of(process.pid) if _runs(pid, binary)]
         assert len(servers) > 1
@@ -93,7 +93,7 @@ def _runs(pid: int, binary: str) -> bool:
 
 
 def test_a_second_ctrl_c_does_not_stop_the_cleaning(tmp_path: Path, nats_server: NatsServer) -> None:
-    with started((*PLUMBLINE, "verify", nats_server.url), tmp_path) as process:
+    with started((*PLUMBLINE, "verify", nats_server.url, "-n", "3"), tmp_path) as process:
         await_line(process, " 25 %")
         os.kill(process.pid, signal.SIGINT)
         while process.poll() is None:
@@ -129,7 +129,7 @@ def test_the_terminal_is_as_it_was(tmp_path: Path, broker: str) -> None:
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     with subprocess.Popen(
-        (*PLUMBLINE, "verify", broker),
+        (*PLUMBLINE, "verify", broker, "-n", "3"),
         cwd=tmp_path,
         env=environment(TERM="xterm"),
         stdin=theirs,
