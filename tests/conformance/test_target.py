@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from conformance.target import AccessRefused, BadUrl, TargetUnreachable, Url, open_target, parse_level
-from tests.conformance.scripted import INFO, Script, closing, http, nats, scripted, silent
+from conformance.target import (
+    MOST_SLACK_S,
+    AccessRefused,
+    BadUrl,
+    TargetUnreachable,
+    Url,
+    open_target,
+    parse_level,
+)
+from tests.conformance.scripted import INFO, Script, closing, http, lines, nats, scripted, silent
 
 FIVE_SECONDS = 5.0
+
+
+def dripping(link: socket.socket) -> None:
+    """A byte of INFO now and then: never silent for long, and never done."""
+    with suppress(OSError):
+        for byte in INFO * 10:
+            link.sendall(bytes([byte]))
+            time.sleep(0.3)
+
+
+def chattering(link: socket.socket) -> None:
+    """INFO, and then messages without end."""
+    link.sendall(INFO)
+    while True:
+        link.sendall(b"MSG a 1 1\r\na\r\n" * 1000)
+
+
+def leaving(link: socket.socket) -> None:
+    """INFO, and a close in the middle of the handshake."""
+    link.sendall(INFO)
+    link.recv(4096)
+    link.close()
 
 
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
+        (dripping, "says nothing"),
+        (chattering, "does not answer PING"),
+        (leaving, "closes the connection before it answers PING"),
         (silent, "accepts connections and says nothing"),
         (http, "speaks HTTP, not NATS"),
         (closing, "closes the connection"),
@@ -104,3 +140,54 @@ def test_levels_compare_as_numbers() -> None:
     assert parse_level("2.10.14") > parse_level("2.9")
     with pytest.raises(ValueError, match=r"such as 2\.9"):
         parse_level("newest")
+
+
+def _info(**fields: object) -> bytes:
+    return b"INFO " + json.dumps({"version": "2.15.0", **fields}).encode() + b"\r\n"
+
+
+def _serving(infos: Iterator[bytes]) -> Script:
+    """Each connection is greeted with the next of ``infos``."""
+
+    def script(link: socket.socket) -> None:
+        link.sendall(next(infos))
+        for line in lines(link):
+            if line == b"PING\r\n":
+                link.sendall(b"PONG\r\n")
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"server_id": "A"}, {"server_id": "A"}, ""),
+        ({"server_id": "A"}, {"server_id": "B"}, "restarted"),
+        ({"server_id": "A", "cluster": "C"}, {"server_id": "B", "cluster": "C"}, ""),
+    ],
+)
+def test_a_target_that_was_restarted_is_absent_and_a_cluster_behind_one_address_is_not(
+    first: dict[str, str], second: dict[str, str], said: str
+) -> None:
+    with scripted(_serving(iter([_info(**first), _info(**second)]))) as address:
+        access = open_target(Url.parse(address))
+        absence = access.absence()
+    assert said in absence
+    assert bool(absence) == bool(said)
+    assert "Nothing listens" in access.absence()
+
+
+def test_of_a_slow_target_fewer_round_trips_are_measured() -> None:
+    def slow(link: socket.socket) -> None:
+        link.sendall(INFO)
+        for line in lines(link):
+            if line == b"PING\r\n":
+                time.sleep(0.4)
+                link.sendall(b"PONG\r\n")
+
+    with scripted(slow) as address:
+        began = time.monotonic()
+        target = open_target(Url.parse(address)).target
+    assert time.monotonic() - began < FIVE_SECONDS / 2
+    assert target.slack_s == MOST_SLACK_S
+    assert target.rtt_s > 0.4
