@@ -29,6 +29,7 @@ from typing import Self
 READY_WITHIN_S = 15.0
 STOPPED_WITHIN_S = 5.0
 POLL_S = 0.005
+LOG_LINES = 10  # of a server that did not start, the end of its log is what says why
 
 NAMED_BY = "PLUMBLINE_NATS_SERVER"
 PACKAGED_COMMAND = "apt-get install nats-server"
@@ -185,7 +186,7 @@ class NatsServer:
             if time.monotonic() > deadline:
                 log = self.log
                 self.stop()
-                raise ServerError(f"{self.binary} was not ready within {within:g} s; its log:\n{log}")
+                raise ServerError(f"{self.binary} was not ready within {within:g} s; {_end_of(log)}")
 
     def start(self) -> None:
         """Launches and waits until ready."""
@@ -229,7 +230,7 @@ class NatsServer:
             return
         log = self.log
         self.stop()
-        raise ServerError(f"{self.binary} ended at once with exit code {status}; its log:\n{log}")
+        raise ServerError(f"{self.binary} ended at once with exit code {status}; {_end_of(log)}")
 
     def _announced_url(self) -> str:
         """The client URL in the ports file, or nothing while it is not wholly written."""
@@ -241,6 +242,11 @@ class NatsServer:
                 continue
             return str(urls[0])
         return ""
+
+
+def _end_of(log: str) -> str:
+    lines = log.strip().splitlines()[-LOG_LINES:]
+    return "\n".join(["it printed last:", *lines]) if lines else "it printed nothing"
 
 
 def configuration(config: Mapping[str, object], folder: Path) -> str:
