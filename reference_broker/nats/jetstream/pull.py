@@ -309,6 +309,8 @@ class WaitingQueue:
         """End what is overdue or lost its inbox, send heartbeats; ``at_end``: nothing is left to deliver."""
         for request in list(self.requests):
             if now >= request.expires:
+                if request.next_heartbeat < request.expires and self.is_wanted(request):
+                    self.send_heartbeat(request, now)  # woken late: what was due first comes first
                 self.last_active = max(self.last_active, now)
                 self.time_out(request)
             elif at_end and request.no_wait and self.one_shot_ends(request):

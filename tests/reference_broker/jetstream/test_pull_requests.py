@@ -228,6 +228,13 @@ def test_a_batch_that_uses_up_its_bytes_exactly_is_complete(bench: Bench) -> Non
     assert "waiting 0" in bench.state("bar", "dur")
 
 
+def test_a_broker_that_is_woken_late_sends_what_was_due_first_first(bench: Bench) -> None:
+    bench.pull("bar", "dur", {"batch": 1, "expires": 3 * SECOND, "idle_heartbeat": SECOND})
+    bench.now += 4 * SECOND
+    bench.jetstream.wake(bench.now)
+    assert [sent.status for sent in bench.sent] == ["100 Idle Heartbeat", "408 Request Timeout"]
+
+
 def test_idle_heartbeats_come_at_their_interval_and_after_each_message(bench: Bench) -> None:
     bench.pull("bar", "dur", {"batch": 2, "expires": 3 * SECOND, "idle_heartbeat": SECOND})
     bench.advance(0.5)
