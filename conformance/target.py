@@ -7,15 +7,17 @@ clear sentence, within five seconds. Nothing here judges.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import re
 import socket
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from conformance.verdicts import Target
@@ -28,6 +30,8 @@ ANSWER_S = 1.0
 PROBE_S = 3.0  # all of a probe: what answers every second byte in time is no target either
 ROUND_TRIPS = 9
 ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
+BUSY_ROUND_TRIPS = 30
+BUSY_PAUSE_S = 0.01
 LEAST_SLACK_S = 0.05
 MOST_SLACK_S = 2.0
 SLACK_ROUND_TRIPS = 20
@@ -128,6 +132,21 @@ class TargetAccess:
     def slack_s(self) -> float:
         return self.target.slack_s
 
+    def calibrated_again(self) -> TargetAccess:
+        """The same target with the slack that it needs now, which is more if this machine has become busy.
+
+        What is measured is how late we are when we wait for a moment and then for an answer, since that is
+        what checks do.
+        """
+        try:
+            _, late = probe(self.url, BUSY_ROUND_TRIPS, pause_s=BUSY_PAUSE_S)
+        except (TargetUnreachable, AccessRefused):
+            return self
+        busy = copy.copy(self)
+        slack = max(self.target.slack_s, _slack(late))
+        busy.target = msgspec.structs.replace(self.target, slack_s=slack)
+        return busy
+
     def next_token(self) -> str:
         """A name prefix for one check; unique on the target."""
         return f"{self.prefix}{self._worker}x{next(self._counter)}"
@@ -190,7 +209,6 @@ def open_target(
         raise AccessRefused(
             f"{url} reports version {version!r}, from which no protocol level follows: add --level 2.9"
         ) from None
-    slack = min(MOST_SLACK_S, LEAST_SLACK_S + SLACK_ROUND_TRIPS * max(round_trips))
     target = Target(
         url=str(url),
         server_name=str(info.get("server_name", "")),
@@ -198,15 +216,20 @@ def open_target(
         level=chosen,
         features=tuple(name for name in _FEATURES if info.get(name)),
         rtt_s=statistics.median(round_trips),
-        slack_s=slack,
+        slack_s=_slack(round_trips),
         variants=tuple(sorted(variants or {})),
     )
     return TargetAccess(url, target, info, variants, run)
 
 
-def probe(url: Url, round_trips: int = 1) -> tuple[dict[str, Any], list[float]]:
+def _slack(round_trips: Sequence[float]) -> float:
+    return min(MOST_SLACK_S, LEAST_SLACK_S + SLACK_ROUND_TRIPS * max(round_trips))
+
+
+def probe(url: Url, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[dict[str, Any], list[float]]:
     """INFO's fields, and the round trips of some PINGs in seconds.
 
+    With ``pause_s`` each is preceded by such a wait; how much longer that took counts as well.
     Raises ``TargetUnreachable`` or ``AccessRefused``.
     """
     try:
@@ -219,7 +242,7 @@ def probe(url: Url, round_trips: int = 1) -> tuple[dict[str, Any], list[float]]:
         raise TargetUnreachable(f"{url.address} cannot be reached ({error}).") from None
     with link:
         try:
-            return _greet(link, url, round_trips)
+            return _greet(link, url, round_trips, pause_s)
         except ProtocolError as error:
             if error.excerpt.startswith(b"HTTP/"):
                 raise TargetUnreachable(f"{url.address} speaks HTTP, not NATS.") from None
@@ -228,7 +251,9 @@ def probe(url: Url, round_trips: int = 1) -> tuple[dict[str, Any], list[float]]:
             raise TargetUnreachable(f"{url.address} broke the connection off ({error}).") from None
 
 
-def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, Any], list[float]]:
+def _greet(
+    link: socket.socket, url: Url, round_trips: int, pause_s: float
+) -> tuple[dict[str, Any], list[float]]:
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
     try:
         first = reader.next(SPEAK_FIRST_S)
@@ -249,19 +274,20 @@ def _greet(link: socket.socket, url: Url, round_trips: int) -> tuple[dict[str, A
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
     connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
     _send(link, Connect.make(connect))
-    return info, _round_trips(link, reader, url, round_trips)
+    return info, _round_trips(link, reader, url, round_trips, pause_s)
 
 
-def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int) -> list[float]:
-    began = time.monotonic()
-    found = [_round_trip(link, reader, url)]
-    while len(found) < count and time.monotonic() - began < ROUND_TRIPS_S:
-        found.append(_round_trip(link, reader, url))
+def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int, pause_s: float) -> list[float]:
+    until = time.monotonic() + ROUND_TRIPS_S
+    found = [_round_trip(link, reader, url, pause_s)]
+    while len(found) < count and time.monotonic() < until:
+        found.append(_round_trip(link, reader, url, pause_s))
     return found
 
 
-def _round_trip(link: socket.socket, reader: _Reader, url: Url) -> float:
-    began = time.monotonic()
+def _round_trip(link: socket.socket, reader: _Reader, url: Url, pause_s: float) -> float:
+    began = time.monotonic() + pause_s
+    time.sleep(pause_s)
     _send(link, Ping.make())
     while True:
         try:

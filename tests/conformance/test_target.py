@@ -191,3 +191,25 @@ def test_of_a_slow_target_fewer_round_trips_are_measured() -> None:
     assert time.monotonic() - began < FIVE_SECONDS / 2
     assert target.slack_s == MOST_SLACK_S
     assert target.rtt_s > 0.4
+
+
+def test_a_target_that_has_become_slow_gets_more_slack_and_never_less() -> None:
+    pause = 0.0
+
+    def script(link: socket.socket) -> None:
+        link.sendall(INFO)
+        for line in lines(link):
+            if line == b"PING\r\n":
+                time.sleep(pause)
+                link.sendall(b"PONG\r\n")
+
+    with scripted(script) as address:
+        access = open_target(Url.parse(address))
+        pause = 0.02
+        busy = access.calibrated_again()
+        pause = 0.0
+        again = busy.calibrated_again()
+    assert busy.slack_s > 0.02 * 20 > access.slack_s
+    assert again.slack_s == busy.slack_s
+    assert busy.calibrated_again() is busy  # nobody listens any more
+    assert busy.next_token() != access.next_token()  # names stay unique
