@@ -1,31 +1,24 @@
 """The command ``plumbline``: mounts one sub-command per package, and is where the packages meet.
 
+A package is imported when one of its commands is asked for: a broker starts in a blink, without the suite.
 ``Parts`` hands the verify command what it may not import: the embedded broker, real servers, reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import typer
+from typer.core import TyperGroup
 
-import conformance.browse
-import conformance.cli
-import reference_broker.cli
-from ci.servers import ServerError, start_variants
-from conformance.cli import Paths, Served
-from conformance.interrupts import kept_from_children
-from conformance.prepare import UsageProblem
-from conformance.target import Url
-from conformance.variants import Variant, main_server, variants
-from conformance.verify import Consumer
-from reference_broker.nats.config import Config
-from reference_broker.nats.defects import DefectNotApplicable
-from reference_broker.nats.server import BrokerThread, NatsBroker
-from reports import ReportError, open_reports
-from reports.terminal import Terminal
+if TYPE_CHECKING:
+    from conformance.cli import Paths, Served
+    from conformance.variants import Variant
+    from conformance.verify import Consumer
+    from reference_broker.nats.config import Config
+    from reference_broker.nats.server import BrokerThread
 
 MAIN = "main"
 
@@ -36,6 +29,12 @@ class Parts:
     @contextmanager
     def embedded(self, level: str | None, defects: Sequence[str]) -> Iterator[Served]:
         """The reference broker, once for every configuration it can take, in threads of this process."""
+        import msgspec
+
+        from conformance.interrupts import kept_from_children
+        from conformance.prepare import UsageProblem
+        from reference_broker.nats.config import Config
+
         with ExitStack() as running:
             urls: dict[str, str] = {}
             for name, variant in _configurations().items():
@@ -54,6 +53,9 @@ class Parts:
     @contextmanager
     def started(self, binary: str) -> Iterator[Served]:
         """A real server, once for every configuration."""
+        from ci.servers import ServerError, start_variants
+        from conformance.prepare import UsageProblem
+
         configurations = {name: variant.config for name, variant in _configurations().items()}
         with ExitStack() as running:
             try:
@@ -64,6 +66,10 @@ class Parts:
 
     def consumers(self, paths: Paths) -> list[Consumer]:
         """The terminal, and the reports that were asked for."""
+        from conformance.prepare import UsageProblem
+        from reports import ReportError, open_reports
+        from reports.terminal import Terminal
+
         try:
             files = open_reports(json=paths.json, junit=paths.junit, html=paths.html, markdown=paths.markdown)
         except ReportError as error:
@@ -74,6 +80,9 @@ class Parts:
 
 def _broker(config: Config, defects: Sequence[str]) -> BrokerThread:
     """A configuration that cannot show the defect is served without: its checks then see a whole broker."""
+    from reference_broker.nats.defects import DefectNotApplicable
+    from reference_broker.nats.server import NatsBroker
+
     try:
         return NatsBroker.in_thread(config, defect=defects)
     except DefectNotApplicable:
@@ -81,26 +90,80 @@ def _broker(config: Config, defects: Sequence[str]) -> BrokerThread:
 
 
 def _configurations() -> dict[str, Variant]:
+    from conformance.variants import main_server, variants
+
     return {MAIN: main_server(), **variants()}
 
 
 def _served(urls: Mapping[str, str], flags: tuple[str, ...]) -> Served:
+    from conformance.cli import Served
+    from conformance.target import Url
+
     known = _configurations()
     ready = {name: known[name].url(Url.parse(url).address) for name, url in urls.items()}
     return Served(ready.pop(MAIN), ready, flags)
 
 
+def _conformance() -> typer.Typer:
+    import conformance.browse
+    import conformance.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    conformance.cli.register(mounted, Parts())
+    conformance.browse.register(mounted)
+    return mounted
+
+
+def _reference_broker() -> typer.Typer:
+    import reference_broker.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    mounted.add_typer(reference_broker.cli.app, name="broker")
+    return mounted
+
+
+# What is listed, in this order, and who has it.
+COMMANDS: dict[str, Callable[[], typer.Typer]] = {
+    "verify": _conformance,
+    "list": _conformance,
+    "explain": _conformance,
+    "variants": _conformance,
+    "broker": _reference_broker,
+}
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        for mount in dict.fromkeys(COMMANDS.values()):
+            self._mount(mount)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self._mount(COMMANDS[cmd_name])
+        if cmd_name not in COMMANDS:
+            self.list_commands(ctx)  # for the suggestions
+        return self.commands.get(cmd_name)
+
+    def _mount(self, mount: Callable[[], typer.Typer]) -> None:
+        self.commands.update(typer.main.get_group(mount()).commands)
+
+
 app = typer.Typer(
     name="plumbline",
-    help="Holds a message broker up against its protocol: NATS and JetStream.",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # which would eat the brackets of URLs and the line ends of examples
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-conformance.cli.register(app, Parts())
-conformance.browse.register(app)
-app.add_typer(reference_broker.cli.app, name="broker")
+
+
+@app.callback(help="Holds a message broker up against its protocol: NATS and JetStream.")
+def _plumbline() -> None:
+    """Make a group of it though its commands come later."""
 
 
 def main() -> None:

@@ -108,11 +108,12 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning(tmp_path: Path, nats_server:
 INTERRUPTED_AT_ONCE = """
 import os, signal, sys
 import plumbline
-start = plumbline.NatsBroker.in_thread
+from reference_broker.nats.server import NatsBroker
+start = NatsBroker.in_thread
 def interrupted(*arguments, **options):
     os.kill(os.getpid(), signal.SIGINT)
     return start(*arguments, **options)
-plumbline.NatsBroker.in_thread = interrupted
+NatsBroker.in_thread = interrupted
 sys.argv = ["plumbline", "verify"]
 plumbline.main()
 """
