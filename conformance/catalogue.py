@@ -1,6 +1,6 @@
 """The requirements: ``conformance/requirements/*.toml``, loaded, checked and selected.
 
-One file is one group, in the order its rows are to be shown. This module knows what a requirement may
+One file is one group, or a part of it, in the order its rows are to be shown. This module knows what a requirement may
 look like; it knows no check, no server and no verdict. ``Catalogue.load`` reports every mistake of every
 file at once. Design page, "Requirements are data"; how to write one: ``requirements/README.md``.
 """
@@ -77,7 +77,7 @@ def within_levels(level: ProtocolLevel, *, since: str = "", until: str = "") -> 
 
 
 class Group(Struct, frozen=True):
-    """One file: the prefix of its ids and what they are about."""
+    """One file, or several: the prefix of their ids and what they are about."""
 
     id: str
     title: str
@@ -119,7 +119,8 @@ class Catalogue(Struct, frozen=True):
     def load(cls, folder: Path = REQUIREMENTS) -> Catalogue:
         """Raises ``CatalogueError`` with all that is wrong in all files."""
         problems: list[str] = []
-        groups = [group for path in sorted(folder.glob("*.toml")) if (group := _group(path, problems))]
+        files = [group for path in sorted(folder.glob("*.toml")) if (group := _group(path, problems))]
+        groups = _merged(files, problems)
         if not groups and not problems:
             problems.append(f"{folder}: no requirement files (*.toml) here")
         by_id: dict[str, Requirement] = {}
@@ -216,6 +217,21 @@ def _group(path: Path, problems: list[str]) -> Group | None:
             texts["level"] = Level(texts["level"])
             rows.append(Requirement(group=heading["id"], where=where, **texts))
     return Group(heading["id"], heading["title"], tuple(rows))
+
+
+def _merged(files: Sequence[Group], problems: list[str]) -> list[Group]:
+    """Files of the same group as one, in the order of the files; they must agree on its title."""
+    merged: dict[str, Group] = {}
+    for part in files:
+        known = merged.setdefault(part.id, part)
+        if known is part:
+            continue
+        if part.title != known.title:
+            problems.append(
+                f"group {part.id} is called {known.title!r} in one file and {part.title!r} in another"
+            )
+        merged[part.id] = Group(known.id, known.title, known.requirements + part.requirements)
+    return list(merged.values())
 
 
 def _wrong(table: Mapping[str, Any], group: str) -> list[str]:

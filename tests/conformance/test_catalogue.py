@@ -210,6 +210,20 @@ def test_a_row_is_read_with_its_place(tmp_path: Path) -> None:
     assert (row.id, row.group, row.level, row.where) == ("G-001", "G", Level.MUST, "g.toml:5")
 
 
+def test_files_of_the_same_group_are_one_group(tmp_path: Path) -> None:
+    written(tmp_path, GROUP + ROW.replace("G-001", "G-002"))
+    (tmp_path / "g-first.toml").write_text(GROUP + ROW)
+    (group,) = Catalogue.load(tmp_path).groups
+    assert [row.id for row in group.requirements] == ["G-001", "G-002"]
+
+
+def test_files_of_the_same_group_agree_on_its_title(tmp_path: Path) -> None:
+    written(tmp_path, GROUP + ROW)
+    (tmp_path / "h.toml").write_text('[group]\nid = "G"\ntitle = "Other"\n' + ROW.replace("G-001", "G-002"))
+    (problem,) = told(tmp_path)
+    assert problem.startswith("group G is called ") and problem.endswith("'Other' in another")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
