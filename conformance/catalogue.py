@@ -1,8 +1,9 @@
 """The requirements: ``conformance/requirements/*.toml``, loaded, checked and selected.
 
-One file is one group, or a part of it, in the order its rows are to be shown. This module knows what a requirement may
-look like; it knows no check, no server and no verdict. ``Catalogue.load`` reports every mistake of every
-file at once. Design page, "Requirements are data"; how to write one: ``requirements/README.md``.
+One file is one group, or a part of it, in the order its rows are to be shown. This module knows what a
+requirement may look like; it knows no check, no server and no verdict. ``Catalogue.load`` reports every
+mistake of every file at once. Design page, "Requirements are data"; how to write one:
+``requirements/README.md``.
 """
 
 from __future__ import annotations
