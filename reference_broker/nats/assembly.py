@@ -19,7 +19,13 @@ def build(config: Config, random: Random, defects: Iterable[str] = ()) -> Broker
         from reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
 
         broker.service = JetStream(
-            JetStreamConfig(level=config.level, domain=config.jetstream.domain, random=random), broker
+            JetStreamConfig(
+                level=config.level,
+                domain=config.jetstream.domain,
+                max_payload=config.max_payload,
+                random=random,
+            ),
+            broker,
         )
     for name in defects:
         from reference_broker.nats.defects import apply

@@ -50,20 +50,20 @@ class Broker(Admission, Messaging):
                 continue
             self.handle(connection, operation, now)
             if connection.closing:
-                return self.flush()
+                return self.settle(now)
             admitted = not connection.awaiting_auth
         if error is not None:
             self.malformed(connection, error)
         elif connection.awaiting_auth:
             self.check_opening(connection, connection.decoder.unfinished)
-        return self.flush()
+        return self.settle(now)
 
     def closed(self, connection_id: int, now: int) -> list[Output]:
         """A client is gone."""
         connection = self.connections.get(connection_id)
         if connection is not None:
             self.forget(connection)
-        return self.flush()
+        return self.settle(now)
 
     def wake(self, now: int) -> list[Output]:
         """Run what is due."""
@@ -75,6 +75,15 @@ class Broker(Admission, Messaging):
                 self.authentication_timed_out(connection)
         if self.service is not None:
             self.service.wake(now)
+        return self.settle(now)
+
+    def settle(self, now: int) -> list[Output]:
+        """The end of an event: the service hears of subscriptions that have ended, and all is sent."""
+        ended = self.router.ended
+        while ended:
+            subject = ended.pop()
+            if self.service is not None:
+                self.service.unsubscribed(subject, now)
         return self.flush()
 
     def next_wake(self) -> int | None:

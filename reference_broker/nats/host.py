@@ -30,6 +30,10 @@ class Host(Protocol):
         """Whether a publish on ``subject`` would reach anybody now."""
         ...
 
+    def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:
+        """Whether a client has subscribed to exactly ``subject``, as a member of exactly that queue group."""
+        ...
+
 
 class Service(Protocol):
     """A service the core consults for every message that a client publishes."""
@@ -42,6 +46,10 @@ class Service(Protocol):
 
     def subscribed(self, subject: bytes, now: int) -> None:
         """A client has subscribed to ``subject``, which may hold wildcards."""
+        ...
+
+    def unsubscribed(self, subject: bytes, now: int) -> None:
+        """A subscription to ``subject`` has ended, in whatever way."""
         ...
 
     def wake(self, now: int) -> None:

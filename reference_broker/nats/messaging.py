@@ -185,6 +185,9 @@ class Messaging(State):
         route = self.router.route(subject)
         return bool(route.plain or route.groups)
 
+    def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:
+        return any(each.subject == subject and each.queue == queue for each in self.router.matching(subject))
+
 
 def framed_message(
     subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes

@@ -54,6 +54,7 @@ class Router:
         self.choose = choose
         self.dirty = dirty
         self.reserved_subjects = reserved_subjects
+        self.ended: list[bytes] = []  # subjects of subscriptions that have ended since somebody looked
         self.subscriptions: Sublist[Subscription] = Sublist()
         self.routes: dict[bytes, Route] = {}  # what ``route`` remembers
 
@@ -64,6 +65,7 @@ class Router:
     def remove(self, subscription: Subscription) -> None:
         """End a subscription; nothing is delivered to it any more."""
         del subscription.connection.subscriptions[subscription.sid]
+        self.ended.append(subscription.subject)
         self.subscriptions.remove(subscription.subject, subscription)
         self._forget(subscription.subject)
 

@@ -1,6 +1,7 @@
-"""A consumer, as others see it: pulls, acknowledgements, time, messages that vanish, interest.
+"""A consumer, as others see it: pulls, acknowledgements, time, messages that vanish.
 
-How it delivers is in ``delivery``. Every rule is a small method, so that a subclass can break exactly one.
+How it delivers is in ``delivery`` and ``push``. Every rule is a small method, so that a subclass can break
+exactly one.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING
 from reference_broker.nats.jetstream import advisories
 from reference_broker.nats.jetstream.ack import AckSubject, SequencePair
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
-from reference_broker.nats.jetstream.delivery import Delivery
 from reference_broker.nats.jetstream.position import deliveries_pending
 from reference_broker.nats.jetstream.pull import NEVER
+from reference_broker.nats.jetstream.push import Push
 from reference_broker.nats.jetstream.store import Message
 from wire.jetstream import Ack, AckKind
 
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from reference_broker.nats.jetstream.stream import Stream
 
 
-class Consumer(Delivery):
+class Consumer(Push):
     """One consumer of a stream."""
 
     def __init__(self, stream: Stream, name: str, config: ConsumerConfig, now: int) -> None:
         super().__init__(stream, name, config, now)
         timers = stream.jetstream.timers
         self.pull_timer = timers.timer(self.requests_due)
-        self.inactive_timer = timers.timer(self.inactive_due)
         self.sample_debt = 0  # how much of an ack sample is owed, in percent
         self.watch_inactivity(now)
 
@@ -38,6 +38,8 @@ class Consumer(Delivery):
             self.filter_by(config)
         self.pause(config)
         self.watch_inactivity(now)
+        if not config.is_pull:
+            self.redirect(config, now)
         if self.acks.pending:
             self.ack_timer.set_earliest(now)
         self.run(now)
@@ -205,28 +207,7 @@ class Consumer(Delivery):
             return 0
         return len(self.acks.redelivered)
 
-    # Interest, and the end
-
-    def begin(self, now: int) -> None:
-        """A push consumer delivers once its creation is answered: the answer shows all as pending."""
-        self.active = self.host.has_interest(self.config.deliver_subject.encode())
-        if self.active:
-            self.inactive_timer.clear()
-            self.run_timer.set_earliest(now)
-
-    def subscribed(self, now: int) -> None:
-        """Somebody may have subscribed to a push consumer's deliver_subject."""
-        self.active = self.host.has_interest(self.config.deliver_subject.encode())
-        if self.active:
-            self.inactive_timer.clear()
-            self.run(now)
-
-    def subscriber_lost(self, now: int) -> None:
-        self.watch_inactivity(now)
-
-    def watch_inactivity(self, now: int) -> None:
-        if self.config.inactive_threshold:
-            self.inactive_timer.set(now + self.config.inactive_threshold)
+    # The end
 
     def inactive_due(self, now: int) -> None:
         """Delete a consumer that nobody uses (deep dive, "Ephemeral Consumers")."""
@@ -240,7 +221,7 @@ class Consumer(Delivery):
         """How long the consumer must stay, at least."""
         threshold = self.config.inactive_threshold
         if not self.config.is_pull:
-            return threshold if self.host.has_interest(self.config.deliver_subject.encode()) else 0
+            return threshold if self.active else 0
         self.waiting.expire(now, at_end=self.at_end())
         if self.waiting.requests:
             return threshold
@@ -250,5 +231,6 @@ class Consumer(Delivery):
     def close(self) -> None:
         """The consumer is gone: its requests end, its timers stop."""
         self.waiting.delete()
-        for timer in (self.pull_timer, self.ack_timer, self.run_timer, self.pin_timer, self.inactive_timer):
-            timer.clear()
+        self.pull_timer.clear()
+        self.pin_timer.clear()
+        super().close()

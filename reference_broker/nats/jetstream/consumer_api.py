@@ -119,7 +119,8 @@ def update(consumer: Consumer, config: ConsumerConfig, action: str, now: int) ->
     if action == "create":
         raise errors.CONSUMER_ALREADY_EXISTS()
     rules = consumer.rules
-    consumer_config.check_update(consumer.config, config, bound=consumer.active, rules=rules)
+    bound = not config.is_pull and consumer.host.has_interest(consumer.target)
+    consumer_config.check_update(consumer.config, config, bound=bound, rules=rules)
     consumer.reconfigure(config, now)
     consumer.stream.release_unwanted()
 

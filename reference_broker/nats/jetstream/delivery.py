@@ -1,7 +1,8 @@
 """How a consumer delivers: what comes next, who gets it, and what is counted when it has gone out.
 
 Counting is ``ack.AckState``'s, waiting requests are ``pull.WaitingQueue``'s. Every rule is a small method,
-so that a subclass can break exactly one. What reaches a consumer from outside is in ``consumer``.
+so that a subclass can break exactly one. What push consumers do of their own is in ``push``, what reaches a
+consumer from outside in ``consumer``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class Delivery:
     """One consumer of ``stream``.
 
-    A pull consumer has a ``waiting`` queue, a push consumer a subject it is ``active`` on.
+    A pull consumer has a ``waiting`` queue; a push consumer is ``active`` while somebody listens to it.
     """
 
     ack_state_type: ClassVar[type[AckState]] = AckState
@@ -133,23 +134,8 @@ class Delivery:
         return receivers > 0
 
     def push(self, now: int) -> None:
-        """Deliver to the deliver_subject for as long as somebody listens."""
-        target = self.config.deliver_subject.encode()
-        while self.active and not self.is_blocked():
-            candidate = self.candidate(now)
-            if candidate is None:
-                return
-            message, deliveries = candidate
-            header_block, payload = self.content(message)
-            reply = self.ack_subject(message, deliveries)
-            if not self.send(target, message.subject, reply, header_block, payload):
-                self.active = False
-                self.subscriber_lost(now)
-                return
-            self.delivered(message, deliveries, now)
-
-    def subscriber_lost(self, now: int) -> None:
-        """A push consumer found nobody on its deliver_subject."""
+        """What a push consumer does in the place of serving pull requests."""
+        raise NotImplementedError
 
     def candidate(self, now: int) -> tuple[Message, int] | None:
         """What is to be delivered next, and which delivery of it that is. Nothing is counted yet."""

@@ -104,7 +104,7 @@ def _plain_block(status: Status) -> bytes:
     return status_block(status)
 
 
-def status_block(status: Status, fields: Iterable[tuple[str, int]] = ()) -> bytes:
+def status_block(status: Status, fields: Iterable[tuple[str, int | str]] = ()) -> bytes:
     """The header block of a status with its fields."""
     return encode_headers([(name, str(value)) for name, value in fields], status)
 

@@ -19,6 +19,7 @@ from reference_broker.nats.jetstream import copying
 from reference_broker.nats.jetstream.ack import AckSubject
 from reference_broker.nats.jetstream.api import Api
 from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.push import FLOW_CONTROL, Push
 from reference_broker.nats.jetstream.rules import Rules
 from reference_broker.nats.jetstream.stream import Stream
 from reference_broker.nats.jetstream.timers import Timers
@@ -40,11 +41,13 @@ _MOST_CACHED_SUBJECTS = 100_000
 class JetStreamConfig(Struct, frozen=True, kw_only=True):
     """``level`` is the age of the servers to behave like; ``random`` the only source of names and ids.
 
-    With a ``domain`` the API is also below ``$JS.<domain>.API.`` (ADR-19).
+    With a ``domain`` the API is also below ``$JS.<domain>.API.`` (ADR-19). ``max_payload``: the core's, in
+    bytes.
     """
 
     level: Level = NEWEST
     domain: str | None = None
+    max_payload: int = 1024 * 1024
     random: Random = msgspec.field(default_factory=lambda: Random(0))
 
 
@@ -61,6 +64,7 @@ class JetStream:
         self.rules = Rules.of(config.level)
         self.timers = Timers()
         self.streams: dict[str, Stream] = {}
+        self.targets: dict[bytes, list[Push]] = {}  # push consumers by deliver_subject
         self.now = 0
         self.encode: Callable[[Any], bytes] = msgspec.json.encode
         self.api = self.api_type(self)
@@ -87,12 +91,15 @@ class JetStream:
         return stream is not None
 
     def subscribed(self, subject: bytes, now: int) -> None:
+        self.interest_changed(subject, now)
+
+    def unsubscribed(self, subject: bytes, now: int) -> None:
+        self.interest_changed(subject, now)
+
+    def interest_changed(self, subject: bytes, now: int) -> None:
         self.now = now
-        for stream in self.streams.values():
-            for consumer in stream.consumers.values():
-                target = consumer.config.deliver_subject
-                if target and not consumer.active and covers(subject, target.encode()):
-                    consumer.subscribed(now)
+        for consumer in tuple(self.targets.get(subject, ())):
+            consumer.interest_changed(now)
 
     def wake(self, now: int) -> None:
         self.now = now
@@ -100,6 +107,17 @@ class JetStream:
 
     def next_wake(self) -> int | None:
         return self.timers.next()
+
+    # Push consumers
+
+    def listen(self, consumer: Push) -> None:
+        """The consumer is to be told who subscribes to its deliver_subject."""
+        self.targets.setdefault(consumer.target, []).append(consumer)
+
+    def unlisten(self, consumer: Push) -> None:
+        others = [one for one in self.targets.pop(consumer.target, ()) if one is not consumer]
+        if others:
+            self.targets[consumer.target] = others
 
     # Routing
 
@@ -140,6 +158,8 @@ class JetStream:
             return self.acknowledge(subject, reply, payload, now)
         if subject.startswith(_NEXT):
             return self.pull(subject[len(_NEXT) :], reply, payload, now)
+        if subject.startswith(FLOW_CONTROL):
+            return self.answer_flow_control(subject, now)
         if subject.startswith(_API):
             return self.api.request(subject[len(_API) :], reply, header_block, payload, now)
         return False
@@ -170,6 +190,15 @@ class JetStream:
             consumer.pull(reply, body, now)
         elif reply is not None:
             self.refuse_pull(consumer, reply, CONSUMER_IS_PUSH_BASED)
+        return True
+
+    def answer_flow_control(self, subject: bytes, now: int) -> bool:
+        """A message on ``$JS.FC.<stream>.<consumer>.<token>``. False if no consumer listens there."""
+        names = subject[len(FLOW_CONTROL) :].split(b".")
+        consumer = self.find_consumer(names[0], names[1]) if len(names) == 3 else None
+        if consumer is None or consumer.window is None:
+            return False
+        consumer.flow_answered(subject, now)
         return True
 
     def refuse_pull(self, consumer: Consumer, reply: bytes, status: Status) -> None:

@@ -72,7 +72,18 @@ class Bench:
     def has_interest(self, subject: bytes) -> bool:
         return any(covers(pattern, subject) for pattern in self.subscriptions)
 
+    def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:
+        return queue is None and subject in self.subscriptions
+
     # The client
+
+    def subscribe(self, subject: bytes) -> None:
+        self.subscriptions.append(subject)
+        self.jetstream.subscribed(subject, self.now)
+
+    def unsubscribe(self, subject: bytes) -> None:
+        self.subscriptions.remove(subject)
+        self.jetstream.unsubscribed(subject, self.now)
 
     def send(
         self, subject: str | bytes, payload: bytes = b"", reply: bytes | None = None, headers: bytes = b""

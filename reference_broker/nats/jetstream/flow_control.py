@@ -1,0 +1,45 @@
+"""Flow control of a push consumer: how much may be on its way before the subscriber says that it keeps up.
+
+Counts bytes and knows no wire. Source: docs.nats.io, "Consumers", "FlowControl"; the sizes as observed.
+"""
+
+from __future__ import annotations
+
+FIRST_WINDOW = 2 * 1024 * 1024
+LARGEST_WINDOW = 16 * FIRST_WINDOW
+
+
+class Window:
+    """Bytes that were sent and not yet answered for.
+
+    One request is out at a time: ``asked`` is its subject. ``size`` doubles with each answer.
+    """
+
+    def __init__(self) -> None:
+        self.size = FIRST_WINDOW
+        self.pending = 0
+        self.asked = b""
+        self._covered = 0  # how much of ``pending`` the request asks about
+
+    def is_full(self) -> bool:
+        """Nothing more is sent before there is an answer."""
+        return self.pending > self.size
+
+    def sent(self, size: int) -> None:
+        self.pending += size
+
+    def wants_answer(self) -> bool:
+        """Half of the window is used, and nobody has been asked yet."""
+        return not self.asked and self.pending > self.size // 2
+
+    def ask(self, subject: bytes) -> None:
+        self.asked, self._covered = subject, self.pending
+
+    def answered(self, subject: bytes) -> bool:
+        """Whether ``subject`` is what was asked last; then the window opens, twice as wide."""
+        if not self.asked or subject != self.asked:
+            return False
+        self.size = min(self.size * 2, LARGEST_WINDOW)
+        self.pending -= self._covered
+        self.asked = b""
+        return True
