@@ -18,6 +18,13 @@ class ErrorKind(StrEnum):
     JSON = "malformed JSON"
     HEADERS = "malformed headers"
     TRUNCATED = "truncated"
+    FRAME_TYPE = "unknown frame type"
+    FRAME_SIZE = "frame too large"
+    FRAME_END = "wrong frame end"
+    UNEXPECTED_FRAME = "unexpected frame"
+    TABLE = "malformed field table"
+    PROPERTIES = "malformed properties"
+    TEXT = "malformed UTF-8"
 
 
 EXCERPT_BYTES = 64
