@@ -64,6 +64,22 @@ class Parts:
                 raise UsageProblem(str(error)) from None
             yield _served(urls, ("--server", binary))
 
+    @contextmanager
+    def named(self, target: str) -> Iterator[Served]:
+        """A real server by its name, once for every configuration."""
+        import msgspec
+
+        from ci import getting, targets
+        from conformance.prepare import UsageProblem
+
+        try:
+            known = targets.target(target)
+            binary = getting.program(known, lambda said: typer.echo(f"plumbline: {said}", err=True))
+        except targets.TargetError as problem:
+            raise UsageProblem(str(problem)) from None
+        with self.started(str(binary)) as served:
+            yield msgspec.structs.replace(served, arguments=("--target", known.name))
+
     def consumers(self, paths: Paths) -> list[Consumer]:
         """The terminal, and the reports that were asked for."""
         from conformance.prepare import UsageProblem
@@ -122,12 +138,19 @@ def _reference_broker() -> typer.Typer:
     return mounted
 
 
+def _ci() -> typer.Typer:
+    import ci.cli
+
+    return ci.cli.app
+
+
 # What is listed, in this order, and who has it.
 COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "verify": _conformance,
     "list": _conformance,
     "explain": _conformance,
     "variants": _conformance,
+    "targets": _ci,
     "broker": _reference_broker,
 }
 

@@ -115,29 +115,34 @@ def python_version() -> str:
 
 
 def distributions_pip(folder: Path) -> Path:
-    """The pip wheel of Debian and its kin, whose python3 lacks ensurepip; in ``folder`` if it was fetched.
-
-    Nothing is installed and no root is needed: apt fetches one package from the machine's own sources, into
-    folders of ours.
-    """
+    """The pip wheel of Debian and its kin, whose python3 lacks ensurepip; in ``folder`` if it was fetched."""
     installed = sorted(Path("/usr/share/python-wheels").glob("pip-*.whl"))
     if installed:
         return installed[-1]
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise BootstrapError(NO_PIP)
     say("this Python comes without pip: fetching Debian's package of it")
+    debian_package("python3-pip-whl", folder)
+    fetched = sorted(folder.glob("python3-pip-whl/usr/share/python-wheels/pip-*.whl"))
+    if not fetched:
+        raise BootstrapError(NO_PIP)
+    return fetched[-1]
+
+
+def debian_package(name: str, folder: Path) -> None:
+    """The files of a Debian package, below ``folder/name``; nothing there if it could not be had.
+
+    Nothing is installed and no root is needed: apt fetches one package from the machine's own sources, into
+    folders of ours.
+    """
     for needed in ("lists/partial", "cache/archives/partial"):
         (folder / needed).mkdir(parents=True)
     apt = ["apt-get", "-qq", "-oDebug::NoLocking=1", "-oAPT::Sandbox::User="]
     apt += [f"-oDir::State::lists={folder / 'lists'}", f"-oDir::Cache={folder / 'cache'}"]
     quietly(folder, [*apt, "update"])
-    quietly(folder, [*apt, "download", "python3-pip-whl"])
-    for package in folder.glob("python3-pip-whl_*.deb"):
-        quietly(folder, ["dpkg-deb", "--extract", package.name, "pip"])
-    fetched = sorted(folder.glob("pip/usr/share/python-wheels/pip-*.whl"))
-    if not fetched:
-        raise BootstrapError(NO_PIP)
-    return fetched[-1]
+    quietly(folder, [*apt, "download", name])
+    for package in folder.glob(f"{name}_*.deb"):
+        quietly(folder, ["dpkg-deb", "--extract", package.name, name])
 
 
 def quietly(folder: Path, command: list[str]) -> None:

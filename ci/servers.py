@@ -67,6 +67,11 @@ def cache_folder() -> Path:
     return Path(base) / "plumbline" / "servers"
 
 
+def targets_folder() -> Path:
+    """Where ``ci.getting`` puts servers that were asked for by name, one folder for each version."""
+    return cache_folder() / "targets"
+
+
 @cache
 def version_of(binary: Path) -> str:
     """``2.9.10``, or ``ServerError`` if this is no nats-server."""
@@ -132,6 +137,18 @@ def _other_binaries() -> list[Path]:
     own = packaged.resolve() if packaged else None
     usable = (path.resolve() for path in found if os.access(path, os.X_OK) and path.is_file())
     return [path for path in dict.fromkeys(usable) if path != own]
+
+
+def binaries() -> list[Path]:
+    """Every nats-server that this machine seems to have; those that the user names first."""
+    named = [Path(entry) for entry in os.environ.get(NAMED_BY, "").split(os.pathsep) if entry]
+    packaged = packaged_binary()
+    return [*named, *([packaged] if packaged else []), *_other_binaries(), *fetched_binaries()]
+
+
+def fetched_binaries() -> list[Path]:
+    """Releases that were got by their name. They are no candidates for the newest: they may be of any age."""
+    return sorted(targets_folder().glob("*/nats-server"))
 
 
 def _order(version: str) -> tuple[int, ...]:

@@ -51,6 +51,9 @@ class Services(Protocol):
     def started(self, binary: str) -> AbstractContextManager[Served]:
         """A server binary, started once for each variant. Raises ``UsageProblem``."""
 
+    def named(self, target: str) -> AbstractContextManager[Served]:
+        """A real server by its name, got if need be, once for each variant. Raises ``UsageProblem``."""
+
     def consumers(self, paths: Paths) -> list[Consumer]:
         """The terminal and the reports asked for. Raises ``UsageProblem`` if one cannot be written."""
 
@@ -63,6 +66,7 @@ Examples:
   plumbline verify nats://127.0.0.1:4222             any server
   plumbline verify nats://user:password@host:4222 --select 'JS-PULL-*' --strict --html report.html
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
+  plumbline verify --target nats-server@2.10.14      get that release first (plumbline targets)
   plumbline verify URL --write-waivers waivers.toml  draft the list of known failures from a run
   plumbline verify URL --trace my.trace              run a trace of your own
   plumbline verify URL -- -k pull --alluredir out    what follows -- goes to pytest
@@ -106,6 +110,13 @@ def register(app: typer.Typer, services: Services) -> None:
             typer.Option(
                 metavar="BINARY",
                 help="Start this program (it must take nats-server's -c FILE) instead of a URL.",
+            ),
+        ] = None,
+        target: Annotated[
+            str | None,
+            typer.Option(
+                metavar="NAME",
+                help="Get and start a real server by its name, e.g. nats-server@2.10.14 (plumbline targets).",
             ),
         ] = None,
         select: Annotated[
@@ -179,6 +190,7 @@ def register(app: typer.Typer, services: Services) -> None:
         asked = _Asked(
             wanted=wanted,
             server=server,
+            target=target,
             defects=tuple(defect or ()),
             paths=Paths(json, junit, html, markdown),
             write_waivers=write_waivers,
@@ -193,6 +205,7 @@ class _Asked(Struct, frozen=True):
 
     wanted: Wanted  # its url is "" if none was given
     server: str | None
+    target: str | None
     defects: tuple[str, ...]
     paths: Paths
     write_waivers: Path | None
@@ -251,11 +264,15 @@ def _run(services: Services, asked: _Asked) -> Finished:
 
 
 def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]:
-    url, server = asked.wanted.url, asked.server
-    if url and server:
-        raise UsageProblem("give a URL or --server, one of the two")
-    if asked.defects and (url or server):
-        raise UsageProblem("--defect is for the embedded reference broker: leave out the URL and --server")
+    url, server, target = asked.wanted.url, asked.server, asked.target
+    if sum(map(bool, (url, server, target))) > 1:
+        raise UsageProblem("give a URL, --server or --target, one of them")
+    if asked.defects and (url or server or target):
+        raise UsageProblem(
+            "--defect is for the embedded reference broker: leave out the URL, --server and --target"
+        )
+    if target:
+        return services.named(target)
     if server:
         return services.started(server)
     if url:
