@@ -34,9 +34,17 @@ class Host(Protocol):
         """Whether a client has subscribed to exactly ``subject``, as a member of exactly that queue group."""
         ...
 
+    def forget_routes(self) -> None:
+        """What ``Service.listens`` says has changed."""
+        ...
+
 
 class Service(Protocol):
-    """A service the core consults for every message that a client publishes."""
+    """A service the core consults for every message that a client publishes where it listens."""
+
+    def listens(self, subject: bytes) -> bool:
+        """Whether messages on ``subject`` concern the service; true until ``Host.forget_routes``."""
+        ...
 
     def received(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int

@@ -89,10 +89,16 @@ class Messaging(State):
             else:
                 tail = b"%b\r\n%b" % (args[1], raw[operation.head :])
             count = router.deliver_plainly(route, subject, tail, connection)
-        if self.service is not None and self.service.received(subject, reply, b"", operation.payload, now):
+        if route.served and self.taken(subject, reply, b"", operation.payload, now):
             return
         if not count:
             self.unheard(connection, subject, reply)
+
+    def taken(
+        self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+    ) -> bool:
+        """Whether the service inside answers for a message."""
+        return self.service is not None and self.service.received(subject, reply, header_block, payload, now)
 
     def published_with_headers(self, connection: Connection, operation: HPub, now: int) -> None:
         if not self.may_send_headers(connection):
@@ -106,7 +112,7 @@ class Messaging(State):
         block, payload = operation.header_block, operation.payload
         message = self.message(subject, reply, (header_size, size), block, payload)
         count = self.router.deliver(route, message, connection)
-        if self.service is not None and self.service.received(subject, reply, block, payload, now):
+        if route.served and self.taken(subject, reply, block, payload, now):
             return
         if not count:
             self.unheard(connection, subject, reply)
@@ -180,6 +186,9 @@ class Messaging(State):
         if target != subject:
             route = self.router.readdressed(route, subject)
         return self.router.deliver(route, self.own_message(subject, reply, header_block, payload), None)
+
+    def forget_routes(self) -> None:
+        self.router.forget_routes()
 
     def has_interest(self, subject: bytes) -> bool:
         route = self.router.route(subject)

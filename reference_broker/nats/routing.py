@@ -20,12 +20,20 @@ Target = tuple[Subscription, bytes]  # and the start of the MSG line, up to repl
 class Route:
     """Where messages of one subject go: every plain subscription, one member of each queue group."""
 
-    __slots__ = ("groups", "plain", "reserved")
+    __slots__ = ("groups", "plain", "reserved", "served")
 
-    def __init__(self, plain: list[Target], groups: list[list[Target]], *, reserved: bool = False) -> None:
+    def __init__(
+        self,
+        plain: list[Target],
+        groups: list[list[Target]],
+        *,
+        reserved: bool = False,
+        served: bool = False,
+    ) -> None:
         self.plain = plain
         self.groups = groups
         self.reserved = reserved  # for the server's own messages
+        self.served = served  # the service inside listens, too
 
 
 class Message:
@@ -56,6 +64,7 @@ class Router:
         self.reserved_subjects = reserved_subjects
         self.ended: list[bytes] = []  # subjects of subscriptions that have ended since somebody looked
         self.subscriptions: Sublist[Subscription] = Sublist()
+        self.serves: Callable[[bytes], bool] = lambda subject: False  # whether the service inside listens
         self.routes: dict[bytes, Route] = {}  # what ``route`` remembers
 
     def add(self, subscription: Subscription) -> None:
@@ -101,7 +110,12 @@ class Router:
                 plain.append(target)
             else:
                 groups.setdefault(subscription.queue, []).append(target)
-        return Route(plain, list(groups.values()), reserved=subject.startswith(self.reserved_subjects))
+        return Route(
+            plain,
+            list(groups.values()),
+            reserved=subject.startswith(self.reserved_subjects),
+            served=self.serves(subject),
+        )
 
     def readdressed(self, route: Route, subject: bytes) -> Route:
         """The same receivers, told of another subject."""
@@ -191,6 +205,10 @@ class Router:
         if connection.headers:
             return (b"H", head, message.tail)
         return (head, message.stripped)
+
+    def forget_routes(self) -> None:
+        """Where any subject leads may have changed."""
+        self.routes.clear()
 
     def _forget(self, subject: bytes) -> None:
         """Subscriptions to ``subject`` changed: what was worked out with them no longer holds."""

@@ -71,7 +71,12 @@ class State:
         self.timers: Timers[tuple[int, Alarm]] = Timers()
         self.dirty: list[Connection] = []  # those with something to be sent or closed
         self.router = Router(choose, self.dirty, self.rules.reserved_subjects)
+        self.router.serves = self.serves
         self.error_texts = dict(ERROR_TEXTS)
+
+    def serves(self, subject: bytes) -> bool:
+        """Whether the service inside wants what is published on ``subject``."""
+        return self.service is not None and self.service.listens(subject)
 
     def acknowledge(self, connection: Connection, operation: Operation) -> None:
         """+OK to an operation, if the client asked for it. docs.nats.io, "CONNECT", ``verbose``."""

@@ -29,6 +29,7 @@ from reference_broker.nats.subjects import covers
 from wire.headers import Status
 from wire.jetstream import CONSUMER_IS_PUSH_BASED
 
+_SYSTEM = b"$"
 _RESERVED = b"$JS."
 _API = b"$JS.API."
 _ACK = b"$JS.ACK."
@@ -73,6 +74,9 @@ class JetStream:
         self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on
 
     # host.Service
+
+    def listens(self, subject: bytes) -> bool:
+        return subject.startswith(_SYSTEM) or self.find_stream(subject) is not None
 
     def received(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
@@ -143,6 +147,7 @@ class JetStream:
         """A stream was made, changed or deleted: subjects may go elsewhere now."""
         copying.connect(self)
         self._capturing.clear()
+        self.host.forget_routes()
         self._first_tokens = {
             pattern.partition(b".")[0]
             for stream in self.streams.values()

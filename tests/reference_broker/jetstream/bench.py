@@ -75,6 +75,9 @@ class Bench:
     def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:
         return queue is None and subject in self.subscriptions
 
+    def forget_routes(self) -> None:
+        """Nothing is remembered here."""
+
     # The client
 
     def subscribe(self, subject: bytes) -> None:
