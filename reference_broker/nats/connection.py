@@ -96,6 +96,7 @@ class Connection:
         "peer",
         "permits",
         "pings_out",
+        "started",
         "subscriptions",
         "was_pinged",
     )
@@ -116,5 +117,6 @@ class Connection:
         self.first_pong_sent = False
         self.pings_out = 0
         self.was_pinged = False
+        self.started = 0  # when the client connected
         self.heard = 0  # when the client last sent something of its own accord
         self.closing = False

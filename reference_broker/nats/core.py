@@ -26,6 +26,7 @@ class Broker(Admission, Messaging):
     def opened(self, connection_id: int, now: int, peer: str) -> list[Output]:
         """A client has connected from the address ``peer``."""
         connection = Connection(connection_id, peer, self.make_decoder())
+        connection.started = now
         self.connections[connection_id] = connection
         self.expect_authentication(connection)
         self.send_info(connection)
@@ -40,6 +41,7 @@ class Broker(Admission, Messaging):
         connection = self.connections.get(connection_id)
         if connection is None:  # it was closed, and its last bytes were under way
             return []
+        self.speaking = connection
         operations, error = self.decoded(connection, data)
         if operations and not (type(operations[0]) is Pong and all(type(one) is Pong for one in operations)):
             connection.heard = now

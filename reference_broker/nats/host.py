@@ -7,7 +7,7 @@ Header blocks are the exact bytes between control line and payload, empty when t
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Host(Protocol):
@@ -28,6 +28,10 @@ class Host(Protocol):
 
     def has_interest(self, subject: bytes) -> bool:
         """Whether a publish on ``subject`` would reach anybody now."""
+        ...
+
+    def requester(self) -> dict[str, Any]:
+        """Whose request is being answered, as advisories tell of it; ``server`` is always there."""
         ...
 
     def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:

@@ -64,6 +64,24 @@ class Identity:
         }
         return {name: value for name, value in fields.items() if value is not None}
 
+    def client_fields(self, connection: Connection | None) -> dict[str, Any]:
+        """Who a client is, as JetStream's advisories tell it; ``start`` is in nanoseconds."""
+        fields: dict[str, Any] = {"acc": ACCOUNT, "server": self.server_name}
+        if connection is None or not self._rules.advisories_name_clients:
+            return fields
+        options = connection.options
+        own = {
+            "start": connection.started,
+            "host": connection.peer,
+            "id": connection.id,
+            "user": options.user,
+            "name": options.name,
+            "lang": options.lang,
+            "ver": options.version,
+        }
+        named = {name: value for name, value in own.items() if value}
+        return named | fields | {"kind": "Client", "client_type": "nats"}
+
     def connect_fields(self, connection: Connection) -> dict[str, Any]:
         """What INFO says once the client is in: the account it is bound to, too."""
         return {**self.fields(connection), "connect_info": True, "remote_account": ACCOUNT}

@@ -44,6 +44,7 @@ class CoreRules(Struct, frozen=True):
     blank_for_missing_reply: (
         bool  # messages of the server's own without reply have two blanks before the size
     )
+    advisories_name_clients: bool  # the audit of an API request tells who asked, before only the account
     second_connect_drops_subscriptions: bool
     reserved_subjects: tuple[bytes, ...]  # what no client may publish to
 
@@ -56,6 +57,7 @@ class CoreRules(Struct, frozen=True):
             connect_info=v2_12,
             no_responders_names_subject=v2_12,
             blank_for_missing_reply=level < (2, 10),
+            advisories_name_clients=level >= (2, 10),
             second_connect_drops_subscriptions=level >= NEWEST,
             reserved_subjects=(b"_GR_.",)
             + ((b"$NRG.",) if level >= (2, 11) else ())

@@ -5,6 +5,8 @@ Sources: docs.nats.io, "Client Protocol"; ADR-4, "NATS Message Headers".
 
 from __future__ import annotations
 
+from typing import Any
+
 from reference_broker.nats import subjects
 from reference_broker.nats.auth import SYSTEM_QUEUE
 from reference_broker.nats.connection import Connection, Subscription
@@ -193,6 +195,9 @@ class Messaging(State):
     def has_interest(self, subject: bytes) -> bool:
         route = self.router.route(subject)
         return bool(route.plain or route.groups)
+
+    def requester(self) -> dict[str, Any]:
+        return self.identity.client_fields(self.speaking)
 
     def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:
         return any(each.subject == subject and each.queue == queue for each in self.router.matching(subject))

@@ -68,6 +68,7 @@ class State:
         self.authenticator = Authenticator(config.authorization)
         self.service: Service | None = None
         self.connections: dict[int, Connection] = {}
+        self.speaking: Connection | None = None  # whose operations are being handled
         self.timers: Timers[tuple[int, Alarm]] = Timers()
         self.dirty: list[Connection] = []  # those with something to be sent or closed
         self.router = Router(choose, self.dirty, self.rules.reserved_subjects)

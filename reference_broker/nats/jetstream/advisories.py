@@ -1,19 +1,24 @@
 """Advisories and metrics: what JetStream tells whoever listens on ``$JS.EVENT.>``; nothing if nobody does.
 
-Source: docs.nats.io, "JetStream wire API Reference", Advisories; deep dive, "Ack Sampling".
+Source: docs.nats.io, "JetStream wire API Reference", Advisories; deep dive, "Ack Sampling"; ADR-42.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reference_broker.nats.jetstream.times import NEVER, format_time
+
 if TYPE_CHECKING:
     from reference_broker.nats.jetstream.ack import AckSubject
     from reference_broker.nats.jetstream.consumer import Consumer
     from reference_broker.nats.jetstream.delivery import Delivery
+    from reference_broker.nats.jetstream.service import JetStream
     from reference_broker.nats.jetstream.stream import Stream
 
 _ADVISORY = "$JS.EVENT.ADVISORY"
+_AUDIT = f"{_ADVISORY}.API"
+_ACCOUNT = "$G"
 _ACK_METRIC = "$JS.EVENT.METRIC.CONSUMER.ACK"
 
 
@@ -27,6 +32,37 @@ def stream_action(stream: Stream, event: str, action: str, now: int) -> None:
 def consumer_action(consumer: Consumer, event: str, action: str, now: int) -> None:
     """``event`` is CREATED or DELETED; ``action`` create or delete."""
     _tell(consumer, f"{_ADVISORY}.CONSUMER.{event}", "advisory.v1.consumer_action", {"action": action}, now)
+
+
+def api_audit(jetstream: JetStream, path: bytes, request: bytes, response: bytes, now: int) -> None:
+    """Somebody asked the API for ``path``; whoever listens may see what, and what the answer was."""
+    if not jetstream.is_heard(_AUDIT):
+        return
+    client = jetstream.host.requester()
+    if "start" in client:
+        client["start"] = format_time(client["start"])
+    fields = {"server": client["server"], "client": client, "subject": f"$JS.API.{_text(path)}"}
+    asked = {"request": _text(request)} if request else {}
+    jetstream.advise(_AUDIT, "advisory.v1.api_audit", {**fields, **asked, "response": _text(response)}, now)
+
+
+def pause(consumer: Delivery, now: int) -> None:
+    """A consumer is paused, or no longer."""
+    until = consumer.paused_until
+    fields = {"paused": until > now, "pause_until": format_time(until) if until else NEVER}
+    _tell(consumer, f"{_ADVISORY}.CONSUMER.PAUSE", "advisory.v1.consumer_pause", fields, now)
+
+
+def pinned(consumer: Delivery, pin: str, now: int) -> None:
+    """ADR-42: a client of a priority group is the one that is served."""
+    fields = {"account": _ACCOUNT, "group": consumer.config.priority_groups[0], "pinned_id": pin}
+    _tell(consumer, f"{_ADVISORY}.CONSUMER.PINNED", "advisory.v1.consumer_group_pinned", fields, now)
+
+
+def unpinned(consumer: Delivery, reason: str, now: int) -> None:
+    """It no longer is; ``reason`` is admin or timeout."""
+    fields = {"account": _ACCOUNT, "group": consumer.config.priority_groups[0], "reason": reason}
+    _tell(consumer, f"{_ADVISORY}.CONSUMER.UNPINNED", "advisory.v1.consumer_group_unpinned", fields, now)
 
 
 def max_deliveries(consumer: Delivery, seq: int, deliveries: int, now: int) -> None:
@@ -57,6 +93,10 @@ def ack_sample(consumer: Consumer, subject: AckSubject, now: int) -> None:
     consumer.sample_debt = min(consumer.sample_debt - 100, 100)
     fields = _delivery(subject) | {"ack_time": now - pending.stamp}
     _tell(consumer, _ACK_METRIC, "metric.v1.consumer_ack", fields, now)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _delivery(subject: AckSubject) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reference_broker.nats.jetstream import consumer_api, direct_api, errors, stream_api
+from reference_broker.nats.jetstream import advisories, consumer_api, direct_api, errors, stream_api
 from reference_broker.nats.jetstream.errors import JetStreamError
 from reference_broker.nats.jetstream.requests import Request
 from wire.errors import ProtocolError
@@ -30,7 +30,8 @@ class Route(Struct, frozen=True):
     """Where a verb leads.
 
     ``kind`` names the reply type; ``names`` is how many tokens follow the verb; ``on_error`` are fields of
-    every reply; ``rule`` is what must hold of the level for the verb to be known.
+    every reply; ``rule`` is what must hold of the level for the verb to be known; of what is not ``audited``
+    only an error makes an advisory.
     """
 
     answer: Answer
@@ -38,6 +39,7 @@ class Route(Struct, frozen=True):
     names: range
     on_error: dict[str, Any] = {}
     rule: str = ""
+    audited: bool = True
 
 
 def _exactly(count: int) -> range:
@@ -53,7 +55,7 @@ ROUTES: dict[str, Route] = {
     "STREAM.LIST": Route(stream_api.list_, "stream_list", _exactly(0), {**_PAGED, "streams": []}),
     "STREAM.DELETE": Route(stream_api.delete, "stream_delete", _exactly(1)),
     "STREAM.PURGE": Route(stream_api.purge, "stream_purge", _exactly(1), {"purged": 0}),
-    "STREAM.MSG.GET": Route(stream_api.message_get, "stream_msg_get", _exactly(1)),
+    "STREAM.MSG.GET": Route(stream_api.message_get, "stream_msg_get", _exactly(1), audited=False),
     "STREAM.MSG.DELETE": Route(stream_api.message_delete, "stream_msg_delete", _exactly(1)),
     "STREAM.SNAPSHOT": Route(stream_api.snapshot, "stream_snapshot", _exactly(1)),
     "CONSUMER.CREATE": Route(consumer_api.create, "consumer_create", range(1, 256)),
@@ -87,8 +89,11 @@ class Api:
             return True
         route, names = found
         answer = self.answer(route, Request(names, body, now), header_block)
+        encoded = self.jetstream.encode(answer)
         if reply is not None:
-            self.jetstream.host.publish(reply, None, b"", self.jetstream.encode(answer))
+            self.jetstream.host.publish(reply, None, b"", encoded)
+        if route.audited or "error" in answer:
+            advisories.api_audit(self.jetstream, path, body, encoded, now)
         return True
 
     def find(self, tokens: list[str]) -> tuple[Route, list[str]] | None:

@@ -33,10 +33,13 @@ class Consumer(Push):
 
     def reconfigure(self, config: ConsumerConfig, now: int) -> None:
         filters_change = config.filters != self.config.filters
+        paused_until = self.paused_until
         self.config = self.waiting.config = config
         if filters_change:
             self.filter_by(config)
         self.pause(config)
+        if self.paused_until != paused_until:
+            advisories.pause(self, now)
         self.watch_inactivity(now)
         if not config.is_pull:
             self.redirect(config, now)
@@ -107,7 +110,7 @@ class Consumer(Push):
         seq = subject.stream_seq
         if seq >= self.position.next_seq and self.rules.ack_beyond_position_is_ignored:
             return False
-        if sampled and self.config.sample_freq:
+        if sampled and self.config.sample_freq and self.config.ack_policy == "explicit":
             advisories.ack_sample(self, subject, now)
         for settled in self.acks.acknowledge(seq, subject.consumer_seq, now):
             self.stream.settled(settled)
@@ -156,7 +159,8 @@ class Consumer(Push):
             return
         subject = self.pending_subject(message.seq)
         if self.acks.drop(message.seq, now) and subject is not None:
-            advisories.terminated(self, subject, "", now)
+            reason = "Unacknowledged message was deleted" if self.rules.term_takes_reason else ""
+            advisories.terminated(self, subject, reason, now)
             self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
 
     def pending_subject(self, seq: int) -> AckSubject | None:
@@ -233,4 +237,5 @@ class Consumer(Push):
         self.waiting.delete()
         self.pull_timer.clear()
         self.pin_timer.clear()
+        self.pause_timer.clear()
         super().close()

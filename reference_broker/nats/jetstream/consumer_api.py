@@ -186,7 +186,7 @@ def unpin(jetstream: JetStream, request: Request) -> dict[str, Any]:
     consumer = consumer_of(jetstream, *request.names)
     if asked.group not in consumer.config.priority_groups:
         raise errors.PRIORITY_GROUP_UNKNOWN()
-    consumer.unpin(request.now)
+    consumer.unpin(request.now, "admin")
     return {}
 
 

@@ -53,6 +53,7 @@ class Delivery:
         self.ack_timer = jetstream.timers.timer(self.acks_due)
         self.run_timer = jetstream.timers.timer(self.run)
         self.pin_timer = jetstream.timers.timer(self.unpin)
+        self.pause_timer = jetstream.timers.timer(self.pause_over)
         self.filter_by(config)
         self.pause(config)
 
@@ -61,6 +62,14 @@ class Delivery:
     def pause(self, config: ConsumerConfig) -> None:
         """``pause_until``: nothing is delivered before."""
         self.paused_until = parse_time(config.pause_until or "") or 0 if self.rules.pauses else 0
+        if self.paused_until > self.stream.jetstream.now:
+            self.pause_timer.set(self.paused_until)
+        else:
+            self.pause_timer.clear()
+
+    def pause_over(self, now: int) -> None:
+        """Whoever listens is told that deliveries go on; ``run_timer`` is what resumes them."""
+        advisories.pause(self, now)
 
     def filter_by(self, config: ConsumerConfig) -> None:
         filters = config.filters
@@ -213,17 +222,20 @@ class Delivery:
         return len(self.acks.pending)
 
     def new_pin(self) -> str:
-        return self.stream.jetstream.new_name(22)
+        pin = self.stream.jetstream.new_name(22)
+        advisories.pinned(self, pin, self.stream.jetstream.now)
+        return pin
 
     def pinned(self) -> int:
         now = self.stream.jetstream.now
         self.pin_timer.set(now + self.config.priority_timeout)
         return now
 
-    def unpin(self, now: int) -> None:
+    def unpin(self, now: int, reason: str = "timeout") -> None:
         """The pinned client is gone, or somebody asked: the next request served is the next one pinned."""
         if isinstance(self.waiting, PinnedQueue):
             self.waiting.unpin()
+        advisories.unpinned(self, reason, now)
         self.pin_timer.clear()
         self.run(now)
 

@@ -215,14 +215,20 @@ class JetStream:
         """Of a consumer without a name (8 characters), or an advisory's id (22)."""
         return "".join(self.config.random.choices(_ALPHABET, k=length))
 
+    def is_heard(self, subject: str) -> bool:
+        """Whether anybody would see an event; what nobody sees need not be made."""
+        target = subject.encode()
+        return self.host.has_interest(target) or self.find_stream(target) is not None
+
     def advise(self, subject: str, kind: str, fields: dict[str, Any], now: int) -> None:
         """Publish an event to whoever listens, streams included."""
+        if not self.is_heard(subject):
+            return
         target = subject.encode()
         stream = self.find_stream(target)
-        if stream is None and not self.host.has_interest(target):
-            return
         head = {"type": f"io.nats.jetstream.{kind}", "id": self.new_name(22), "timestamp": format_time(now)}
-        payload = self.encode({**head, **fields})
+        domain = {"domain": self.config.domain} if self.config.domain else {}
+        payload = self.encode({**head, **fields, **domain})
         self.host.publish(target, None, b"", payload)
         if stream is not None:
             stream.publish(target, None, b"", payload, now)

@@ -400,6 +400,8 @@ class Stream:
         consumer = self.jetstream.consumer_type(self, name, config, now)
         self.consumers[name] = consumer
         advisories.consumer_action(consumer, "CREATED", "create", now)
+        if consumer.paused_until > now:
+            advisories.pause(consumer, now)
         if not config.is_pull:
             consumer.begin(now)
         return consumer

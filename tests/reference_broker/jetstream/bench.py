@@ -72,6 +72,9 @@ class Bench:
     def has_interest(self, subject: bytes) -> bool:
         return any(covers(pattern, subject) for pattern in self.subscriptions)
 
+    def requester(self) -> dict[str, Any]:
+        return {"acc": "$G", "server": "bench"}
+
     def has_subscriber(self, subject: bytes, queue: bytes | None) -> bool:
         return queue is None and subject in self.subscriptions
 

@@ -251,10 +251,12 @@ def test_advisories_are_published_and_captured(bench: Bench) -> None:
     bench.stream("EVENTS", subjects=["$JS.EVENT.ADVISORY.>"])
     bench.subscriptions.append(b"$JS.EVENT.>")
     bench.stream("S")
-    (sent,) = bench.sent
-    assert sent.target == b"$JS.EVENT.ADVISORY.STREAM.CREATED.S"
-    assert b'"action":"create"' in sent.payload
-    assert bench.stream_state("EVENTS").startswith("msgs 2")
+    created, audit = bench.sent
+    assert created.target == b"$JS.EVENT.ADVISORY.STREAM.CREATED.S"
+    assert b'"action":"create"' in created.payload
+    assert audit.target == b"$JS.EVENT.ADVISORY.API"
+    assert b'"subject":"$JS.API.STREAM.CREATE.S"' in audit.payload
+    assert bench.stream_state("EVENTS").startswith("msgs 4")
 
 
 def batch(bench: Bench, sequence: int, **more: str) -> dict[str, Any]:
