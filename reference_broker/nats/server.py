@@ -1,32 +1,19 @@
-"""The asyncio shell: sockets, the clock and the wake-up timer around the pure ``Broker``.
-
-Knows nothing of the protocol but bytes. What a client is sent in one event is one write; a producer
-whose consumer does not keep up is held back for a moment, and a consumer that never does is cut off.
-"""
+"""The NATS server on a socket: the shell of every broker around the pure ``Broker``."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-import threading
-import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 from reference_broker.nats.assembly import build
-from reference_broker.nats.config import NS, Config
-from reference_broker.nats.core import Output, Send
+from reference_broker.nats.config import Config
+from reference_broker.shell import BrokerThread, Shell
 
-WRITE_BUFFER = 4 * 1024 * 1024  # beyond this, producers are held back
-HOLD_BACK_S = 0.01  # how long, per read: as long as nats-server does
-CATCH_UP_S = 0.1  # how long a consumer may lag before max_pending counts
-LINGER_S = 1.0  # how long a client we close is read from, so that no reset swallows what it was told
-STOP_S = 1.0  # how long clients have to take what they were sent when the broker stops
+__all__ = ["BrokerThread", "NatsBroker"]
 
 
-class NatsBroker:
+class NatsBroker(Shell):
     """A reference NATS server that listens on a socket.
 
     As a context manager it starts and gives its URL::
@@ -36,6 +23,8 @@ class NatsBroker:
     Give a ``Config``, or the fields of one as keywords. ``defect`` names one deliberate fault, or several.
     ``seed`` makes queue groups and identities repeatable.
     """
+
+    scheme = "nats"
 
     def __init__(
         self,
@@ -50,276 +39,14 @@ class NatsBroker:
         self.config = config or Config.of(**options)
         defects = [defect] if isinstance(defect, str) else list(defect or ())
         self.broker = build(self.config, random.Random(seed), defects)
-        self.clients: dict[int, _Client] = {}
-        self._opened = 0
-        self._server: asyncio.Server | None = None
-        self._clock_starts = time.time_ns() - time.monotonic_ns()
-        self._wake_handle: asyncio.TimerHandle | None = None
-        self._wake_at: int | None = None
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        return self.broker.identity.port
-
-    @property
-    def url(self) -> str:
-        """Where clients connect to."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.config.host, self.config.host)
-        return f"nats://[{host}]:{self.port}" if ":" in host else f"nats://{host}:{self.port}"
-
-    @classmethod
-    def in_thread(cls, config: Config | None = None, **options: Any) -> BrokerThread:
-        """For programs without an event loop: ``with NatsBroker.in_thread() as url: ...``."""
-        return BrokerThread(cls(config, **options))
-
-    async def start(self) -> None:
-        """Listen. Raises ``OSError`` if the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Client(self), self.config.host, self.config.port, backlog=1024
+        super().__init__(
+            self.broker,
+            host=self.config.host,
+            port=self.config.port,
+            max_pending=self.config.max_pending,
+            write_deadline=self.config.write_deadline,
         )
-        self.broker.identity.port = self._server.sockets[0].getsockname()[1]
-        self.schedule()
 
-    async def stop(self) -> None:
-        """Close every connection and stop listening; nothing stays behind."""
-        if self._server is None:
-            return
-        self._server.close()
-        if self._wake_handle is not None:
-            self._wake_handle.cancel()
-        clients = list(self.clients.values())
-        for client in clients:
-            client.transport.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
-                await asyncio.gather(*(client.gone.wait() for client in clients))
-        for client in clients:
-            client.transport.abort()
-        await self._server.wait_closed()
-        self._server = None
-
-    async def __aenter__(self) -> str:
-        await self.start()
-        return self.url
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.stop()
-
-    def advance(self, seconds: float) -> None:
-        """Move the broker's clock forward and run what is due by then."""
-        self._clock_starts += round(seconds * NS)
-        self._wake()
-
-    def now(self) -> int:
-        """Nanoseconds since the epoch, never going back."""
-        return self._clock_starts + time.monotonic_ns()
-
-    def next_id(self) -> int:
-        self._opened += 1
-        return self._opened
-
-    def carry_out(self, outputs: Iterable[Output], producer: _Client | None = None) -> None:
-        """Write and close as the core says."""
-        for output in outputs:
-            client = self.clients.get(output.connection)
-            if client is None:
-                continue
-            if isinstance(output, Send):
-                client.write(output.data, producer)
-            else:
-                client.end()
-        self.schedule()
-
-    def schedule(self) -> None:
-        """See to it that the core is woken in time; a wake-up too early does no harm."""
-        when = self.broker.next_wake()
-        if when is None or (self._wake_at is not None and self._wake_at <= when):
-            return
-        if self._wake_handle is not None:
-            self._wake_handle.cancel()
-        delay = max(when - self.now(), 0) / NS
-        self._wake_at = when
-        self._wake_handle = asyncio.get_running_loop().call_later(delay, self._wake)
-
-    def _wake(self) -> None:
-        if self._wake_handle is not None:
-            self._wake_handle.cancel()
-        self._wake_handle = self._wake_at = None
-        self.carry_out(self.broker.wake(self.now()))
-
-
-class _Client(asyncio.Protocol):
-    """One accepted connection."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, server: NatsBroker) -> None:
-        self.server = server
-        self.id = server.next_id()
-        self.gone = asyncio.Event()
-        self.lagging = False  # does not take what it is sent as quickly as it comes
-        self.held_back: set[_Client] = set()  # producers that wait for us
-        self.waits_for: set[_Client] = set()  # consumers that we wait for
-        self._deadline: asyncio.TimerHandle | None = None
-        self._release: asyncio.TimerHandle | None = None
-        self._linger: asyncio.TimerHandle | None = None
-        self._lags_long_from = 0.0
-        self._written = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        server = self.server
-        self.transport.set_write_buffer_limits(high=min(WRITE_BUFFER, server.config.max_pending // 2))
-        server.clients[self.id] = self
-        peer = self.transport.get_extra_info("peername")
-        server.carry_out(server.broker.opened(self.id, server.now(), peer[0] if peer else ""))
-
-    def data_received(self, data: bytes) -> None:
-        server = self.server
-        server.carry_out(server.broker.received(self.id, data, server.now()), self)
-
-    def connection_lost(self, exception: Exception | None) -> None:
-        self.server.clients.pop(self.id, None)
-        self.resume_writing()
-        self.go_on()
-        if self._linger is not None:
-            self._linger.cancel()
-        self.gone.set()
-        self.server.carry_out(self.server.broker.closed(self.id, self.server.now()))
-
-    def write(self, data: bytes, producer: _Client | None) -> None:
-        if self.transport.is_closing():
-            return
-        self.transport.write(data)
-        self._written += len(data)
-        if not self.lagging:
-            return
-        if self.transport.get_write_buffer_size() > self.server.config.max_pending and self.lags_long():
-            self.transport.abort()  # a slow consumer
-        elif producer is not None:
-            producer.hold_back(self)
-
-    def end(self) -> None:
-        """Close, once everything is written."""
-        self.transport.write_eof()
-        self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
-
-    def pause_writing(self) -> None:
-        self.lagging = True
-        self._lags_long_from = asyncio.get_running_loop().time() + CATCH_UP_S
-        self._expect_progress(self._taken())
-
-    def _taken(self) -> int:
-        """How many bytes the socket has taken so far."""
-        return self._written - self.transport.get_write_buffer_size()
-
-    def _expect_progress(self, taken: int) -> None:
-        """End a connection that takes nothing at all for as long as a write may last."""
-
-        def look() -> None:
-            if self._taken() == taken:
-                self.transport.abort()
-            else:
-                self._expect_progress(self._taken())
-
-        self._deadline = asyncio.get_running_loop().call_later(self.server.config.write_deadline, look)
-
-    def resume_writing(self) -> None:
-        self.lagging = False
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        for producer in self.held_back:
-            producer.waits_for.discard(self)
-            if not producer.waits_for:
-                producer.go_on()
-        self.held_back.clear()
-
-    def lags_long(self) -> bool:
-        return asyncio.get_running_loop().time() >= self._lags_long_from
-
-    def hold_back(self, consumer: _Client) -> None:
-        """Read no more until ``consumer`` has caught up, or a moment has passed."""
-        if self is consumer or self.transport.is_closing():
-            return
-        consumer.held_back.add(self)
-        self.waits_for.add(consumer)
-        if self._release is None:
-            self.transport.pause_reading()
-            self._release = asyncio.get_running_loop().call_later(HOLD_BACK_S, self.go_on)
-
-    def go_on(self) -> None:
-        if self._release is None:
-            return
-        self._release.cancel()
-        self._release = None
-        for consumer in self.waits_for:
-            consumer.held_back.discard(self)
-        self.waits_for.clear()
-        if not self.transport.is_closing():
-            self.transport.resume_reading()
-
-
-class BrokerThread:
-    """A broker on an event loop in a thread of its own; entering gives its URL."""
-
-    def __init__(self, broker: NatsBroker) -> None:
-        self.broker = broker
-        self._started = threading.Event()
-        self._stop: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="nats-broker", daemon=True)
-
-    def start(self) -> str:
-        """Start it. Raises ``OSError`` if the address cannot be had."""
-        self._thread.start()
-        self._started.wait()
-        if self._failure is not None:
-            raise self._failure
-        return self.broker.url
-
-    def stop(self) -> None:
-        """Stop it and wait until it has ended."""
-        if self._loop is not None and self._stop is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    def advance(self, seconds: float) -> None:
-        """Move the broker's clock forward; returns once what is due by then has run."""
-        loop, done = self._loop, threading.Event()
-        if loop is None:
-            raise RuntimeError("the broker does not run")
-
-        def run() -> None:
-            self.broker.advance(seconds)
-            done.set()
-
-        loop.call_soon_threadsafe(run)
-        done.wait()
-
-    def __enter__(self) -> str:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as failure:  # whoever started it must hear of it
-            self._failure = failure
-            self._started.set()
-
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with self.broker:
-            self._started.set()
-            await self._stop.wait()
+    def listening(self) -> None:
+        """INFO names the true port."""
+        self.broker.identity.port = self.port

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from msgspec import Struct
-
 from reference_broker.nats.auth import Authenticator
 from reference_broker.nats.config import Config
 from reference_broker.nats.connection import Connection
@@ -18,7 +16,8 @@ from reference_broker.nats.host import Service
 from reference_broker.nats.info import Identity
 from reference_broker.nats.levels import CoreRules
 from reference_broker.nats.routing import Router
-from reference_broker.nats.timers import Timers
+from reference_broker.outputs import Close, Send
+from reference_broker.timers import Timers
 from wire.errors import ErrorKind
 from wire.nats import Err, Operation
 
@@ -34,18 +33,7 @@ ERROR_TEXTS = {
 }
 
 
-class Send(Struct, frozen=True, gc=False):
-    """Bytes for one connection."""
-
-    connection: int
-    data: bytes
-
-
-class Close(Struct, frozen=True, gc=False):
-    """The server closes this connection, once what it was sent is written."""
-
-    connection: int
-
+__all__ = ["Alarm", "Close", "Output", "Send", "State", "quoted"]
 
 Output = Send | Close
 
