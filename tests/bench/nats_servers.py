@@ -1,8 +1,8 @@
-"""The reference broker beside the newest nats-server of this machine: ``python -m tests.bench.nats_servers [RUNS]``.
+"""The reference broker beside the newest nats-server here: ``python -m tests.bench.nats_servers [RUNS]``.
 
-Both run as processes of their own and are measured in turn, A B A B, by the same client, which does next to nothing
-itself: it sends bytes that are ready and counts what comes. Printed are the medians, and the median of the
-ratios of neighbouring runs, which a machine whose speed drifts does not bend.
+Both run as processes of their own and are measured in turn, A B A B, by the same client, which does next to
+nothing itself: it sends ready bytes and counts what comes. Printed are the medians, and the median of
+the ratios of neighbouring runs, which a machine whose speed drifts does not bend.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.held = b""
         self.until(b"\r\n")  # INFO
-        self.send(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n')
+        self.send(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n')
         self.flush()
 
     def send(self, data: bytes) -> None:
@@ -129,7 +129,10 @@ def core(address: tuple[str, int], messages: int = CORE_MESSAGES) -> float:
 
 
 def stream_publish(address: tuple[str, int], messages: int = STREAM_MESSAGES) -> float:
-    """Acknowledged publishes a second into a stream in memory, ``WINDOW`` under way; a multiple of half of that."""
+    """Acknowledged publishes a second into a stream in memory, ``WINDOW`` under way.
+
+    ``messages`` is a multiple of half of that.
+    """
     chunk = Pub.make(SUBJECT, PAYLOAD, "_INBOX.acks").raw * (WINDOW // 2)
     rounds = messages // (WINDOW // 2)
     with stream(address) as client:
@@ -230,12 +233,8 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     server = newest()
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    print(
-        f"{python}, {runs} runs of each in turn; beside nats-server {server.version}; medians, in messages a second"
-    )
-    print(
-        f"{'':40} {'reference':>11} {'nats-server':>12} {'ratio':>7} {'least':>7} {'most':>7} {'target':>7}"
-    )
+    print(f"{python}, {runs} runs of each in turn, beside nats-server {server.version}; messages a second")
+    print(f"{'median':40} {'reference':>11} {'nats-server':>12} {'ratio':>7} {'least':>7} {'most':>7} target")
     with reference_broker() as ours, NatsServer(server.path) as real:
         theirs = ("127.0.0.1", int(real.url.rpartition(":")[2]))
         for measure in MEASURES:
@@ -243,7 +242,7 @@ def main() -> None:
             ratios = [own / other for own, other in pairs]
             rates = f"{median(own for own, _ in pairs):>11,.0f} {median(other for _, other in pairs):>12,.0f}"
             spread = f"{median(ratios):>7.2f} {min(ratios):>7.2f} {max(ratios):>7.2f}"
-            print(f"{measure.name:40} {rates} {spread} {measure.target:>7.1f}")
+            print(f"{measure.name:40} {rates} {spread} {measure.target:>7}")
     starts = [seconds_to_pong() for _ in range(runs)]
     print(
         f"{'start of the process to the first PONG':40} {median(starts):>10.3f}s"
