@@ -1,0 +1,50 @@
+"""Defects of priority groups. What is right: ``jetstream.priority``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.pull import WaitingQueue
+
+
+def alter_queues(broker: Broker, policy: str, **methods: Callable[..., Any]) -> None:
+    """Methods of the queue of each consumer that has this priority_policy."""
+
+    def pull(self: Consumer, *request: Any) -> None:
+        if self.config.priority_policy == policy:
+            for name, method in methods.items():
+                setattr(self.waiting, name, method.__get__(self.waiting))
+        Consumer.pull(self, *request)
+
+    alter_consumers(broker, pull=pull)
+
+
+@jetstream_defect(
+    "overflow-ignores-min-pending",
+    breaks=("JS-CONS-099",),
+    summary="The priority policy overflow serves every request, whatever its min_pending is.",
+)
+def _(broker: Broker) -> None:
+    alter_queues(broker, "overflow", is_its_turn=WaitingQueue.is_its_turn)
+
+
+@jetstream_defect(
+    "pinned-client-is-not-told",
+    breaks=("JS-CONS-099",),
+    summary="The priority policy pinned_client delivers without Nats-Pin-Id.",
+)
+def _(broker: Broker) -> None:
+    alter_queues(broker, "pinned_client", marked=WaitingQueue.marked)
+
+
+@jetstream_defect(
+    "priorities-are-ignored",
+    breaks=("JS-CONS-099",),
+    summary="The priority policy prioritized serves requests in the order they came.",
+)
+def _(broker: Broker) -> None:
+    alter_queues(broker, "prioritized", enqueue=WaitingQueue.enqueue, rotate=WaitingQueue.rotate)
