@@ -1,0 +1,67 @@
+"""Runs every monitor over observations as they come: live beside a proxy, over a session, over a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.monitors.facts import Fact
+from conformance.monitors.monitor import Monitor, Scope
+from conformance.monitors.nats_consumers import (
+    ConsumerSequenceRises,
+    DeliveryCountRises,
+    NothingAfterTheEnd,
+    OneAcknowledgement,
+)
+from conformance.monitors.nats_publishes import StreamSequenceIsGivenOnce
+from conformance.monitors.nats_pulls import BatchIsTheLimit
+from conformance.monitors.nats_reader import NatsReader
+from conformance.monitors.nats_subscriptions import LiveSubscriptions, SubjectsMatch
+from conformance.monitors.observation import Observation, Violation
+
+MONITORS: tuple[type[Monitor], ...] = (
+    LiveSubscriptions,
+    SubjectsMatch,
+    BatchIsTheLimit,
+    ConsumerSequenceRises,
+    DeliveryCountRises,
+    NothingAfterTheEnd,
+    OneAcknowledgement,
+    StreamSequenceIsGivenOnce,
+)
+
+
+class Watch:
+    """Observations of any number of connections in, violations out; memory grows with what is alive."""
+
+    def __init__(self, monitors: Iterable[type[Monitor]] = MONITORS) -> None:
+        self.kinds = tuple(monitors)
+        self.readers: dict[str, NatsReader] = {}
+        self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
+
+    def observe(self, seen: Observation) -> Iterator[Violation]:
+        """What ``seen`` breaks. Observations of one connection come in its order."""
+        reader = self.readers.setdefault(seen.connection, NatsReader())
+        for fact in reader.read(seen):
+            yield from self.judge(fact)
+
+    def judge(self, fact: Fact) -> Iterator[Violation]:
+        """What a fact breaks, for callers that keep their own readers."""
+        for kind in self.kinds:
+            key = kind.key(fact)
+            if key is not None:
+                monitor = self.monitors.get((kind, key))
+                if monitor is None:
+                    monitor = self.monitors[kind, key] = kind()
+                yield from monitor.observe(fact)
+
+    def close(self, connection: str) -> None:
+        """The connection ended: what only it could break is forgotten."""
+        self.readers.pop(connection, None)
+        for kind in self.kinds:
+            if kind.scope is Scope.CONNECTION:
+                self.monitors.pop((kind, connection), None)
+
+    def finish(self) -> Iterator[Violation]:
+        """What the end of the traffic shows. Call it only if all traffic of the servers was observed."""
+        for monitor in self.monitors.values():
+            yield from monitor.finish()
