@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ci.rabbitmq import RabbitMQ, rabbitmq_server
 from ci.servers import MissingServer, NatsServer, ServerBinary, ServerError, real_servers
 
 # A deadline measures the machine, not the code.
@@ -51,6 +52,18 @@ def nats_server(server_binary: ServerBinary) -> Iterator[NatsServer]:
     """A real server with JetStream, running, with nothing on it."""
     with NatsServer(server_binary.path) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A real RabbitMQ, started once for each process of tests: it takes seconds."""
+    server = rabbitmq_server()
+    if isinstance(server, MissingServer):
+        if servers_required():
+            pytest.fail(str(server), pytrace=False)
+        pytest.skip(str(server))
+    with RabbitMQ(server.path) as node:
+        yield node
 
 
 @pytest.hookimpl(optionalhook=True)

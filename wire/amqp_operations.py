@@ -25,7 +25,7 @@ from wire.amqp_frames import (
     frame,
 )
 from wire.amqp_methods import SHAPES, SentBy, Shape
-from wire.amqp_properties import encode_properties
+from wire.amqp_properties import PROPERTIES, encode_properties
 
 ELIDE_AFTER = 1000  # bytes of a body that a log line shows
 
@@ -151,21 +151,23 @@ class Method(Operation, frozen=True, gc=False):
         *,
         properties: Table | None = None,
         body: bytes = b"",
-        frame_max: int = DEFAULT_FRAME_MAX,
+        max_frame: int = DEFAULT_FRAME_MAX,
         **arguments: Any,
     ) -> Method:
         """``make("basic.publish", 1, routing_key="q", body=b"x")``; ``global_`` is the argument ``global``.
 
-        Arguments not given are 0, false or empty. A method that carries a content always gets one. Raises
-        ``KeyError`` for an unknown method, ``ValueError`` for an unknown name or a value that does not fit.
+        Arguments not given are 0, false or empty; frames of the body have ``max_frame`` octets at most. A
+        method that carries a content always gets one. Raises ``KeyError`` for an unknown method,
+        ``ValueError`` for an unknown name or a value that does not fit.
         """
         shape = SHAPES[method]
         given = {name.rstrip("_"): value for name, value in arguments.items()}
         raw = frame(FrameType.METHOD, channel, shape.encode(given))
         head = len(raw)
         if shape.has_content:
-            properties = {} if properties is None else properties
-            raw += content_frames(channel, encode_properties(properties), body, frame_max=frame_max)
+            given_properties = properties or {}
+            raw += content_frames(channel, encode_properties(given_properties), body, frame_max=max_frame)
+            properties = {name: given_properties[name] for name in PROPERTIES if name in given_properties}
         elif properties is not None or body:
             raise ValueError(f"{method} carries no content")
         return cls(raw, channel, shape, shape.defaults | given, properties, head)
