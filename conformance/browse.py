@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from conformance import known_failures
 from conformance.catalogue import (
     PROFILES,
     Catalogue,
@@ -164,6 +165,7 @@ def explanation(row: Requirement, group: str, written: Written) -> str:
         ("until", row.until and f"before protocol level {row.until}"),
         ("documented", row.documented),
         ("observed", row.observed),
+        *[("failure", known_failures.said(failure)) for failure in row.known_failures],
         ("excluded", row.excluded),
         *[("checks" if number == 0 else "", check) for number, check in enumerate(verifying)],
     ]

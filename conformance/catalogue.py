@@ -18,7 +18,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from conformance.verdicts import Level
+from conformance import known_failures
+from conformance.verdicts import KnownFailure, Level
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 REQUIREMENT_SET = "2026.11"  # the published set a run is scored against unless it names another
@@ -48,6 +49,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
 
     It holds from protocol level ``since`` on and before ``until``. ``documented`` is what the source
     claims where servers do otherwise, ``observed`` what which server does: both are information.
+    ``known_failures`` are defects of real releases, which fail it.
     ``excluded`` says why no wire test can decide it. ``where`` is the file and line it was read from.
     """
 
@@ -63,6 +65,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
     observed: str = ""
     sample: str = ""
     excluded: str = ""
+    known_failures: tuple[KnownFailure, ...] = ()
     where: str = ""
 
     def applies_at(self, level: ProtocolLevel) -> bool:
@@ -175,7 +178,8 @@ class Catalogue(Struct, frozen=True):
         return RequirementSet(name, frozenset(ids))
 
 
-_TEXTS = frozenset(Requirement.__struct_fields__) - {"group", "where"}
+_TEXTS = frozenset(Requirement.__struct_fields__) - {"group", "where", "known_failures"}
+_KNOWN = _TEXTS | {"known_failures"}
 _REQUIRED = ("id", "level", "statement", "source", "profile")
 
 
@@ -214,9 +218,10 @@ def _group(path: Path, problems: list[str]) -> Group | None:
         name = table.get("id", "without id")
         problems += [f"{where}: requirement {index} ({name}): {what}" for what in wrong]
         if not wrong:
-            texts = {key: value.strip() for key, value in table.items()}
+            texts = {key: value.strip() for key, value in table.items() if key in _TEXTS}
             texts["level"] = Level(texts["level"])
-            rows.append(Requirement(group=heading["id"], where=where, **texts))
+            failures = known_failures.read(table.get("known_failures", ()))
+            rows.append(Requirement(group=heading["id"], where=where, known_failures=failures, **texts))
     return Group(heading["id"], heading["title"], tuple(rows))
 
 
@@ -237,7 +242,7 @@ def _merged(files: Sequence[Group], problems: list[str]) -> list[Group]:
 
 def _wrong(table: Mapping[str, Any], group: str) -> list[str]:
     """What is wrong with one [[requirement]] table, each with what to write instead."""
-    wrong = [f"unknown key '{key}'; known: {', '.join(sorted(_TEXTS))}" for key in table if key not in _TEXTS]
+    wrong = [f"unknown key '{key}'; known: {', '.join(sorted(_KNOWN))}" for key in table if key not in _KNOWN]
     wrong += [f"'{key}' is missing" for key in _REQUIRED if key not in table]
     wrong += [
         f"'{key}' must be text that is not empty"
@@ -254,7 +259,7 @@ def _wrong(table: Mapping[str, Any], group: str) -> list[str]:
         wrong.append(f"profile {table['profile']!r}; write one of {', '.join(PROFILES)}")
     if not table["statement"].strip().endswith("."):
         wrong.append("the statement must be a sentence that ends with a full stop")
-    return wrong + _wrong_levels(table)
+    return wrong + _wrong_levels(table) + known_failures.wrong(table.get("known_failures", []))
 
 
 def _wrong_levels(table: Mapping[str, Any]) -> list[str]:

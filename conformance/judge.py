@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from conformance import known_failures
 from conformance.alone import Room
 from conformance.catalogue import Catalogue
 from conformance.check import Check
@@ -94,7 +95,19 @@ class Judge:
                 again = run_check(check, self.access.calibrated_again(), self._catalogue)
             result = msgspec.structs.replace(again, retried=True)
         today = datetime.datetime.now(datetime.UTC).date()
-        return apply(self._waivers, result, self.access.target.version, today)
+        return apply(self._waivers, self._with_known(result), self.access.target.version, today)
+
+    def _with_known(self, result: CheckResult) -> CheckResult:
+        """A failure with what is known of that release: it stays one."""
+        if result.outcome is not Outcome.FAILED:
+            return result
+        found = [
+            f"{name} is {known_failures.said(failure)}"
+            for name in result.requirements
+            for failure in self._catalogue.by_id[name].known_failures
+            if known_failures.holds(failure, self.access.target.version)
+        ]
+        return msgspec.structs.replace(result, known=tuple(found))
 
     def _lost(self) -> bool:
         """Whether the target is gone; if so, everyone is told."""

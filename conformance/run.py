@@ -138,6 +138,7 @@ def _requirement_result(
         documented=requirement.documented,
         observed=requirement.observed,
         note=note,
+        known_failures=requirement.known_failures,
     )
 
 
@@ -182,9 +183,16 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Ite
     red = Counter(
         result.outcome for result in results if is_red(result.outcome, result.level, strict=finish.strict)
     )
+    known = sum(
+        result.outcome is Outcome.FAILED
+        and bool(result.known)
+        and is_red(result.outcome, result.level, strict=finish.strict)
+        for result in results
+    )
     for outcome, count in red.items():
         said = NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _SAID[outcome]
-        yield f"{count} {'check' if count == 1 else 'checks'} {said}"
+        also = f", {known} as is known of this release" if known and outcome is Outcome.FAILED else ""
+        yield f"{count} {'check' if count == 1 else 'checks'} {said}{also}"
     if tested == 0:
         yield "nothing was tested"
 

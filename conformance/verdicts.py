@@ -59,11 +59,21 @@ class WireLine(Struct, frozen=True, omit_defaults=True):
     offending: bool = False
 
 
+class KnownFailure(Struct, frozen=True):
+    """A failure that real releases of ``target`` have: all of ``2.10.8 to 2.10.16``, the last included."""
+
+    target: str
+    releases: tuple[str, ...]
+    text: str
+    link: str = ""
+
+
 class CheckResult(Struct, frozen=True):
     """What became of one check. ``expected`` and ``actual`` are shown side by side; ``where`` is file:line.
 
     ``level`` is the strongest level among its requirements: a failed check is red if that is MUST.
-    ``retried`` tells that a first, inconclusive run was repeated alone.
+    ``retried`` tells that a first, inconclusive run was repeated alone. ``known`` says of a failed check
+    what is known of that release: it stays failed.
     """
 
     id: str
@@ -81,6 +91,7 @@ class CheckResult(Struct, frozen=True):
     duration_s: float = 0.0
     retried: bool = False
     waiver: str = ""  # the reason (and link) of the waiver that applied
+    known: tuple[str, ...] = ()
 
 
 class RequirementResult(Struct, frozen=True):
@@ -100,6 +111,7 @@ class RequirementResult(Struct, frozen=True):
     documented: str = ""
     observed: str = ""
     note: str = ""  # why excluded, or why unsupported
+    known_failures: tuple[KnownFailure, ...] = ()  # of whatever release
 
 
 class Target(Struct, frozen=True):

@@ -180,13 +180,18 @@ def page(result: RunResult) -> Page:
         level_names=tuple(level.value for level in Level),
         groups=_groups(rows),
         sections=_sections(result, chosen, anchors, rows),
-        differences=tuple(row for row in rows if row.requirement.documented and row.requirement.observed),
+        differences=tuple(row for row in rows if _differs(row.requirement)),
         unsupported=tuple(unsupported_reasons(result)),
         facts=tuple(fact for fact in _facts(result) if fact.value),
         outcomes=_present_outcomes(result),
         requirements=len(rows),
         not_selected=len(result.requirements) - len(rows),
     )
+
+
+def _differs(requirement: RequirementResult) -> bool:
+    """Whether servers do, or did, otherwise than the document."""
+    return bool((requirement.documented and requirement.observed) or requirement.known_failures)
 
 
 def _card_checks(result: RunResult) -> list[tuple[str, str, list[CheckResult]]]:

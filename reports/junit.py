@@ -91,6 +91,7 @@ def _testcase(check: CheckResult, result: RunResult) -> ET.Element:
             ("outcome", check.outcome),
             ("source", check.source),
             ("waiver", check.waiver),
+            *(("known", known) for known in check.known),
         ],
     )
     _add_outcome(case, check, result)
@@ -124,7 +125,7 @@ def _message(check: CheckResult) -> str:
 
 def _evidence(check: CheckResult, result: RunResult) -> str:
     """Everything a reader of the CI page needs, without the other reports."""
-    parts = [check.title, check.message, f"at {check.where}" if check.where else ""]
+    parts = [check.title, check.message, *check.known, f"at {check.where}" if check.where else ""]
     parts += [f"Expected: {_value(check.expected)}"] if check.expected else []
     parts += [f"Actual:   {_value(check.actual)}"] if check.actual else []
     if check.wire:

@@ -83,6 +83,7 @@ def _red(check: CheckResult, result: RunResult) -> str:
         [
             f"### {prose(check.title or check.id)}",
             f"{check.outcome}, {check.level}: {ids} · {code(check.where or check.id)}",
+            *(prose(known) for known in check.known),
             fence("\n".join(part for part in evidence if part)),
             fence(replay_command(result.target, check.id)),
         ]

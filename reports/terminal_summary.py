@@ -77,6 +77,8 @@ def _print_red(console: Console, check: CheckResult, result: RunResult) -> None:
         console.print()
         for line in visible(elide(check.message, VALUE_LIMIT)).splitlines():
             _prose(console, Text(line), lead="  ")
+    for known in check.known:
+        _prose(console, Text(one_line(elide(known, VALUE_LIMIT)), style="yellow"), lead="  ")
     _print_pair(console, check)
     _print_wire(console, check)
     console.print()
@@ -134,6 +136,8 @@ def _print_rest(console: Console, result: RunResult) -> None:
         _heading(console, f"{len(failures)} failed, but not required (SHOULD, MAY)")
         for check in failures:
             _brief(console, check, check.message or check.title)
+            for known in check.known:
+                _prose(console, Text(one_line(elide(known, VALUE_LIMIT)), style="yellow"), lead="      ")
     waived = with_outcome(result, Outcome.WAIVED)
     if waived:
         _heading(console, f"{len(waived)} failed as the waivers say")

@@ -238,7 +238,7 @@ def test_files_of_the_same_group_agree_on_its_title(tmp_path: Path) -> None:
             "the statement must be a sentence that ends with a full stop",
         ),
         ("A server answers.", " ", "'statement' must be text that is not empty"),
-        ("source =", "sources =", "unknown key 'sources'; known: documented, excluded, id, level"),
+        ("source =", "sources =", "unknown key 'sources'; known: documented, excluded, id, known_failures"),
         ('"a document"', '"d"\nsince = 2.9', "'since' must be text that is not empty"),
         ('"a document"', '"d"\nsince = "v2"', "since 'v2' is not a protocol level"),
         ('"a document"', '"d"\nsince = "2.10"\nuntil = "2.9"', "'since' must be earlier than 'until'"),

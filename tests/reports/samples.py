@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -46,7 +47,7 @@ SUITE = Suite(version="0.1.0", requirement_set="2026.11", python="3.11.7", platf
 
 
 def requirement(
-    identity: str, statement: str, verdict: str = "passed", *, level: Level = Level.MUST, **fields: str
+    identity: str, statement: str, verdict: str = "passed", *, level: Level = Level.MUST, **fields: Any
 ) -> RequirementResult:
     return RequirementResult(
         id=identity,

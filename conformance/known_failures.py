@@ -1,0 +1,81 @@
+"""Failures that are known of real releases: of which server and releases, in what way, where it is told.
+
+Such a failure stays a failure; this is what a report says beside it. A requirement lists them
+(``known_failures`` in ``requirements/*.toml``): ``target`` names the server software, ``releases`` the first
+and the last release of every line that has it, both seen to fail, ``text`` says what they do, ``link`` the
+public report, where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conformance.verdicts import KnownFailure
+
+_FIELDS = {"target": str, "releases": list, "text": str, "link": str}
+_OPTIONAL = {"link"}
+_RANGE = re.compile(r"(\d+\.\d+\.\d+)(?: to (\d+\.\d+\.\d+))?", re.ASCII)
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)", re.ASCII)
+
+
+def wrong(tables: Any) -> list[str]:
+    """What is wrong with ``known_failures`` of one requirement, each with what to write instead."""
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+        return ["'known_failures' must be a list of tables"]
+    return [problem for table in tables for problem in _wrong(table)]
+
+
+def read(tables: Iterable[Mapping[str, Any]]) -> tuple[KnownFailure, ...]:
+    """The values of tables that nothing is wrong with."""
+    return tuple(
+        KnownFailure(
+            target=table["target"],
+            releases=tuple(table["releases"]),
+            text=table["text"],
+            link=table.get("link", ""),
+        )
+        for table in tables
+    )
+
+
+def holds(failure: KnownFailure, version: str) -> bool:
+    """Whether it is known of the server of that version; a pre-release counts as its release."""
+    if (found := _RELEASE.match(version)) is None:
+        return False
+    release = _numbers(found[0])
+    return any(first <= release <= last for first, last in map(_bounds, failure.releases))
+
+
+def said(failure: KnownFailure) -> str:
+    """One line for people: ``known of nats-server 2.10.8 to 2.10.16: ... (https://...)``."""
+    link = f" ({failure.link})" if failure.link else ""
+    return f"known of {failure.target} {', '.join(failure.releases)}: {failure.text}{link}"
+
+
+def _wrong(table: Mapping[str, Any]) -> Iterable[str]:
+    for key, kind in _FIELDS.items():
+        if key not in table:
+            if key not in _OPTIONAL:
+                yield f"a known failure lacks {key!r}"
+        elif not isinstance(table[key], kind) or not table[key]:
+            shape = "a list" if kind is list else "text"
+            yield f"{key!r} of a known failure must be {shape} that is not empty"
+    yield from (f"a known failure has the unknown key {key!r}" for key in table if key not in _FIELDS)
+    releases = table.get("releases", [])
+    for text in releases if isinstance(releases, list) else []:
+        if not isinstance(text, str) or _RANGE.fullmatch(text) is None:
+            yield f"releases {text!r}: write '2.10.8 to 2.10.16', or one release"
+        elif _bounds(text)[0] > _bounds(text)[1]:
+            yield f"releases {text!r}: the first is later than the last"
+
+
+def _bounds(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    found = _RANGE.fullmatch(text)
+    assert found is not None, text
+    return _numbers(found[1]), _numbers(found[2] or found[1])
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.removeprefix("v").split(".")))

@@ -1,0 +1,85 @@
+"""A failure that is known of that release says so in every report, and stays a failure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from conformance.verdicts import KnownFailure, Outcome, RunResult
+from reports import html, junit, result_json, summary_md
+from tests.reports.samples import events_of, sample_result
+from tests.reports.test_terminal import on_pipe
+
+TEXT = "a batch that is partly filled ends with <408>"
+LINK = "https://example.org/issues/5373"
+FAILURE = KnownFailure("nats-server", ("2.9.10 to 2.11.10",), TEXT, LINK)
+SAID = f"JS-PULL-021 is known of nats-server 2.9.10 to 2.11.10: {TEXT} ({LINK})"
+
+
+@pytest.fixture
+def result() -> RunResult:
+    """The failed check of JS-PULL-021, and its requirement, with a known failure."""
+    whole = sample_result()
+    return replace(
+        whole,
+        checks=tuple(
+            replace(check, known=(SAID,))
+            if check.outcome is Outcome.FAILED and "JS-PULL-021" in check.requirements
+            else check
+            for check in whole.checks
+        ),
+        requirements=tuple(
+            replace(row, known_failures=(FAILURE,)) if row.id == "JS-PULL-021" else row
+            for row in whole.requirements
+        ),
+    )
+
+
+def test_the_sample_has_such_a_check(result: RunResult) -> None:
+    assert any(check.known for check in result.checks)
+
+
+def test_the_terminal_says_it_below_the_failure(result: RunResult) -> None:
+    shown = on_pipe(events_of(result))
+    assert SAID in shown
+    assert shown.index("FAILED") < shown.index(SAID)
+
+
+def test_the_json_result_has_it_and_reads_it_back(result: RunResult) -> None:
+    read = result_json.decode(result_json.encode(result))
+    assert [check.known for check in read.checks] == [check.known for check in result.checks]
+    assert [row.known_failures for row in read.requirements] == [
+        row.known_failures for row in result.requirements
+    ]
+
+
+def test_junit_has_it_as_a_property_and_in_the_evidence(result: RunResult) -> None:
+    document = junit.render(result).decode()
+    shown = SAID.replace("<", "&lt;").replace(">", "&gt;")
+    assert f'name="known" value="{shown}"' in document
+    assert document.count(shown) == 2
+
+
+def test_markdown_says_it(result: RunResult) -> None:
+    assert "JS-PULL-021 is known of nats-server 2.9.10 to 2.11.10" in summary_md.render(result)
+
+
+def test_the_page_says_it_at_the_failure_the_requirement_and_in_the_table_of_differences(
+    result: RunResult,
+) -> None:
+    shown = html.render(result).decode()
+    assert f"<b>Known:</b> {SAID}".replace("<408>", "&lt;408&gt;") in shown
+    known = r"<p><b>Known failure</b> of nats-server 2\.9\.10 to 2\.11\.10: a batch [^<]*&lt;408&gt;"
+    assert len(re.findall(known, shown)) == 2
+    table = shown[shown.index('<h2 id="differences">') :]
+    assert re.search(known, table[: table.index("</table>")])
+
+
+def test_the_count_of_differences_includes_it(result: RunResult, tmp_path: Path) -> None:
+    before = html.render(sample_result()).decode()
+    count = re.compile(r'id="differences">Documented and observed <span class="count">(\d+)')
+    found = [count.search(page) for page in (before, html.render(result).decode())]
+    assert [int(match[1]) for match in found if match] == [1, 2]
