@@ -80,13 +80,17 @@ class Broker(Admission, Messaging):
         return self.settle(now)
 
     def settle(self, now: int) -> list[Output]:
-        """The end of an event: the service hears of subscriptions that have ended, and all is sent."""
+        """The end of an event: what it leaves is sent."""
+        self.tell_what_ended(now)
+        return self.flush()
+
+    def tell_what_ended(self, now: int) -> None:
+        """The service hears of subscriptions that have ended."""
         ended = self.router.ended
         while ended:
             subject = ended.pop()
             if self.service is not None:
                 self.service.unsubscribed(subject, now)
-        return self.flush()
 
     def next_wake(self) -> int | None:
         """When ``wake`` has something to do; None for never."""
@@ -142,6 +146,7 @@ class Broker(Admission, Messaging):
             self.subscribed(connection, operation, now)
         elif isinstance(operation, Unsub):
             self.unsubscribed(connection, operation)
+            self.tell_what_ended(now)
         elif isinstance(operation, Ping):
             self.pinged(connection)
         elif isinstance(operation, Pong):
