@@ -33,7 +33,7 @@ Sources: AMQP 0-9-1 (document and XML); RabbitMQ, "Protocol Extensions" and "AMQ
 
 from __future__ import annotations
 
-from wire.amqp_decoder import Decoder, Limits, Sender
+from wire.amqp_decoder import Decoder, Limits
 from wire.amqp_errors import AmqpError
 from wire.amqp_fields import (
     Decimal,
@@ -59,6 +59,7 @@ from wire.amqp_frames import (
 from wire.amqp_methods import BY_NUMBERS, SHAPES, SentBy, Shape
 from wire.amqp_operations import Heartbeat, Method, Operation, ProtocolHeader, Raw
 from wire.amqp_properties import PROPERTIES, decode_properties, encode_properties
+from wire.sender import Sender
 
 __all__ = [
     "BY_NUMBERS",

@@ -10,7 +10,6 @@ Sources: AMQP 0-9-1, section 4.2; where it is silent or not followed, what Rabbi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
@@ -30,18 +29,12 @@ from wire.amqp_methods import Shape, shape_of
 from wire.amqp_operations import Heartbeat, Method, Operation, ProtocolHeader
 from wire.amqp_properties import decode_properties
 from wire.errors import EXCERPT_BYTES, ErrorKind
+from wire.sender import Sender
 
 _METHOD, _HEADER, _BODY, _HEARTBEAT = FrameType
 # Equal frames come again and again: the last ones that were read are kept.
 _KEPT_FRAMES = 256
 _KEPT_BYTES = 512
-
-
-class Sender(StrEnum):
-    """Which side sent the bytes: a client begins with a protocol header, a server may refuse with one."""
-
-    CLIENT = "client"
-    SERVER = "server"
 
 
 class Limits(Struct, frozen=True):

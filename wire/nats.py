@@ -10,7 +10,7 @@ Sources: docs.nats.io, "Client Protocol"; ADR-4 for HPUB and HMSG.
 
 from __future__ import annotations
 
-from wire.nats_decoder import Decoder, Limits, Sender
+from wire.nats_decoder import Decoder, Limits
 from wire.nats_operations import (
     CRLF,
     Connect,
@@ -32,6 +32,7 @@ from wire.nats_operations import (
     Unsub,
     printable,
 )
+from wire.sender import Sender
 
 __all__ = [
     "CRLF",

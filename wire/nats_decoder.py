@@ -9,7 +9,6 @@ nats-server 2.9 and 2.15 do, marked "servers".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from msgspec import Struct
 
@@ -33,13 +32,7 @@ from wire.nats_operations import (
     parse_size,
     split_fields,
 )
-
-
-class Sender(StrEnum):
-    """Which side sent the bytes: it decides which operations are legal."""
-
-    CLIENT = "client"
-    SERVER = "server"
+from wire.sender import Sender
 
 
 class Limits(Struct, frozen=True):
