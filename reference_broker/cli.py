@@ -21,7 +21,9 @@ from reference_broker.nats.config_file import ANY_PORT, convert, load
 from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect, all_defects
 from reference_broker.nats.levels import NEWEST, OLDEST
 from reference_broker.nats.server import NatsBroker
+from reference_broker.store_folder import StoreError
 
+EXIT_FAILED = 1
 EXIT_USAGE = 2
 DEFAULT_PORT = 4222
 
@@ -73,6 +75,8 @@ Examples:
 
     plumbline broker nats -js                        port 4222, JetStream in memory
 
+    plumbline broker nats -js -sd DIR                streams in files, which outlive the broker
+
     plumbline broker nats -p -1 -a 127.0.0.1         any free port; the URL is printed
 
     plumbline broker nats -c server.json --level 2.9
@@ -95,7 +99,16 @@ def nats(
     ] = None,
     jetstream: Annotated[bool, typer.Option("--jetstream", "-js", help="Enable JetStream.")] = False,
     store_dir: Annotated[
-        str | None, typer.Option("--store_dir", "-sd", help="Accepted: streams are kept in memory.")
+        str | None, typer.Option("--store_dir", "-sd", help="Keep streams in files, in this folder.")
+    ] = None,
+    fsync: Annotated[
+        str | None,
+        typer.Option(
+            "--fsync",
+            metavar="always|interval|never",
+            help="When what is written is brought to the disk: before it is acknowledged, every two minutes "
+            "(the default), or when the operating system likes. Written it is before it is acknowledged.",
+        ),
     ] = None,
     config: Annotated[
         Path | None,
@@ -131,6 +144,7 @@ def nats(
         level=level,
         jetstream=True if jetstream or store_dir is not None else None,
         store_dir=store_dir,
+        fsync=_policy(fsync),
         authorization=_given(user=user, password=password, token=token) or None,
     )
     try:
@@ -141,8 +155,16 @@ def nats(
         raise _usage(str(error)) from None
     try:
         asyncio.run(_serve(broker, defect or []))
+    except StoreError as error:
+        raise _usage(str(error)) from None
     except OSError as error:
         raise _usage(_cannot_listen(broker.config, error)) from None
+
+
+def _policy(fsync: str | None) -> str | None:
+    if fsync not in (None, "always", "interval", "never"):
+        raise _usage(f"--fsync {fsync}: write always, interval or never")
+    return fsync
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -168,8 +190,22 @@ async def _serve(broker: NatsBroker, defects: Sequence[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with broker as url:
+        for warning in broker.warnings:
+            typer.echo(f"warning: {warning}", err=True)
         traits = [f"level {'.'.join(map(str, broker.config.level))}"]
         traits += ["JetStream"] if broker.config.jetstream else []
         traits += [f"defect {name}" for name in defects]
         typer.echo(f"{url} ready ({', '.join(traits)})")
-        await ended.wait()
+        await _ended_or_failed(ended, broker)
+
+
+async def _ended_or_failed(ended: asyncio.Event, broker: NatsBroker) -> None:
+    """Returns once somebody asks for the end; leaves with 1 if the store cannot be written any more."""
+    waiting = asyncio.ensure_future(ended.wait())
+    assert broker.failed is not None
+    tasks: set[asyncio.Future[Any]] = {waiting, broker.failed}
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if broker.failed.done():
+        typer.echo(broker.failed.result(), err=True)
+        raise typer.Exit(EXIT_FAILED)

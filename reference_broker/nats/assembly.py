@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+from reference_broker.ledger import Ledger
 from reference_broker.nats.config import Config
 from reference_broker.nats.core import Broker
 
 
-def build(config: Config, random: Random, defects: Iterable[str] = ()) -> Broker:
+def build(
+    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: Ledger | None = None
+) -> Broker:
     """A broker that nobody has connected to yet; ``random`` is its only source of chance.
+
+    With a ``ledger`` streams in files enter there what is to be written; without, they are in memory.
 
     Raises ``UnknownDefect`` or ``DefectNotApplicable``.
     """
@@ -23,6 +28,7 @@ def build(config: Config, random: Random, defects: Iterable[str] = ()) -> Broker
                 level=config.level,
                 domain=config.jetstream.domain,
                 max_payload=config.max_payload,
+                ledger=ledger,
                 random=random,
             ),
             broker,

@@ -6,7 +6,7 @@ nanoseconds everywhere else. Source: docs.nats.io, "Server Configuration".
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -69,14 +69,19 @@ class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JetStreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The ``jetstream`` block. Streams are kept in memory: all but ``domain`` is taken so that configurations
-    can be shared with a real server, and changes nothing.
+    """The ``jetstream`` block. The two limits are taken so that configurations can be shared with a real
+    server, and change nothing.
+
+    Without ``store_dir`` streams in files are in memory as well. What is acknowledged is written; how soon
+    that is on the disk, and outlives the machine, is ``sync_interval``: ``always`` before it is acknowledged,
+    every so many seconds, or ``never``, which leaves it to the operating system.
     """
 
     store_dir: str | None = None
     max_memory_store: int = -1
     max_file_store: int = -1
     domain: str | None = None
+    sync_interval: float | Literal["always", "never"] = 120.0
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

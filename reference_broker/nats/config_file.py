@@ -41,7 +41,8 @@ _IGNORED = {
     "ports_file_dir",
 }  # not on the wire
 ANY_PORT = -1  # nats-server's way to say "a free one"
-_DURATIONS = {"ping_interval", "write_deadline", "timeout"}
+_DURATIONS = {"ping_interval", "write_deadline", "timeout", "sync_interval"}
+_SYNC_WORDS = ("always", "never")  # of sync_interval; the types refuse them elsewhere
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -84,7 +85,7 @@ def convert(*sources: Mapping[str, Any]) -> Config:
         except ValueError as error:
             raise ConfigError(str(error)) from None
     store_dir = known.pop("store_dir", None)
-    known["jetstream"] = _jetstream(known.get("jetstream"), store_dir)
+    known["jetstream"] = _jetstream(known.get("jetstream"), store_dir, known.pop("fsync", None))
     if isinstance(known.get("authorization"), Mapping):
         known["authorization"] = _authorization(known["authorization"])
     try:
@@ -100,7 +101,7 @@ def _keys(fields: Mapping[str, Any]) -> dict[str, Any]:
         name = _ALIASES.get(key.lower(), key.lower())
         if name in _IGNORED:
             continue
-        known[name] = _seconds(name, value) if name in _DURATIONS else value
+        known[name] = _seconds(name, value) if name in _DURATIONS and value not in _SYNC_WORDS else value
     return known
 
 
@@ -124,7 +125,7 @@ def _taking_listen(known: dict[str, Any]) -> dict[str, Any]:
     return {**known, "port": int(port), **({"host": host} if host else {})}
 
 
-def _jetstream(value: Any, store_dir: Any) -> Any:
+def _jetstream(value: Any, store_dir: Any, fsync: Any) -> Any:
     if isinstance(value, str):
         value = {"enabled": True, "enable": True, "disabled": False, "disable": False}.get(
             value.lower(), value
@@ -137,6 +138,10 @@ def _jetstream(value: Any, store_dir: Any) -> Any:
             return None
         if store_dir is not None:
             block.setdefault("store_dir", store_dir)
+        if fsync in ("always", "never"):
+            block["sync_interval"] = fsync
+        elif fsync == "interval" and isinstance(block.get("sync_interval"), str):
+            del block["sync_interval"]
     return block
 
 

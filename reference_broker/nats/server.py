@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from reference_broker.durable import DurableShell, Keeping
+from reference_broker.ledger import Ledger
 from reference_broker.nats.assembly import build
 from reference_broker.nats.config import Config
-from reference_broker.shell import BrokerThread, Shell
+from reference_broker.nats.jetstream.files.layout import LAYOUT, VERSION
+from reference_broker.shell import BrokerThread
+from reference_broker.store_folder import Stamp
 
 __all__ = ["BrokerThread", "NatsBroker"]
 
 
-class NatsBroker(Shell):
+class NatsBroker(DurableShell):
     """A reference NATS server that listens on a socket.
 
     As a context manager it starts and gives its URL::
@@ -38,14 +43,28 @@ class NatsBroker(Shell):
             raise TypeError("give a Config or keywords, not both")
         self.config = config or Config.of(**options)
         defects = [defect] if isinstance(defect, str) else list(defect or ())
-        self.broker = build(self.config, random.Random(seed), defects)
+        options_of_jetstream = self.config.jetstream
+        folder = options_of_jetstream.store_dir if options_of_jetstream else None
+        ledger = Ledger() if folder else None
+        self.broker = build(self.config, random.Random(seed), defects, ledger=ledger)
+        keeping = None
+        if options_of_jetstream and folder and ledger is not None:
+            path, stamp = Path(folder, "jetstream"), Stamp(LAYOUT, VERSION)
+            keeping = Keeping(path, stamp, ledger, self._recover, options_of_jetstream.sync_interval)
         super().__init__(
             self.broker,
+            keeping,
             host=self.config.host,
             port=self.config.port,
             max_pending=self.config.max_pending,
             write_deadline=self.config.write_deadline,
         )
+
+    def _recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
+        from reference_broker.nats.jetstream.service import JetStream
+
+        service = self.broker.service
+        return service.recover(files, now) if isinstance(service, JetStream) else []
 
     def listening(self) -> None:
         """INFO names the true port."""

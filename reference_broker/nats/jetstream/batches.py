@@ -110,14 +110,19 @@ class Batches:
             stream.check_size(len(each.header_block), len(each.payload))
             if stream.check_headers(each.subject, read_directives(each.header_block), now) is not None:
                 raise errors.BATCH_WITH_DUPLICATE()
+        stored, answer = stream.store.together(lambda: self.store_all(messages, now))
+        batch_id = msgspec.json.encode(part.batch_id)
+        return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
+
+    def store_all(self, messages: list[Staged], now: int) -> tuple[Message | None, bytes]:
+        """What became of the last one."""
+        stream = self.stream
         *earlier, last = messages
         for each in earlier:
             stored, _ = stream.accept_one(each.subject, each.header_block, each.payload, now)
             if stored is not None:
                 stream.stored(stored, now)
-        stored, answer = stream.accept_one(last.subject, last.header_block, last.payload, now)
-        batch_id = msgspec.json.encode(part.batch_id)
-        return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
+        return stream.accept_one(last.subject, last.header_block, last.payload, now)
 
     def forget(self, now: int) -> None:
         for batch_id in [name for name, batch in self.open.items() if batch.touched <= now - FORGOTTEN_AFTER]:

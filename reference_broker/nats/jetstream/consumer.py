@@ -33,6 +33,7 @@ class Consumer(Push):
 
     def reconfigure(self, config: ConsumerConfig, now: int) -> None:
         filters_change = config.filters != self.config.filters
+        kept = self.log is not None
         paused_until = self.paused_until
         self.config = self.waiting.config = config
         if filters_change:
@@ -41,6 +42,8 @@ class Consumer(Push):
         if self.paused_until != paused_until:
             advisories.pause(self, now)
         self.watch_inactivity(now)
+        if kept and self.stream.files is not None:
+            self.stream.files.save_consumer(self)
         if not config.is_pull:
             self.redirect(config, now)
         if self.acks.pending:
@@ -112,8 +115,11 @@ class Consumer(Push):
             return False
         if sampled and self.config.sample_freq and self.config.ack_policy == "explicit":
             advisories.ack_sample(self, subject, now)
-        for settled in self.acks.acknowledge(seq, subject.consumer_seq, now):
-            self.stream.settled(settled)
+        settled = self.acks.acknowledge(seq, subject.consumer_seq, now)
+        self.changed(seq)
+        for each in settled:
+            self.changed(each)
+            self.stream.settled(each)
         return True
 
     def nak(self, subject: AckSubject, delay: int | None, now: int) -> None:
@@ -129,6 +135,7 @@ class Consumer(Push):
             pending.stamp = (
                 now - self.config.ack_wait + delay
             )  # as if delivered then: ack_wait passes after the delay
+            self.changed(seq)
             self.ack_timer.set_earliest(pending.stamp + self.redelivery_delay(seq))
 
     def may_nak(self, subject: AckSubject) -> bool:
@@ -142,6 +149,7 @@ class Consumer(Push):
         pending = self.acks.pending.get(subject.stream_seq)
         if pending is not None:
             pending.stamp = now
+            self.changed(subject.stream_seq)
 
     def terminate(self, subject: AckSubject, reason: str, now: int) -> bool:
         """+TERM: done with, though not processed."""
@@ -158,10 +166,29 @@ class Consumer(Push):
                 self.num_pending = max(self.num_pending - 1, 0)
             return
         subject = self.pending_subject(message.seq)
-        if self.acks.drop(message.seq, now) and subject is not None:
+        dropped = self.acks.drop(message.seq, now)
+        self.changed(message.seq)
+        if dropped and subject is not None:
             reason = "Unacknowledged message was deleted" if self.rules.term_takes_reason else ""
             advisories.terminated(self, subject, reason, now)
             self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
+
+    def resume(self, now: int) -> None:
+        """After a restart of the broker: the counters are those of before, the stream's end may be lost."""
+        store, acks = self.stream.store, self.acks
+        last = store.last_seq
+        self.position.not_after(last + 1)
+        for pair in (acks.delivered, acks.floor):
+            pair.stream = min(pair.stream, last)
+        for seq in [seq for seq in acks.redelivered if seq > last]:
+            del acks.redelivered[seq]
+        for seq in [seq for seq in acks.pending if store.load(seq) is None]:
+            acks.drop(seq, now)
+        self.num_pending = deliveries_pending(self.position, store, self.wanted)
+        if acks.pending:
+            self.ack_timer.set_earliest(now)
+        if not self.config.is_pull:
+            self.begin(now)
 
     def pending_subject(self, seq: int) -> AckSubject | None:
         """The ack subject that would have acknowledged ``seq``."""
@@ -178,6 +205,7 @@ class Consumer(Push):
         kept = {seq for seq in self.acks.pending if store.load(seq)}
         self.acks.restart_at(self.position.next_seq, kept, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
+        self.changed(None)
         self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
 
     def needs(self, message: Message) -> bool:

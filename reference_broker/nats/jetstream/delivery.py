@@ -22,6 +22,8 @@ from reference_broker.nats.jetstream.times import parse_time
 from wire.headers import VERSION
 
 if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.files.consumer_log import ConsumerLog
+    from reference_broker.nats.jetstream.files.stream_files import StreamFiles
     from reference_broker.nats.jetstream.stream import Stream
 
 
@@ -49,6 +51,7 @@ class Delivery:
         self.waiting = waiting_type(self.host, config, self.rules, self, now)
         self.replay = Replay(stream.store.last_seq) if config.replay_policy == "original" else None
         self.active = False
+        self.log: ConsumerLog | None = None
         self.ack_prefix = f"$JS.ACK.{stream.config.name}.{name}.".encode()
         self.ack_timer = jetstream.timers.timer(self.acks_due)
         self.run_timer = jetstream.timers.timer(self.run)
@@ -56,6 +59,19 @@ class Delivery:
         self.pause_timer = jetstream.timers.timer(self.pause_over)
         self.filter_by(config)
         self.pause(config)
+
+    # Files
+
+    def keep_log(self, files: StreamFiles) -> None:
+        """From now on what is delivered and acknowledged is written down."""
+        self.log = files.open_log(self)
+        files.save_consumer(self)
+        self.changed(None)
+
+    def changed(self, seq: int | None) -> None:
+        """The counters have changed, with the state of the message ``seq``; None: perhaps that of many."""
+        if self.log is not None:
+            self.log.changed(seq)
 
     # Configuration
 
@@ -157,6 +173,7 @@ class Delivery:
             if message is not None:
                 return message, deliveries
             self.acks.drop(seq, now)
+            self.changed(seq)
         message = self.position.next(self.stream.store, self.wanted)
         if message is None or (self.replay is not None and self.too_early(message, now)):
             return None
@@ -175,6 +192,7 @@ class Delivery:
 
     def exhaust(self, seq: int, deliveries: int, now: int) -> None:
         self.acks.exhaust(seq)
+        self.changed(seq)
         advisories.max_deliveries(self, seq, deliveries, now)
 
     def content(self, message: Message) -> tuple[bytes, bytes]:
@@ -201,6 +219,7 @@ class Delivery:
         if deliveries == 1:
             self.position.passed(seq)
             self.num_pending -= 1
+        self.changed(seq)
         if self.replay is not None:
             self.replay.delivered(message, now)
         if self.config.ack_policy == "none":

@@ -50,6 +50,11 @@ class Position:
             self.passed(self.listed[0])
         self.next_seq = max(self.next_seq, seq)
 
+    def not_after(self, seq: int) -> None:
+        """The stream has lost its end: what comes next is ``seq`` at the latest."""
+        self.listed = deque(each for each in self.listed if each < seq)
+        self.next_seq, self.resume = min(self.next_seq, seq), min(self.resume, seq - 1)
+
 
 def starting_position(config: ConsumerConfig, store: Store) -> Position:
     """Where a new consumer starts."""

@@ -6,7 +6,7 @@ attributes say which classes it is made of, so that a defect can put a subclass 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from string import ascii_letters, digits
 from typing import Any
@@ -14,14 +14,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reference_broker.ledger import Ledger
 from reference_broker.nats.host import Host
 from reference_broker.nats.jetstream import copying
 from reference_broker.nats.jetstream.ack import AckSubject
 from reference_broker.nats.jetstream.api import Api
 from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.files.stream_files import StreamFiles
 from reference_broker.nats.jetstream.push import FLOW_CONTROL, Push
 from reference_broker.nats.jetstream.rules import Rules
 from reference_broker.nats.jetstream.stream import Stream
+from reference_broker.nats.jetstream.stream_config import StreamConfig
 from reference_broker.nats.jetstream.timers import Timers
 from reference_broker.nats.jetstream.times import format_time
 from reference_broker.nats.levels import NEWEST, Level
@@ -42,6 +45,7 @@ _MOST_CACHED_SUBJECTS = 100_000
 class JetStreamConfig(Struct, frozen=True, kw_only=True):
     """``level`` is the age of the servers to behave like; ``random`` the only source of names and ids.
 
+    With a ``ledger`` streams in files enter there what is to be written.
     With a ``domain`` the API is also below ``$JS.<domain>.API.`` (ADR-19). ``max_payload``: the core's, in
     bytes.
     """
@@ -49,6 +53,7 @@ class JetStreamConfig(Struct, frozen=True, kw_only=True):
     level: Level = NEWEST
     domain: str | None = None
     max_payload: int = 1024 * 1024
+    ledger: Ledger | None = None
     random: Random = msgspec.field(default_factory=lambda: Random(0))
 
 
@@ -72,6 +77,20 @@ class JetStream:
         self._capturing: dict[bytes, Stream | None] = {}  # what find_stream said, by subject
         self._domain_prefix = f"$JS.{config.domain}.API.".encode() if config.domain else None
         self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on
+
+    # Files
+
+    def files_of(self, config: StreamConfig) -> StreamFiles | None:
+        """Where a stream is kept; None: in memory."""
+        ledger = self.config.ledger
+        return StreamFiles(config.name, ledger) if ledger is not None and config.storage == "file" else None
+
+    def recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
+        """Go on where ``files`` end; what was lost, in sentences. For a service that nobody has used yet."""
+        from reference_broker.nats.jetstream.files.recovery import recover
+
+        ledger = self.config.ledger
+        return recover(self, ledger, files, now) if ledger is not None else []
 
     # host.Service
 

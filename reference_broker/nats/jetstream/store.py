@@ -1,16 +1,17 @@
 """Where a stream keeps its messages: numbers them, holds them, finds them; the rules are the stream's.
 
-``Store`` is the interface; ``MemoryStore`` is the only one so far, and also stands in for file storage,
-with its record sizes.
+``Store`` is the interface; ``MemoryStore`` also stands in for file storage, with its record sizes, where the
+broker has no folder; ``files.store.FileStore`` writes down what it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+T = TypeVar("T")
 SubjectTest = Callable[[bytes], bool]
 SizeOf = Callable[[bytes, bytes, bytes], int]
 
@@ -69,6 +70,10 @@ class Store(Protocol):
     def remove(self, seq: int) -> Message | None: ...
     def restart_at(self, seq: int) -> None:
         """Drop everything; the next message gets ``seq``."""
+        ...
+
+    def together(self, change: Callable[[], T]) -> T:
+        """Run ``change``, of which all outlives the broker, or nothing."""
         ...
 
     def size_of(self, subject: bytes, header_block: bytes, payload: bytes) -> int: ...
@@ -178,6 +183,9 @@ class MemoryStore:
         self.size = 0
         self.first_seq = seq
         self.last_seq = seq - 1
+
+    def together(self, change: Callable[[], T]) -> T:
+        return change()
 
     def _advance_first(self) -> None:
         if not self._messages:

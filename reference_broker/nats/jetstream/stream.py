@@ -44,6 +44,7 @@ class Stream:
         self.jetstream = jetstream
         self.config = config
         self.created = now
+        self.files = jetstream.files_of(config)
         self.store = self.open_store()
         self.consumers: dict[str, Consumer] = {}
         self.copies: list[Stream] = []  # who copies from here
@@ -56,9 +57,17 @@ class Stream:
         self.configured()
         if config.first_seq > 1 and jetstream.rules.extended_stream_config:
             self.store.restart_at(config.first_seq)
+        self.save()
 
     def open_store(self) -> Store:
+        if self.files is not None:
+            return self.files.open_store()
         return MemoryStore(file_record_size if self.config.storage == "file" else memory_record_size)
+
+    def save(self) -> None:
+        """What is configured outlives the broker, where there are files."""
+        if self.files is not None:
+            self.files.save(self)
 
     def configured(self) -> None:
         """Work out once what every publish asks."""
@@ -83,6 +92,7 @@ class Stream:
         self.configured()
         self.enforce_limits(None, now)
         self.messages_age(now)
+        self.save()
 
     # Publishing
 
@@ -389,6 +399,14 @@ class Stream:
             for message in list(self.store.messages()):
                 self.settled(message.seq)
 
+    def release_settled(self) -> None:
+        """After a restart: what consumers were done with may still be there."""
+        if self.config.retention == "limits" or not self.consumers:
+            return
+        for message in list(self.store.messages()):
+            if self.config.retention == "interest" or self.is_wanted(message.subject):
+                self.settled(message.seq)
+
     # Consumers
 
     def check_consumer(self, config: ConsumerConfig) -> None:
@@ -397,13 +415,18 @@ class Stream:
             check_workqueue(config, [other.config for other in self.consumers.values()])
 
     def add_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
-        consumer = self.jetstream.consumer_type(self, name, config, now)
-        self.consumers[name] = consumer
+        consumer = self.open_consumer(name, config, now)
         advisories.consumer_action(consumer, "CREATED", "create", now)
         if consumer.paused_until > now:
             advisories.pause(consumer, now)
         if not config.is_pull:
             consumer.begin(now)
+        return consumer
+
+    def open_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
+        consumer = self.consumers[name] = self.jetstream.consumer_type(self, name, config, now)
+        if self.files is not None and not config.mem_storage:
+            consumer.keep_log(self.files)
         return consumer
 
     def delete_consumer(self, consumer: Consumer, now: int) -> None:
@@ -413,6 +436,8 @@ class Stream:
     def discard_consumer(self, consumer: Consumer, now: int) -> None:
         del self.consumers[consumer.name]
         consumer.close()
+        if self.files is not None:
+            self.files.remove_consumer(consumer)
         advisories.consumer_action(consumer, "DELETED", "delete", now)
 
     def close(self, now: int) -> None:
@@ -421,3 +446,5 @@ class Stream:
             self.discard_consumer(consumer, now)
         self.age_timer.clear()
         self.lifetime_timer.clear()
+        if self.files is not None:
+            self.files.remove()

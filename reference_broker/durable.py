@@ -1,0 +1,142 @@
+"""A shell whose core has state that outlives it: what the core enters in its ledger is written before anybody
+hears of it.
+
+All that happens in one turn of the event loop is one write, and one fsync where every write is to be on the
+disk: so a thousand messages cost what one costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from reference_broker.ledger import Ledger
+from reference_broker.shell import Client, Core, Shell
+from reference_broker.store_folder import Stamp, StoreError, StoreFolder
+
+__all__ = ["DurableShell", "Keeping", "StoreError"]
+
+
+class Keeping:
+    """Where and how a broker keeps its state.
+
+    ``sync``: ``always`` is before anybody hears of a change, ``never`` is for the operating system to decide,
+    a number is every so many seconds. ``recover`` gives the core the files of before and returns warnings.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        stamp: Stamp,
+        ledger: Ledger,
+        recover: Callable[[Mapping[str, bytes], int], list[str]],
+        sync: float | Literal["always", "never"],
+    ) -> None:
+        self.folder = StoreFolder(path, stamp, synced=sync == "always")
+        self.ledger = ledger
+        self.recover = recover
+        self.sync = sync
+
+
+class DurableShell(Shell):
+    """With ``keeping``; without, a shell like every other.
+
+    ``warnings`` is what was lost at the start, in sentences; ``failed`` is done when the disk is full or
+    gone, and gives the sentence: nothing has been acknowledged since that was not written.
+    """
+
+    def __init__(self, core: Core, keeping: Keeping | None, **options: Any) -> None:
+        super().__init__(core, **options)
+        self.keeping = keeping
+        self.warnings: list[str] = []
+        self.failed: asyncio.Future[str] | None = None
+        self._held: list[tuple[Iterable[Any], Client | None]] = []
+        self._commit_is_due = False
+        self._sync_handle: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Read what is there, then listen. Raises ``StoreError`` or ``OSError``."""
+        self.failed = asyncio.get_running_loop().create_future()
+        if self.keeping is not None:
+            self.warnings = self.keeping.recover(self.keeping.folder.open(), self.now())
+            self._commit()
+            if self.failed.done():
+                raise StoreError(self.failed.result())
+        try:
+            await super().start()
+        except BaseException:
+            self._let_go()
+            raise
+
+    async def stop(self) -> None:
+        """Everything is on the disk when it returns, unless the configuration says never."""
+        await super().stop()
+        if self._sync_handle is not None:
+            self._sync_handle.cancel()
+        self._commit()
+        if self.keeping is not None and self.keeping.sync != "never" and not self.is_broken:
+            self.keeping.folder.sync()
+        self._let_go()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a write has failed: then nothing is written, and nobody is told anything, any more."""
+        return self.failed is not None and self.failed.done()
+
+    def carry_out(self, outputs: Iterable[Any], producer: Client | None = None) -> None:
+        if self.keeping is None or not (self._held or self.keeping.ledger):
+            super().carry_out(outputs, producer)
+            return
+        if self.is_broken:
+            return
+        self._held.append((outputs, producer))
+        self.schedule()
+        if not self._commit_is_due:
+            self._commit_is_due = True
+            asyncio.get_running_loop().call_soon(self._commit)
+
+    def _commit(self) -> None:
+        """Write what has changed; then say what waited for it."""
+        self._commit_is_due = False
+        keeping = self.keeping
+        if keeping is None or self.is_broken:
+            return
+        try:
+            if keeping.ledger:
+                keeping.folder.write(keeping.ledger.take())
+        except OSError as error:
+            self._fail(error)
+            return
+        held, self._held = self._held, []
+        for outputs, producer in held:
+            super().carry_out(outputs, producer)
+        self._sync_later()
+
+    def _sync_later(self) -> None:
+        keeping = self.keeping
+        if keeping is None or isinstance(keeping.sync, str) or self._sync_handle is not None:
+            return
+        if keeping.folder.is_dirty:
+            self._sync_handle = asyncio.get_running_loop().call_later(keeping.sync, self._sync)
+
+    def _sync(self) -> None:
+        self._sync_handle = None
+        if self.keeping is not None and not self.is_broken:
+            try:
+                self.keeping.folder.sync()
+            except OSError as error:
+                self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        assert self.keeping is not None
+        assert self.failed is not None
+        self._held.clear()
+        self.failed.set_result(f"the store {self.keeping.folder.path} cannot be written: {error}")
+        for client in tuple(self.clients.values()):
+            client.transport.abort()
+
+    def _let_go(self) -> None:
+        if self.keeping is not None:
+            self.keeping.folder.close()

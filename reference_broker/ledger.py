@@ -1,0 +1,110 @@
+"""What is to be made durable, in order, until somebody has taken and written it.
+
+The core enters changes here and does no I/O. Paths are relative to the folder of the store. What is appended
+to one file between two other changes is one change, so that many messages are one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Append(Struct, frozen=True):
+    """Bytes at the end of a file, which is made if it is not there."""
+
+    path: str
+    chunks: list[bytes]
+
+
+class Replace(Struct, frozen=True):
+    """A whole file; at every moment either the old one or the new one is there."""
+
+    path: str
+    data: bytes
+
+
+class Truncate(Struct, frozen=True):
+    """A file without what follows ``size`` bytes."""
+
+    path: str
+    size: int
+
+
+class Remove(Struct, frozen=True):
+    """A file or a folder is gone, whole and at once; no error if it was not there."""
+
+    path: str
+
+
+class Move(Struct, frozen=True):
+    """A file or a folder gets another name, which nothing has."""
+
+    path: str
+    to: str
+
+
+Change = Append | Replace | Truncate | Remove | Move
+
+
+class Late(Protocol):
+    """Something that is written once per commit, as it is then."""
+
+    def enter(self) -> None:
+        """Enter the changes since the last time."""
+        ...
+
+
+class Ledger:
+    """The changes that nobody has taken yet. True if there are any."""
+
+    def __init__(self) -> None:
+        self._changes: list[Change] = []
+        self._appended: dict[str, list[bytes]] = {}
+        self._late: dict[Late, None] = {}
+        self._silent = False
+
+    def __bool__(self) -> bool:
+        return bool(self._changes or self._late)
+
+    def append(self, path: str, data: bytes) -> None:
+        chunks = self._appended.get(path)
+        if chunks is not None:
+            chunks.append(data)
+        elif not self._silent:
+            chunks = self._appended[path] = [data]
+            self._changes.append(Append(path, chunks))
+
+    def enter(self, change: Replace | Truncate | Remove | Move) -> None:
+        if not self._silent:
+            self._appended.clear()
+            self._changes.append(change)
+
+    def late(self, one: Late) -> None:
+        """``one`` has changed; it enters how at the next ``take``."""
+        if not self._silent:
+            self._late[one] = None
+
+    def forget(self, one: Late) -> None:
+        self._late.pop(one, None)
+
+    def take(self) -> list[Change]:
+        """Everything since the last time, in the order in which it is to be written."""
+        late, self._late = self._late, {}
+        for one in late:
+            one.enter()
+        changes, self._changes = self._changes, []
+        self._appended = {}
+        return changes
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """What happens inside is in the files already."""
+        self._silent = True
+        try:
+            yield
+        finally:
+            self._silent = False

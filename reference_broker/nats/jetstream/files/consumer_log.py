@@ -1,0 +1,161 @@
+"""What a consumer has delivered and what was acknowledged, as a file that grows by what changes.
+
+Every entry is the counters, and the state of each message that was touched since the last one; an entry that
+is ``whole`` forgets what was before. In the file: length (u32, little endian), MessagePack, 8 bytes of
+checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from reference_broker.ledger import Ledger, Replace
+from reference_broker.nats.jetstream.ack import Pending, SequencePair
+from reference_broker.nats.jetstream.files.layout import CHECKSUM_SIZE, checksum
+from reference_broker.nats.jetstream.position import Position
+
+if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.delivery import Delivery
+
+_LENGTH = struct.Struct("<I")
+SMALLEST_TO_REWRITE = 64 * 1024  # bytes
+REWRITE_AT = 8  # times what all of the state takes
+
+
+class Touched(Struct, frozen=True, array_like=True):
+    """One message: without ``consumer_seq`` it is not pending, without ``redelivered`` it never was."""
+
+    seq: int
+    consumer_seq: int | None
+    stamp: int
+    redelivered: int | None
+
+
+class Entry(Struct, frozen=True, array_like=True):
+    """The counters, and what was touched."""
+
+    whole: bool
+    delivered: tuple[int, int]
+    floor: tuple[int, int]
+    last_delivery: int | None
+    last_ack: int | None
+    next_seq: int
+    resume: int
+    listed: list[int] | None  # None: the same as before, from the right, ``still_listed`` of them
+    still_listed: int
+    touched: list[Touched]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Entry)
+
+
+class ConsumerLog:
+    """The file of one consumer; writes one entry for all that happens between two commits."""
+
+    def __init__(self, path: str, ledger: Ledger, consumer: Delivery) -> None:
+        self.path = path
+        self.consumer = consumer
+        self._ledger = ledger
+        self._touched: set[int] = set()
+        self._whole = True
+        self._size = 0
+        self._rewrite_at = 0
+
+    def changed(self, seq: int | None) -> None:
+        """The counters, and the state of ``seq``; None: perhaps that of every message."""
+        if seq is None:
+            self._whole = True
+        else:
+            self._touched.add(seq)
+        self._ledger.late(self)
+
+    def enter(self) -> None:
+        if self._whole or self._size > self._rewrite_at:
+            acks = self.consumer.acks
+            data = self._entry({*acks.pending, *acks.redelivered}, whole=True)
+            self._ledger.enter(Replace(self.path, data))
+            self._size, self._whole = len(data), False
+            self._rewrite_at = max(SMALLEST_TO_REWRITE, REWRITE_AT * len(data))
+        else:
+            data = self._entry(self._touched, whole=False)
+            self._ledger.append(self.path, data)
+            self._size += len(data)
+        self._touched.clear()
+
+    def _entry(self, touched: set[int], *, whole: bool) -> bytes:
+        acks, position = self.consumer.acks, self.consumer.position
+        states = []
+        for seq in sorted(touched):
+            pending = acks.pending.get(seq)
+            number, stamp = (pending.consumer_seq, pending.stamp) if pending else (None, 0)
+            states.append(Touched(seq, number, stamp, acks.redelivered.get(seq)))
+        entry = Entry(
+            whole,
+            (acks.delivered.consumer, acks.delivered.stream),
+            (acks.floor.consumer, acks.floor.stream),
+            acks.last_delivery,
+            acks.last_ack,
+            position.next_seq,
+            position.resume,
+            list(position.listed) if whole else None,
+            len(position.listed),
+            states,
+        )
+        body = _ENCODER.encode(entry)
+        head = _LENGTH.pack(len(body))
+        return head + body + checksum(b"", head, body)
+
+
+def read(data: bytes) -> tuple[list[Entry], int]:
+    """The whole entries of a file, and where they end."""
+    entries: list[Entry] = []
+    offset = 0
+    while offset + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, offset)
+        body = offset + _LENGTH.size
+        end = body + length + CHECKSUM_SIZE
+        if end > len(data):
+            break
+        if checksum(b"", data[offset : body + length]) != data[body + length : end]:
+            break
+        try:
+            entries.append(_DECODER.decode(data[body : body + length]))
+        except msgspec.DecodeError:
+            break
+        offset = end
+    return entries, offset
+
+
+def replay(consumer: Delivery, entries: list[Entry]) -> None:
+    """Put a new consumer into the state after ``entries``."""
+    if not entries:
+        return
+    acks, last = consumer.acks, entries[-1]
+    pending: dict[int, Pending] = {}
+    listed: list[int] = []
+    for entry in entries:
+        if entry.whole:
+            pending.clear()
+            acks.redelivered.clear()
+        if entry.listed is not None:
+            listed = entry.listed
+        for one in entry.touched:
+            if one.consumer_seq is None:
+                pending.pop(one.seq, None)
+            else:
+                pending[one.seq] = Pending(one.consumer_seq, one.stamp)
+            if one.redelivered is None:
+                acks.redelivered.pop(one.seq, None)
+            else:
+                acks.redelivered[one.seq] = one.redelivered
+    acks.pending = dict(sorted(pending.items()))
+    acks.delivered = SequencePair(*last.delivered)
+    acks.floor = SequencePair(*last.floor)
+    acks.last_delivery, acks.last_ack = last.last_delivery, last.last_ack
+    left = listed[len(listed) - last.still_listed :] if last.still_listed else []
+    consumer.position = Position(last.next_seq, left, last.resume)

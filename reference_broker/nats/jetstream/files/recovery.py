@@ -1,0 +1,157 @@
+"""From the files to the streams and consumers that a broker had when it ended, however it ended.
+
+What is not whole is not served: the damaged end of a file is cut, a folder without readable metadata is put
+aside, and each of these is a warning that says what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from reference_broker.ledger import Ledger, Move, Remove, Truncate
+from reference_broker.nats.jetstream import copying
+from reference_broker.nats.jetstream.errors import JetStreamError
+from reference_broker.nats.jetstream.files import consumer_log, layout
+from reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
+from reference_broker.nats.jetstream.files.records import Record
+from reference_broker.nats.jetstream.files.store import FileStore
+from reference_broker.nats.jetstream.publish import read_directives
+
+if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.service import JetStream
+    from reference_broker.nats.jetstream.stream import Stream
+
+
+def recover(jetstream: JetStream, ledger: Ledger, files: Mapping[str, bytes], now: int) -> list[str]:
+    """Give ``jetstream``, which has no stream yet, what ``files`` hold; the warnings."""
+    return _Recovery(jetstream, ledger, files, now).run()
+
+
+class _Recovery:
+    """One start of one broker."""
+
+    def __init__(self, jetstream: JetStream, ledger: Ledger, files: Mapping[str, bytes], now: int) -> None:
+        self.jetstream = jetstream
+        self.ledger = ledger
+        self.files = files
+        self.now = now
+        self.warnings: list[str] = []
+
+    def run(self) -> list[str]:
+        self.jetstream.now = self.now
+        found = []
+        for folder in sorted({"/".join(path.split("/")[:2]) for path in self.files}):
+            if not folder.startswith(layout.STREAMS + "/"):
+                continue
+            path = layout.stream_metadata(folder)
+            metadata = layout.unseal(self.files.get(path, b""), StreamMetadata)
+            if metadata is None:
+                self.put_aside(folder, path, "the stream is not served")
+            else:
+                found.append((metadata.created, folder, metadata))
+        for _, folder, metadata in sorted(found, key=lambda one: one[:2]):
+            stream = self.stream(folder, metadata)
+            if stream is not None:
+                self.consumers(folder, stream)
+        self.jetstream.streams_changed()
+        for stream in tuple(self.jetstream.streams.values()):
+            self.go_on(stream)
+        return self.warnings
+
+    def put_aside(self, path: str, damaged: str, consequence: str) -> None:
+        there = f"{layout.DAMAGED}/{self.now}-{path.replace('/', '-')}"
+        self.ledger.enter(Move(path, there))
+        what = "is damaged" if damaged in self.files else "is missing"
+        self.warnings.append(f"{damaged} {what}: {consequence}; {path} is kept as {there}")
+
+    # Streams
+
+    def stream(self, folder: str, metadata: StreamMetadata) -> Stream | None:
+        jetstream, config = self.jetstream, metadata.config
+        with self.ledger.silent():
+            stream = jetstream.stream_type(jetstream, config, metadata.created)
+        store = stream.store
+        if not isinstance(store, FileStore):  # a stream that was made anew to be kept elsewhere
+            return None
+        jetstream.streams[config.name] = stream
+        blocks = self.blocks(folder)
+        with self.ledger.silent():
+            store.empty()
+            cuts = store.restore(blocks, lambda record: self.remember(stream, record))
+        store.tidy(blocks, cuts)
+        for cut in cuts:
+            self.warnings.append(
+                f"{cut.path} is damaged at byte {cut.offset} ({cut.why}): the last {cut.lost} bytes are cut, "
+                f"stream {config.name!r} has lost what was written there, from sequence {cut.seq} on"
+            )
+        for message in store.messages():
+            directives = read_directives(message.header_block)
+            try:
+                lifetime = stream.read_ttl(directives)
+            except JetStreamError:
+                continue  # stored when the stream still took them
+            stream.begin_lifetime(message.seq, lifetime, message.time)
+        return stream
+
+    def blocks(self, folder: str) -> list[tuple[int, bytes]]:
+        prefix = f"{folder}/msgs/"
+        numbered = []
+        for path, data in self.files.items():
+            number, dot, suffix = path.removeprefix(prefix).partition(".")
+            if path.startswith(prefix) and number.isdigit() and dot + suffix == ".blk":
+                numbered.append((int(number), data))
+        return sorted(numbered)
+
+    def remember(self, stream: Stream, record: Record) -> None:
+        """Message ids count for their window after a restart as well, also those of removed messages."""
+        stream.last_msg_id = read_directives(record.header_block).msg_id
+        if stream.last_msg_id and record.time > self.now - stream.config.duplicate_window:
+            stream.duplicates.remember(stream.last_msg_id, record.seq, record.time)
+
+    # Consumers
+
+    def consumers(self, folder: str, stream: Stream) -> None:
+        prefix = f"{folder}/consumers/"
+        found = []
+        logs = {path for path in self.files if path.startswith(prefix) and path.endswith(".log")}
+        for path in [path for path in self.files if path.startswith(prefix) and path.endswith(".json")]:
+            log = path.removesuffix(".json") + ".log"
+            metadata = layout.unseal(self.files[path], ConsumerMetadata)
+            if metadata is None:
+                self.put_aside(path, path, f"a consumer of stream {stream.config.name!r} is lost")
+            else:
+                logs.discard(log)
+                found.append((metadata.created, metadata.name, metadata, log))
+        for path in logs:
+            self.ledger.enter(Remove(path))  # of a consumer that was being deleted
+        for _, _, metadata, log in sorted(found, key=lambda one: one[:2]):
+            self.consumer(stream, metadata, log)
+
+    def consumer(self, stream: Stream, metadata: ConsumerMetadata, log: str) -> None:
+        data = self.files.get(log, b"")
+        entries, end = consumer_log.read(data)
+        with self.ledger.silent():
+            consumer = stream.open_consumer(metadata.name, metadata.config, self.now)
+            consumer.created = metadata.created
+            if consumer.replay is not None and metadata.replay_until is not None:
+                consumer.replay.until = metadata.replay_until
+            consumer_log.replay(consumer, entries)
+        if end < len(data):
+            self.ledger.enter(Truncate(log, end))
+            self.warnings.append(
+                f"{log} is damaged at byte {end}: the last {len(data) - end} bytes are cut, consumer "
+                f"{metadata.name!r} of stream {stream.config.name!r} has lost what it delivered and what was "
+                f"acknowledged after consumer sequence {consumer.acks.delivered.consumer}"
+            )
+        consumer.resume(self.now)
+
+    # All of them
+
+    def go_on(self, stream: Stream) -> None:
+        """What a stream does by itself, from where it was."""
+        if stream.config.mirror is not None:
+            copying.catch_up(stream, self.now)
+        stream.release_settled()
+        stream.enforce_limits(None, self.now)
+        stream.messages_age(self.now)

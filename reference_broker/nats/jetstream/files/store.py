@@ -1,0 +1,260 @@
+"""A store whose messages are also in block files: every change is a record at the end of the last block.
+
+Reading is from memory. A block is deleted when it and all before it hold no message that is still there, and
+rewritten when more than half of it is of no use.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from reference_broker.ledger import Ledger, Remove, Replace, Truncate
+from reference_broker.nats.jetstream.files import layout
+from reference_broker.nats.jetstream.files.records import (
+    CONTINUES,
+    ERASED,
+    MESSAGE,
+    REMOVED,
+    RESTARTS,
+    SMALLEST,
+    TOGETHER,
+    Codec,
+    Damage,
+    Record,
+)
+from reference_broker.nats.jetstream.store import MemoryStore, Message, file_record_size
+
+T = TypeVar("T")
+
+BLOCK_SIZE = 8 * 1024 * 1024  # as nats-server's largest
+
+
+class Block(Struct):
+    """One file: its messages have sequences from ``first`` on, up to the next block's."""
+
+    number: int
+    first: int
+    size: int = 0
+    live: int = 0  # messages that are still there,
+    live_bytes: int = 0  # and their records
+    graves: list[int] = []  # what was removed from earlier blocks
+
+    @property
+    def is_mostly_waste(self) -> bool:
+        return (self.size - self.live_bytes - SMALLEST * len(self.graves)) * 2 > self.size
+
+
+class Cut(Struct, frozen=True):
+    """The end of a file that is lost: where it began, how many bytes, why, and the sequence from which on
+    something may be missed."""
+
+    path: str
+    offset: int
+    lost: int
+    why: str
+    seq: int
+
+
+class FileStore(MemoryStore):
+    """The messages of ``stream``, in ``folder``."""
+
+    def __init__(self, stream: str, folder: str, ledger: Ledger, block_size: int = BLOCK_SIZE) -> None:
+        super().__init__(file_record_size)
+        self.folder = folder
+        self.ledger = ledger
+        self.block_size = block_size
+        self.codec = Codec(stream)
+        self.blocks: list[Block] = []
+        self._group: list[bytes] | None = None
+
+    # Changes
+
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Message:
+        block = self._last_block()
+        message = super().append(subject, header_block, payload, now)
+        record = self.codec.message(message.seq, now, subject, header_block, payload)
+        block.live += 1
+        block.live_bytes += len(record)
+        self._write(block, record)
+        return message
+
+    def skip(self) -> int:
+        block = self._last_block()
+        seq = super().skip()
+        self._write(block, self.codec.mark(ERASED, seq))
+        return seq
+
+    def remove(self, seq: int) -> Message | None:
+        message = super().remove(seq)
+        if message is not None:
+            last = self._last_block()
+            self._write(last, self.codec.mark(REMOVED, seq))
+            block = self._bury(message, last)
+            if self._group is None:
+                self._drop_dead()
+                if block is not last and block.live and block.is_mostly_waste:
+                    self._compact(block)
+        return message
+
+    def restart_at(self, seq: int) -> None:
+        super().restart_at(seq)
+        self._begin_block(RESTARTS)
+        for block in self.blocks[:-1]:
+            self.ledger.enter(Remove(self._path(block)))
+        del self.blocks[:-1]
+
+    def together(self, change: Callable[[], T]) -> T:
+        """Run ``change``; after a crash all that it changed is there, or nothing."""
+        self._last_block()
+        group = self._group = []
+        try:
+            return change()
+        finally:
+            self._group = None
+            if group:
+                data = b"".join(group)
+                self._write(self.blocks[-1], self.codec.mark(TOGETHER, len(data)) + data)
+                self._drop_dead()
+
+    def _write(self, block: Block, record: bytes) -> None:
+        if self._group is not None:
+            self._group.append(record)
+            return
+        block.size += len(record)
+        self.ledger.append(self._path(block), record)
+
+    # Blocks
+
+    def _path(self, block: Block) -> str:
+        return layout.block(self.folder, block.number)
+
+    def _last_block(self) -> Block:
+        """Where the next record goes."""
+        if not self.blocks or (self.blocks[-1].size >= self.block_size and self._group is None):
+            full = self.blocks[-1] if self.blocks else None
+            self._begin_block(CONTINUES)
+            self._drop_dead()
+            if full is not None and full in self.blocks and full.is_mostly_waste:
+                self._compact(full)
+        return self.blocks[-1]
+
+    def _begin_block(self, kind: int) -> None:
+        number = self.blocks[-1].number + 1 if self.blocks else 1
+        block = Block(number, self.last_seq + 1)
+        self.blocks.append(block)
+        self._write(block, self.codec.mark(kind, block.first, self.last_time or 0))
+
+    def _bury(self, message: Message, last: Block) -> Block:
+        """Count a message out of its block, which is returned."""
+        block = self.blocks[bisect_right(self.blocks, message.seq, key=_first) - 1]
+        block.live -= 1
+        block.live_bytes -= file_record_size(message.subject, message.header_block, message.payload)
+        if block is not last:
+            last.graves.append(message.seq)
+        return block
+
+    def _drop_dead(self) -> None:
+        """What is removed in later blocks was in earlier ones: only they can go, oldest first."""
+        while len(self.blocks) > 1 and not self.blocks[0].live:
+            self.ledger.enter(Remove(self._path(self.blocks.pop(0))))
+
+    def _compact(self, block: Block) -> None:
+        """Write ``block`` anew, with what still counts."""
+        following = self.blocks[self.blocks.index(block) + 1]
+        mark, write = self.codec.mark, self.codec.message
+        records = [mark(CONTINUES, block.first)]
+        for seq in range(block.first, following.first):
+            message = self.load(seq)
+            if message is not None:
+                fields = (message.subject, message.header_block, message.payload)
+                records.append(write(seq, message.time, *fields))
+        oldest = self.blocks[0].first
+        block.graves = [seq for seq in block.graves if seq >= oldest]
+        records += [mark(REMOVED, seq) for seq in block.graves]
+        data = b"".join(records)
+        block.size = len(data)
+        self.ledger.enter(Replace(self._path(block), data))
+
+    # Recovery
+
+    def empty(self) -> None:
+        """Forget everything, as a store that was never written to."""
+        super().restart_at(1)
+        self.first_seq = self.last_seq = 0
+        self.last_time = None
+        self.blocks.clear()
+
+    def restore(
+        self, blocks: Sequence[tuple[int, bytes]], found: Callable[[Record], None] = lambda record: None
+    ) -> list[Cut]:
+        """Read the blocks, by number; ``found`` is told of every message, also of one that was removed later.
+
+        Of a damaged block the rest does not count.
+        """
+        cuts = []
+        for number, data in blocks:
+            block = Block(number, self.last_seq + 1, len(data))
+            self.blocks.append(block)
+            end = 0
+            try:
+                for record in self.codec.read(data):
+                    self._apply(record, block, end, found)
+                    end = record.end
+            except Damage as damage:
+                lost = len(data) - damage.offset
+                cuts.append(Cut(self._path(block), damage.offset, lost, str(damage), self.last_seq + 1))
+                block.size = damage.offset
+        return cuts
+
+    def tidy(self, blocks: Sequence[tuple[int, bytes]], cuts: Sequence[Cut]) -> None:
+        """After ``restore``: the files become what was read."""
+        for cut in cuts:
+            self.ledger.enter(Truncate(cut.path, cut.offset))
+        kept = {block.number for block in self.blocks}
+        for number, _ in blocks:
+            if number not in kept:
+                self.ledger.enter(Remove(layout.block(self.folder, number)))
+        self._drop_dead()
+
+    def _apply(self, record: Record, block: Block, offset: int, found: Callable[[Record], None]) -> None:
+        seq = record.seq
+        if record.kind == MESSAGE:
+            if seq <= self.last_seq:
+                raise Damage(offset, f"sequence {seq} comes after {self.last_seq}")
+            self.last_seq = seq - 1
+            super().append(record.subject, record.header_block, record.payload, record.time)
+            block.live += 1
+            block.live_bytes += file_record_size(record.subject, record.header_block, record.payload)
+            found(record)
+        elif record.kind == REMOVED:
+            message = super().remove(seq)
+            if message is not None:
+                self._bury(message, block)
+        elif record.kind == RESTARTS:
+            super().restart_at(seq)
+            self.last_time = record.time or None
+            del self.blocks[:-1]
+            block.first = seq
+        elif record.kind == CONTINUES:
+            if not offset:
+                block.first = max(block.first, seq)
+            self._go_on_at(seq)
+            self.last_time = record.time or self.last_time
+        elif record.kind == ERASED:
+            self._go_on_at(seq + 1)
+        else:
+            raise Damage(offset, "no kind of record that this version writes")
+
+    def _go_on_at(self, seq: int) -> None:
+        if seq - 1 > self.last_seq:
+            self.last_seq = seq - 1
+            if not len(self):
+                self.first_seq = seq
+
+
+def _first(block: Block) -> int:
+    return block.first

@@ -1,0 +1,50 @@
+"""The files of one stream: what changes when it, or one of its consumers, is made, altered or deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference_broker.ledger import Ledger, Remove, Replace
+from reference_broker.nats.jetstream.files import layout
+from reference_broker.nats.jetstream.files.consumer_log import ConsumerLog
+from reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
+from reference_broker.nats.jetstream.files.store import FileStore
+
+if TYPE_CHECKING:
+    from reference_broker.nats.jetstream.delivery import Delivery
+    from reference_broker.nats.jetstream.stream import Stream
+
+
+class StreamFiles:
+    """The folder of ``stream``, by name."""
+
+    def __init__(self, stream: str, ledger: Ledger) -> None:
+        self.stream = stream
+        self.folder = layout.stream_folder(stream)
+        self.ledger = ledger
+
+    def open_store(self) -> FileStore:
+        return FileStore(self.stream, self.folder, self.ledger)
+
+    def save(self, stream: Stream) -> None:
+        metadata = layout.seal(StreamMetadata(stream.config, stream.created))
+        self.ledger.enter(Replace(layout.stream_metadata(self.folder), metadata))
+
+    def remove(self) -> None:
+        self.ledger.enter(Remove(self.folder))
+
+    def open_log(self, consumer: Delivery) -> ConsumerLog:
+        return ConsumerLog(layout.consumer_log(self.folder, consumer.name), self.ledger, consumer)
+
+    def save_consumer(self, consumer: Delivery) -> None:
+        until = consumer.replay.until if consumer.replay is not None else None
+        metadata = ConsumerMetadata(consumer.name, consumer.config, consumer.created, until)
+        self.ledger.enter(
+            Replace(layout.consumer_metadata(self.folder, consumer.name), layout.seal(metadata))
+        )
+
+    def remove_consumer(self, consumer: Delivery) -> None:
+        if consumer.log is not None:
+            self.ledger.forget(consumer.log)
+            self.ledger.enter(Remove(layout.consumer_metadata(self.folder, consumer.name)))
+            self.ledger.enter(Remove(consumer.log.path))
