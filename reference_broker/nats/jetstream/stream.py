@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reference_broker.nats.jetstream import advisories, copying, errors
+from reference_broker.nats.jetstream import advisories, copying, errors, markers
 from reference_broker.nats.jetstream.batches import Batches, Staged, read_part
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
@@ -225,6 +225,8 @@ class Stream:
         ttl = read_ttl(directives.ttl)
         if ttl is None:
             raise errors.MESSAGE_TTL_INVALID()
+        if 0 < ttl < self.config.subject_delete_marker_ttl and self.config.max_msgs_per_subject != 1:
+            return self.config.subject_delete_marker_ttl  # no marker is left while one is there
         return ttl
 
     def check_expected_last_subject_seq(self, subject: bytes, directives: Directives) -> None:
@@ -328,7 +330,7 @@ class Stream:
             if message.time > limit:
                 break
             if message.seq not in self.lifetimes.kept:
-                self.remove(message.seq, now)
+                self.expire(message.seq, now)
         self.watch_age()
 
     def begin_lifetime(self, seq: int, ttl: int, now: int) -> None:
@@ -342,8 +344,15 @@ class Stream:
     def lifetimes_end(self, now: int) -> None:
         """Nats-TTL: what has lived its time leaves."""
         for seq in self.lifetimes.over(now):
-            self.remove(seq, now)
+            self.expire(seq, now)
         self.watch_lifetimes()
+
+    def expire(self, seq: int, now: int) -> None:
+        """Its time removes a message (ADR-48)."""
+        message = self.store.load(seq)
+        if message is not None:
+            self.remove(seq, now)
+            markers.leave(self, message, now)
 
     # Removing
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reference_broker.nats.jetstream import errors, subjects
 from reference_broker.nats.jetstream.rules import Rules
-from wire.durations import MILLISECOND, MINUTE
+from wire.durations import MILLISECOND, MINUTE, SECOND
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -123,7 +123,11 @@ def with_defaults(config: StreamConfig) -> StreamConfig:
         num_replicas=config.num_replicas or 1,
         duplicate_window=window,
         pedantic=False,
+        **(_MARKERS_NEED if config.subject_delete_marker_ttl else {}),
     )
+
+
+_MARKERS_NEED = {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "deny_purge": False}
 
 
 def _or_unlimited(limit: int) -> int:
@@ -137,6 +141,8 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
         raise _invalid(f"maximum replicas is {MAX_REPLICAS}")
     if config.num_replicas < 0:
         raise errors.REPLICAS_NEGATIVE()
+    if not rules.message_ttls:
+        config = msgspec.structs.replace(config, subject_delete_marker_ttl=0)
     _check_ages(config)
     _check_combinations(config)
     complete = with_defaults(config)
@@ -195,6 +201,10 @@ def _check_ages(config: StreamConfig) -> None:
         raise _invalid("max age can not be negative")
     if 0 < config.max_age < SHORTEST_AGE:
         raise _invalid("max age needs to be >= 100ms")
+    if config.subject_delete_marker_ttl < 0:
+        raise _invalid("subject delete marker TTL must not be negative")
+    if 0 < config.subject_delete_marker_ttl < SECOND:
+        raise _invalid("subject delete marker TTL must be at least 1 second")
     if config.duplicate_window < 0:
         raise _invalid("duplicates window can not be negative")
 
