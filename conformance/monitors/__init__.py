@@ -3,14 +3,27 @@
     watch = Watch()
     for violation in watch.observe(Observation(operation, sender, connection="3", index=17, at=now)): ...
 
-``nats_reader`` makes facts of operations, ``nats_*`` judge them; ``monitor`` says what a monitor is.
+``nats_reader`` and ``amqp_reader`` make facts of operations, the other ``nats_*`` and ``amqp_*`` judge them;
+``monitor`` says what a monitor is.
 """
 
 from __future__ import annotations
 
+from conformance.monitors.amqp_reader import AmqpReader
 from conformance.monitors.monitor import Monitor, Scope
 from conformance.monitors.nats_reader import NatsReader
 from conformance.monitors.observation import Observation, Place, Side, Violation
 from conformance.monitors.watch import MONITORS, Watch
 
-__all__ = ["MONITORS", "Monitor", "NatsReader", "Observation", "Place", "Scope", "Side", "Violation", "Watch"]
+__all__ = [
+    "MONITORS",
+    "AmqpReader",
+    "Monitor",
+    "NatsReader",
+    "Observation",
+    "Place",
+    "Scope",
+    "Side",
+    "Violation",
+    "Watch",
+]

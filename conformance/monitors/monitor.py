@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 from msgspec import Struct
 
+from conformance.monitors.amqp_facts import ChannelFact, Delivered
 from conformance.monitors.facts import Fact, StreamFact
 from conformance.monitors.observation import Place, Side, Violation
 
@@ -24,6 +25,8 @@ class Scope(StrEnum):
 
     CONNECTION = "connection"
     STREAM = "stream"  # with its consumers, on whichever connections
+    CHANNEL = "channel"
+    QUEUE = "queue"  # on whichever channels
 
 
 class Monitor(ABC):
@@ -51,11 +54,15 @@ class Monitor(ABC):
     @classmethod
     def key(cls, fact: Fact) -> str | None:
         """Whose fact this is: facts of one key go to one monitor, in their order. None: not for this rule."""
-        if cls.scope is Scope.CONNECTION:
-            return fact.place.connection
-        if isinstance(fact, StreamFact):
-            return f"{fact.server}|{fact.domain}|{fact.stream}"
-        return None
+        match fact:
+            case Delivered() if cls.scope is Scope.QUEUE:
+                return f"{fact.server}|{fact.vhost}|{fact.queue}"
+            case ChannelFact():
+                return f"{fact.place.connection}/{fact.channel}" if cls.scope is Scope.CHANNEL else None
+            case StreamFact() if cls.scope is Scope.STREAM:
+                return f"{fact.server}|{fact.domain}|{fact.stream}"
+            case _:
+                return fact.place.connection if cls.scope is Scope.CONNECTION else None
 
     @abstractmethod
     def observe(self, fact: Fact) -> Iterator[Violation]:

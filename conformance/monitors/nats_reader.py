@@ -65,9 +65,9 @@ class NatsReader:
 
     def read(self, seen: Observation) -> Iterator[Fact]:
         """The facts that ``seen`` adds. Never raises: what cannot be read says nothing."""
-        read = _READERS.get(type(seen.operation))
-        if read is not None:
-            yield from read(self, seen, seen.operation)
+        operation = seen.operation
+        if isinstance(operation, nats.Operation) and type(operation) in _READERS:
+            yield from _READERS[type(operation)](self, seen, operation)
 
     # -- what clients send --
 

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from wire import nats
+from wire import amqp, nats
+from wire.sender import Sender
 
 LONGEST_TEXT = 300  # characters of an operation that a violation shows
 
@@ -15,11 +16,11 @@ class Observation(Struct, frozen=True):
     """One operation as a connection carried it.
 
     ``index`` counts the connection's operations, of both directions, from 1; ``at`` is in ns since 1970.
-    ``server`` tells servers (or clusters) apart: streams of the same name on two of them are two streams.
+    ``server`` tells servers (or clusters) apart: streams or queues of one name on two of them are two.
     """
 
-    operation: nats.Operation
-    sender: nats.Sender
+    operation: nats.Operation | amqp.Operation
+    sender: Sender
     connection: str
     index: int
     at: int
@@ -29,7 +30,7 @@ class Observation(Struct, frozen=True):
     def place(self) -> Place:
         text = str(self.operation)
         shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-        arrow = ">" if self.sender is nats.Sender.CLIENT else "<"
+        arrow = ">" if self.sender is Sender.CLIENT else "<"
         return Place(self.connection, self.index, self.at, f"{arrow} {shown}")
 
 

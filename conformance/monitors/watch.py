@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from conformance.monitors.amqp_consuming import (
+    DeliveriesHaveConsumers,
+    DeliveryTagsRise,
+    KnownTagsOnly,
+    PrefetchIsTheLimit,
+    RedeliveredIsSaid,
+)
+from conformance.monitors.amqp_publishing import OneConfirm, ReturnComesFirst
+from conformance.monitors.amqp_reader import AmqpReader
 from conformance.monitors.facts import Fact
 from conformance.monitors.monitor import Monitor, Scope
 from conformance.monitors.nats_consumers import (
@@ -17,6 +26,7 @@ from conformance.monitors.nats_pulls import BatchIsTheLimit
 from conformance.monitors.nats_reader import NatsReader
 from conformance.monitors.nats_subscriptions import LiveSubscriptions, SubjectsMatch
 from conformance.monitors.observation import Observation, Violation
+from wire import amqp
 
 MONITORS: tuple[type[Monitor], ...] = (
     LiveSubscriptions,
@@ -27,6 +37,13 @@ MONITORS: tuple[type[Monitor], ...] = (
     NothingAfterTheEnd,
     OneAcknowledgement,
     StreamSequenceIsGivenOnce,
+    DeliveryTagsRise,
+    PrefetchIsTheLimit,
+    KnownTagsOnly,
+    DeliveriesHaveConsumers,
+    RedeliveredIsSaid,
+    OneConfirm,
+    ReturnComesFirst,
 )
 
 
@@ -35,12 +52,15 @@ class Watch:
 
     def __init__(self, monitors: Iterable[type[Monitor]] = MONITORS) -> None:
         self.kinds = tuple(monitors)
-        self.readers: dict[str, NatsReader] = {}
+        self.readers: dict[str, NatsReader | AmqpReader] = {}
         self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
 
     def observe(self, seen: Observation) -> Iterator[Violation]:
         """What ``seen`` breaks. Observations of one connection come in its order."""
-        reader = self.readers.setdefault(seen.connection, NatsReader())
+        reader = self.readers.get(seen.connection)
+        if reader is None:
+            kind = AmqpReader if isinstance(seen.operation, amqp.Operation) else NatsReader
+            reader = self.readers[seen.connection] = kind()
         for fact in reader.read(seen):
             yield from self.judge(fact)
 
@@ -57,9 +77,10 @@ class Watch:
     def close(self, connection: str) -> None:
         """The connection ended: what only it could break is forgotten."""
         self.readers.pop(connection, None)
-        for kind in self.kinds:
-            if kind.scope is Scope.CONNECTION:
-                self.monitors.pop((kind, connection), None)
+        for kind, key in list(self.monitors):
+            of_connection = kind.scope is Scope.CONNECTION and key == connection
+            if of_connection or (kind.scope is Scope.CHANNEL and key.rpartition("/")[0] == connection):
+                del self.monitors[kind, key]
 
     def finish(self) -> Iterator[Violation]:
         """What the end of the traffic shows. Call it only if all traffic of the servers was observed."""

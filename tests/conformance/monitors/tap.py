@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from conformance.monitors import Observation, Violation, Watch
-from wire import nats
+from wire import amqp, nats
 from wire.errors import ProtocolError
+from wire.sender import Sender
 
 
 class Tap:
@@ -20,12 +21,14 @@ class Tap:
 
     def __init__(self, url: str, watch: Watch) -> None:
         self.upstream = (urlsplit(url).hostname or "", urlsplit(url).port or 4222)
+        self.codec = amqp if url.startswith("amqp") else nats
         self.watch = watch
         self.violations: list[Violation] = []
         self.operations = 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"nats://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.port = self.listener.getsockname()[1]
+        self.url = url.replace(f":{self.upstream[1]}", f":{self.port}")
         self.connections = 0
 
     def serve(self) -> None:
@@ -47,8 +50,8 @@ class Tap:
             return
         recording = _Recording(self, name)
         with selectors.DefaultSelector() as waiting, client, server:
-            waiting.register(client, selectors.EVENT_READ, (nats.Sender.CLIENT, server))
-            waiting.register(server, selectors.EVENT_READ, (nats.Sender.SERVER, client))
+            waiting.register(client, selectors.EVENT_READ, (Sender.CLIENT, server))
+            waiting.register(server, selectors.EVENT_READ, (Sender.SERVER, client))
             while waiting.get_map():
                 for key, _ in waiting.select():
                     side, (sender, other) = key.fileobj, key.data
@@ -72,9 +75,9 @@ class _Recording:
         self.tap = tap
         self.name = name
         self.index = 0
-        self.decoders = {sender: nats.Decoder(sender) for sender in nats.Sender}
+        self.decoders = {sender: tap.codec.Decoder(sender) for sender in Sender}
 
-    def show(self, data: bytes, sender: nats.Sender) -> None:
+    def show(self, data: bytes, sender: Sender) -> None:
         """Nothing is decoded behind what a decoder refused."""
         if sender not in self.decoders:
             return
