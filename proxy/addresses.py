@@ -1,0 +1,87 @@
+"""Where to listen and where to connect: ``nats://host:port``, ``[::1]:4333``, ``unix:/path``."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+
+PORTS = {
+    "nats": 4222,
+    "amqp": 5672,
+}  # a URL may leave the port out; the scheme is the protocol that is spoken
+RAW = "tcp"  # bytes of no known protocol
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:/\[\]]*))(?::(?P<port>\d{1,5}))?/?")
+
+
+class AddressError(ValueError):
+    """An address that cannot be read or found; the message says which and what is expected."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One end as it was named. ``path`` is set for a Unix socket, ``host`` and ``port`` otherwise."""
+
+    protocol: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str, protocol: str = RAW) -> Endpoint:
+        """Reads ``[scheme://]host[:port]`` or ``[scheme+]unix:/path``. Raises ``AddressError``."""
+        scheme, separator, rest = text.partition("://")
+        named = scheme if separator else protocol
+        if named.endswith("+unix") or (separator and named == "unix"):
+            return cls(named.removesuffix("+unix").replace("unix", RAW), path=_path(rest, text))
+        if not separator and text.startswith("unix:"):
+            return cls(protocol, path=_path(text.removeprefix("unix:"), text))
+        if separator and named not in (*PORTS, RAW):
+            raise AddressError(
+                f"{text}: known are {', '.join(f'{name}://' for name in (*PORTS, RAW))} and unix:/path"
+            )
+        address = rest if separator else text
+        found = _HOST_PORT.fullmatch(address.rpartition("@")[2])
+        if found is None:
+            raise AddressError(f"{text}: expected host:port, [address]:port or unix:/path")
+        port = int(found["port"]) if found["port"] else PORTS.get(named)
+        if port is None or port > 65535:
+            raise AddressError(f"{text}: expected a port, 0 to 65535")
+        return cls(named, found["v6"] or found["host"] or "127.0.0.1", port)
+
+    def resolve(self) -> list[tuple[socket.AddressFamily, object]]:
+        """Family and socket address of each place it stands for, best first. Raises ``AddressError``."""
+        if self.path:
+            return [(socket.AF_UNIX, self.path)]
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise AddressError(f"{self}: {error.strerror or error}") from None
+        return [(family, address) for family, _, _, _, address in found]
+
+
+def _path(path: str, text: str) -> str:
+    if not path:
+        raise AddressError(f"{text}: expected unix:/path")
+    return path
+
+
+def listening_socket(endpoint: Endpoint, backlog: int = 4096) -> socket.socket:
+    """Bound, listening, not blocking. Raises ``AddressError``."""
+    family, address = endpoint.resolve()[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family != socket.AF_UNIX:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)  # type: ignore[arg-type] # as getaddrinfo gave it
+        listener.listen(backlog)
+    except OSError as error:
+        listener.close()
+        raise AddressError(f"cannot listen on {endpoint}: {error.strerror or error}") from None
+    listener.setblocking(False)
+    return listener

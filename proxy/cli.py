@@ -1,0 +1,163 @@
+"""``plumbline record`` and ``show``: parses flags, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.addresses import AddressError, Endpoint
+from proxy.capture_file import CaptureFiles
+from proxy.capture_reader import CaptureError
+from proxy.captures import Source, rows
+from proxy.dialects import known
+from proxy.filters import FilterError, parse
+from proxy.live import Live
+from proxy.operations import Reader
+from proxy.record import RecordingProxy
+from proxy.recorder import Recording, WhenFull
+from proxy.show import as_json, as_text
+
+EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 2, 3, 4
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+Server = Annotated[
+    str, typer.Argument(metavar="URL", help="the server: nats://host:port, tcp://..., nats+unix:///path")
+]
+Listen = Annotated[
+    str, typer.Option("--listen", "-l", help="where clients connect: host:port, [::1]:port, unix:/path")
+]
+Output = Annotated[Path, typer.Option("--output", "-o", help="a folder, or a file that ends in .pcapng")]
+Strict = Annotated[bool, typer.Option("--strict", help="write before forwarding; else at most 100 ms later")]
+RollSize = Annotated[str, typer.Option(help="begin the next file at that size: 64M, 1G; 0: never")]
+RollAfter = Annotated[str, typer.Option(help="begin the next file after that time: 10m, 1h; 0: never")]
+Full = Annotated[
+    WhenFull, typer.Option(help="if the capture cannot be written: close everything, or forward unrecorded")
+]
+Secrets = Annotated[bool, typer.Option("--keep-secrets", help="do not mask pass, auth_token, jwt, sig, nkey")]
+Drain = Annotated[str, typer.Option(help="after Ctrl-C, wait so long for clients to leave")]
+
+
+def record(
+    url: Server,
+    listen: Listen,
+    output: Output = Path("captures"),
+    strict: Strict = False,
+    roll_size: RollSize = "256M",
+    roll_after: RollAfter = "1h",
+    when_full: Full = WhenFull.CLOSE,
+    keep_secrets: Secrets = False,
+    drain: Drain = "0s",
+) -> None:
+    """Stand between clients and a server, and write what passes to pcapng files, until Ctrl-C.
+
+    Bytes are forwarded as they come. Secrets of CONNECT are masked in the files, at equal length.
+    """
+    try:
+        server = Endpoint.parse(url)
+        files = CaptureFiles(
+            output,
+            f"before {server}",
+            roll_bytes=int(_number(roll_size, _BYTES, "--roll-size")),
+            roll_s=_number(roll_after, _SECONDS, "--roll-after"),
+        )
+        recording = Recording(server.protocol, strict, not keep_secrets, when_full)
+        live = Live(sys.stdout)
+        proxy = RecordingProxy(
+            server, Endpoint.parse(listen, server.protocol), files, recording, live.stopped
+        )
+        drain_s = _number(drain, _SECONDS, "--drain")
+    except AddressError as error:
+        raise _usage(str(error)) from None
+    except OSError as error:
+        raise _usage(f"cannot record to {output}: {error.strerror or error}") from None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: proxy.relay.stop(drain_s))
+    live.start(proxy)
+    proxy.run()
+    live.end()
+    if proxy.recorder.stopped:
+        raise typer.Exit(EXIT_HARNESS)
+
+
+Captures = Annotated[list[Path], typer.Argument(help="pcapng or pcap files, or folders of them")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="go on with what is being recorded, until Ctrl-C")
+]
+Asked = Annotated[str, typer.Option("--filter", help='like: subject ~ "ORDERS.*" and op in (MSG, HMSG)')]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object a line")]
+Spoken = Annotated[
+    str | None, typer.Option("--protocol", help="nats or amqp, where the capture does not say")
+]
+
+
+def show(
+    captures: Captures,
+    follow: Follow = False,
+    where: Asked = "",
+    json: Json = False,
+    protocol: Spoken = None,
+) -> None:
+    """Decode captures, of plumbline record or of tcpdump: one operation a line.
+
+    A filter compares fields: op, subject, reply, sid, payload, header.NAME, status, size, connection,
+    sender (client, server); of AMQP also channel and every argument of the method. Remarks have the op
+    opened, closed, reset, lost, undecodable, entered, note.
+    """
+    try:
+        wanted = parse(where)
+        source = Source(captures)
+        if protocol is not None and protocol not in known():
+            raise _usage(f"--protocol {protocol}: known are {', '.join(known())}")
+        reader = Reader(protocol)
+        form = as_json if json else as_text
+        packets = source.follow(lambda: False) if follow else source.packets()
+        for row in rows(packets, reader):
+            if row is None:
+                sys.stdout.flush()
+            elif wanted(row.fields):
+                sys.stdout.write(form(row) + "\n")
+    except (FilterError, CaptureError) as error:
+        raise _usage(str(error)) from None
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read has seen enough
+        return
+    for remark in source.remarks:
+        typer.echo(f"plumbline: {remark}", err=True)
+    if reader.lost or reader.undecodable:
+        typer.echo(
+            f"plumbline: {reader.lost} bytes lost, {reader.undecodable} places that are not the protocol",
+            err=True,
+        )
+
+
+def _number(text: str, units: dict[str, float] | dict[str, int], flag: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    unit = (
+        found[2].lower().removesuffix("ib").removesuffix("b")
+        if found and "k" in units
+        else found and found[2]
+    )
+    if found is None or (unit not in units and float(found[1]) != 0):
+        raise _usage(
+            f"{flag} {text}: expected a number and one of {', '.join(name for name in units if name)}"
+        )
+    return float(found[1]) * units.get(unit or "", 1)
+
+
+def _usage(message: str) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(EXIT_USAGE)
+
+
+def register(app: typer.Typer) -> None:
+    """Mounts the commands of this package."""
+    app.command()(record)
+    app.command()(show)

@@ -1,0 +1,21 @@
+"""What the relay and the recorder count. Written by one thread, read by any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Counters:
+    """Bytes and connections since the start; ``recorded`` counts bytes of the files, packets included."""
+
+    accepted: int = 0
+    open: int = 0
+    refused: int = 0  # the server could not be reached
+    reset: int = 0
+    to_server: int = 0
+    to_client: int = 0
+    recorded: int = 0
+    unrecorded: int = 0  # forwarded, but not in any file: the recording had stopped
+    redacted: int = 0  # bytes masked
+    files: list[str] = field(default_factory=list)

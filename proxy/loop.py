@@ -1,0 +1,131 @@
+"""The event loop under the relay: one thread, epoll, timers, and a turn that ends in one place.
+
+asyncio costs twice the time for each event and has no end of a turn. The relay needs that end: what all
+connections received in one turn is recorded in one write, then forwarded. Everything here is called from the
+loop's thread, except ``call`` and ``stop``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+Handler = Callable[[int], None]  # takes the epoll mask
+
+
+class Timer:
+    """Something to be done later, unless cancelled."""
+
+    __slots__ = ("action", "at", "order")
+
+    def __init__(self, at: float, order: int, action: Callable[[], None]) -> None:
+        self.at = at
+        self.order = order
+        self.action: Callable[[], None] | None = action
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.at, self.order) < (other.at, other.order)
+
+    def cancel(self) -> None:
+        """It will not be done. May be called twice, and after it was done."""
+        self.action = None
+
+
+class Loop:
+    """Runs until ``stop``. Times are ``time.monotonic`` seconds."""
+
+    def __init__(self, end_of_turn: Callable[[], None] | None = None) -> None:
+        self.end_of_turn = end_of_turn or (lambda: None)
+        self.ready = 0  # how many descriptors this turn serves
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Handler] = {}
+        self._timers: list[Timer] = []
+        self._orders = count()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._running = True
+        self._closed = False
+        self._lock = threading.RLock()  # a signal handler may interrupt ``call`` and call
+        self.add(self._wakeup, select.EPOLLIN, self._woken)
+
+    def add(self, fd: int, mask: int, handler: Handler) -> None:
+        """Calls ``handler`` for each turn in which ``fd`` is ready for ``mask``."""
+        self._handlers[fd] = handler
+        self._epoll.register(fd, mask)
+
+    def modify(self, fd: int, mask: int) -> None:
+        """Waits for ``mask`` from now on; for 0, only errors and hang-ups are told."""
+        self._epoll.modify(fd, mask)
+
+    def remove(self, fd: int) -> None:
+        """Before ``fd`` is closed. An event of this turn that is not served yet is dropped."""
+        if self._handlers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def at(self, when: float, action: Callable[[], None]) -> Timer:
+        """Does ``action`` at that monotonic time or shortly after."""
+        timer = Timer(when, next(self._orders), action)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Timer:
+        """Does ``action`` after that many seconds."""
+        return self.at(time.monotonic() + seconds, action)
+
+    def call(self, action: Callable[[], None]) -> None:
+        """From any thread: ``action`` is done in the loop's, unless that has ended."""
+        with self._lock:
+            if not self._closed:
+                self._calls.append(action)
+                os.eventfd_write(self._wakeup, 1)
+
+    def stop(self) -> None:
+        """From any thread: ``run`` returns after this turn."""
+        self.call(self._stop)
+
+    def run(self) -> None:
+        """Until ``stop``. What a handler raises comes out here."""
+        poll, handlers = self._epoll.poll, self._handlers
+        while self._running:
+            events = poll(self._timeout())
+            self.ready = len(events)
+            for fd, mask in events:
+                handler = handlers.get(fd)
+                if handler is not None:
+                    handler(mask)
+            if self._timers:
+                self._run_timers()
+            self.end_of_turn()
+
+    def close(self) -> None:
+        """Frees what the loop itself holds."""
+        with self._lock:
+            self._closed = True
+            self._epoll.close()
+            os.close(self._wakeup)
+
+    def _timeout(self) -> float | None:
+        if not self._timers:
+            return None
+        return max(self._timers[0].at - time.monotonic(), 0)
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0].at <= now:
+            action = heapq.heappop(self._timers).action
+            if action is not None:
+                action()
+
+    def _woken(self, _mask: int) -> None:
+        os.eventfd_read(self._wakeup)
+        while self._calls:
+            self._calls.popleft()()
+
+    def _stop(self) -> None:
+        self._running = False

@@ -1,0 +1,241 @@
+"""Captures to rows: every operation of every connection, in the order of the capture, and every remark.
+
+A row that is no operation says so in its ``op``: opened, closed, reset, lost, undecodable, note, entered.
+Nothing is passed over in silence: bytes that are missing or cannot be decoded become rows of their own, and
+decoding goes on at the next place where an operation begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from proxy.dialects import Dialect, StreamDecoder, known
+from proxy.link import Direction
+from proxy.reassembly import Bytes, Connection, Ended, Event, Lost, Opened, Reassembler, Remark
+from proxy.segments import Place, Segment
+from wire.errors import ProtocolError
+
+MOST_SKIPPED = 64 * 1024 * 1024  # bytes of a stream that are searched for a place to begin
+NOTHING = ""
+
+
+class Row:
+    """One operation, or one remark; ``fields`` is what filters ask."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        time: int,
+        direction: Direction | None,
+        number: int,
+        operation: Any,
+        dialect: Dialect | None,
+        remark: tuple[str, str] = (NOTHING, NOTHING),
+    ) -> None:
+        self.connection = connection
+        self.time = time  # ns since the epoch
+        self.direction = direction
+        self.number = number  # of the operation in its connection, from 1; 0 for a remark
+        self.operation = operation  # None for a remark
+        self.dialect = dialect
+        self.remark = remark
+
+    @property
+    def sender(self) -> str | None:
+        """``client`` or ``server``; None for what neither sent."""
+        if self.direction is None:
+            return None
+        return "client" if self.direction is Direction.TO_SERVER else "server"
+
+    @cached_property
+    def fields(self) -> Mapping[str, Any]:
+        """What the operation has, under the specification's names."""
+        fields: dict[str, Any] = {"connection": self.connection.number, "time": self.time / 1e9}
+        if self.number:
+            fields["number"] = self.number
+        if self.sender is not None:
+            fields["sender"] = self.sender
+        if self.dialect is not None and self.operation is not None:
+            return fields | self.dialect.fields(self.operation)
+        return fields | {"op": self.remark[0], "text": self.remark[1]}
+
+    def __str__(self) -> str:
+        if self.dialect is not None and self.operation is not None:
+            return self.dialect.text(self.operation)
+        return f"{self.remark[0]}: {self.remark[1]}" if self.remark[1] else self.remark[0]
+
+
+class _Stream:
+    """One direction of a connection, being decoded. ``decoder`` is None while it looks for a beginning."""
+
+    def __init__(self, decoder: StreamDecoder | None) -> None:
+        self.decoder = decoder
+        self.skipped = b""
+
+
+class _Decoded:
+    """A connection with its two streams."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.dialect: Dialect | None = None
+        self.is_opaque = False
+        self.operations = 0
+        self.streams: dict[Direction, _Stream] = {}
+        self.waiting: list[Bytes] = []  # until the protocol is known
+
+
+class Reader:
+    """Feed it segments; ``protocol`` overrides what the capture says or looks like."""
+
+    def __init__(self, protocol: str | None = None) -> None:
+        self._dialects = known()
+        self._protocol = protocol
+        self._reassembler = Reassembler(self._sent_by_server)
+        self._connections: dict[Connection, _Decoded] = {}
+        self._last = 0
+        self.lost = 0  # bytes that the capture lacks
+        self.undecodable = 0  # places that are not the protocol
+
+    @property
+    def repeated(self) -> int:
+        """Bytes that were in the capture more than once."""
+        return self._reassembler.repeated
+
+    def feed(self, segment: Segment) -> Iterator[Row]:
+        """The rows that this segment completes."""
+        self._last = segment.time
+        for event in self._reassembler.feed(segment):
+            yield from self._rows(event)
+
+    def finish(self) -> Iterator[Row]:
+        """The capture is over."""
+        for event in self._reassembler.finish(self._last):
+            yield from self._rows(event)
+
+    # -- events ------------------------------------------------------------------------------
+
+    def _rows(self, event: Event) -> Iterator[Row]:
+        decoded = self._connections.get(event.connection)
+        if decoded is None:
+            decoded = self._connections[event.connection] = _Decoded(event.connection)
+        match event:
+            case Opened():
+                ends = f"{event.connection.client} to {event.connection.server}"
+                how = ", first seen in its middle" if event.connection.mid_stream else ""
+                yield _remark(event, None, "opened", ends + how)
+            case Bytes():
+                yield from self._decode(decoded, event)
+            case Lost():
+                self.lost += event.size
+                yield _remark(event, event.direction, "lost", f"{event.size} bytes are not in the capture")
+                if not decoded.is_opaque:
+                    decoded.streams[event.direction] = _Stream(None)
+            case Ended():
+                yield _remark(event, event.direction, "reset" if event.is_reset else "closed", NOTHING)
+            case Remark():
+                yield _remark(event, None, "note", event.text)
+
+    def _decode(self, decoded: _Decoded, event: Bytes) -> Iterator[Row]:
+        if decoded.is_opaque:
+            return
+        if decoded.dialect is None:
+            decoded.waiting.append(event)
+            decoded.dialect = self._recognised(decoded)
+            if decoded.dialect is None:
+                if sum(len(part.data) for part in decoded.waiting) > MOST_UNKNOWN:
+                    decoded.is_opaque = True
+                    decoded.waiting.clear()
+                    yield _remark(event, None, "undecodable", "no known protocol")
+                return
+            waiting, decoded.waiting = decoded.waiting, []
+            for part in waiting:
+                yield from self._decode(decoded, part)
+            return
+        stream = decoded.streams.get(event.direction)
+        if stream is None:
+            begins = not decoded.connection.mid_stream
+            stream = _Stream(decoded.dialect.decoder(event.direction) if begins else None)
+            decoded.streams[event.direction] = stream
+        if stream.decoder is None:
+            yield from self._enter(decoded, stream, event, event.data)
+            return
+        try:
+            operations = stream.decoder.feed(event.data)
+        except ProtocolError as error:
+            yield from self._operations(decoded, event, error.operations)
+            yield from self._failed(decoded, stream, event, error)
+            return
+        yield from self._operations(decoded, event, operations)
+
+    def _operations(self, decoded: _Decoded, event: Bytes, operations: Any) -> Iterator[Row]:
+        for operation in operations:
+            decoded.operations += 1
+            yield Row(
+                event.connection, event.time, event.direction, decoded.operations, operation, decoded.dialect
+            )
+
+    def _failed(
+        self, decoded: _Decoded, stream: _Stream, event: Bytes, error: ProtocolError
+    ) -> Iterator[Row]:
+        self.undecodable += 1
+        yield _remark(event, event.direction, "undecodable", str(error))
+        at = event.data.rfind(error.excerpt)  # what is wrong may have begun in an earlier segment
+        stream.decoder = None
+        stream.skipped = b""
+        rest = event.data[at + 1 :] if error.excerpt and at >= 0 else b""
+        if rest:
+            yield from self._enter(decoded, stream, event, rest)
+
+    def _enter(self, decoded: _Decoded, stream: _Stream, event: Bytes, data: bytes) -> Iterator[Row]:
+        """Goes on at the first place from which everything is the protocol, with at least one operation."""
+        assert decoded.dialect is not None
+        data = stream.skipped + data
+        for place in decoded.dialect.starts(data, event.direction):
+            decoder = decoded.dialect.decoder_from(event.direction)
+            try:
+                operations = decoder.feed(data[place:])
+            except ProtocolError:
+                continue
+            if operations:
+                stream.decoder, stream.skipped = decoder, b""
+                if place:
+                    yield _remark(event, event.direction, "entered", f"{place} bytes passed over")
+                yield from self._operations(decoded, event, operations)
+                return
+        stream.skipped = data[-MOST_SKIPPED:]
+
+    # -- protocols ---------------------------------------------------------------------------
+
+    def _recognised(self, decoded: _Decoded) -> Dialect | None:
+        named = self._protocol or decoded.connection.protocol
+        if named in self._dialects:
+            return self._dialects[named]
+        port = decoded.connection.server.port
+        for dialect in self._dialects.values():
+            for part in decoded.waiting:
+                by_server = dialect.sent_by_server(part.data)
+                if by_server is not None and by_server == (part.direction is Direction.TO_CLIENT):
+                    return dialect
+            if port in dialect.ports and decoded.connection.mid_stream:
+                return dialect
+        return None
+
+    def _sent_by_server(self, data: bytes, source: Place, target: Place) -> bool | None:
+        for dialect in self._dialects.values():
+            by_server = dialect.sent_by_server(data)
+            if by_server is not None:
+                return by_server
+        for dialect in self._dialects.values():
+            if (source.port in dialect.ports) != (target.port in dialect.ports):
+                return source.port in dialect.ports
+        return None
+
+
+MOST_UNKNOWN = 64 * 1024  # bytes after which a connection of no known protocol is left alone
+
+
+def _remark(event: Event, direction: Direction | None, kind: str, text: str) -> Row:
+    return Row(event.connection, event.time, direction, 0, None, None, (kind, text))

@@ -1,0 +1,77 @@
+"""A recording proxy put together: relay and recorder, run in this thread or in one of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proxy.addresses import Endpoint
+from proxy.capture_file import CaptureFiles
+from proxy.counters import Counters
+from proxy.recorder import Recorder, Recording
+from proxy.relay import Relay
+
+ANY_PORT = "127.0.0.1:0"
+
+
+class RecordingProxy:
+    """Listens from construction on. Raises ``AddressError``, and ``OSError`` if the capture cannot be begun.
+
+    ``on_stopped`` is told why nothing more is recorded, from the thread that runs.
+    """
+
+    def __init__(
+        self,
+        server: Endpoint,
+        listen: Endpoint,
+        files: CaptureFiles,
+        recording: Recording,
+        on_stopped: Callable[[str], None] = lambda why: None,
+    ) -> None:
+        self.files = files
+        self.relay = Relay(server, listen, record_first=recording.strict)
+        self.recorder = Recorder(files, recording, self.relay.loop, self.relay.counters, on_stopped)
+        self.relay.tap = self.recorder
+        self.recorder.on_lost = self.relay.abandon
+
+    @property
+    def counters(self) -> Counters:
+        """What has passed."""
+        return self.relay.counters
+
+    @property
+    def url(self) -> str:
+        """For clients."""
+        return f"{self.relay.server.protocol}://{self.relay.address}"
+
+    def run(self) -> None:
+        """Until ``relay.stop``."""
+        why = "stopped"
+        try:
+            self.relay.run()
+        except BaseException as error:
+            why = repr(error)
+            raise
+        finally:
+            self.recorder.close(why)
+
+
+@contextmanager
+def recorded(
+    url: str, place: Path, *, listen: str = ANY_PORT, strict: bool = True, roll_bytes: int = 0
+) -> Iterator[RecordingProxy]:
+    """A recording proxy before ``url``, in a thread; when the block ends, the capture is whole."""
+    server = Endpoint.parse(url)
+    files = CaptureFiles(place, f"before {server}", roll_bytes=roll_bytes)
+    proxy = RecordingProxy(
+        server, Endpoint.parse(listen, server.protocol), files, Recording(server.protocol, strict=strict)
+    )
+    thread = threading.Thread(target=proxy.run, name="plumbline-proxy")
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.relay.stop()
+        thread.join()

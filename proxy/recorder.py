@@ -1,0 +1,213 @@
+"""The tap that writes captures: what passed, as packets in pcapng files that roll.
+
+With ``strict`` everything of a turn is handed to the kernel before it is forwarded; otherwise it is within
+``LATE_S``. What the kernel has survives our own death: at worst the last block is cut short.
+A file that ends without the statistics block of its end was not closed: the recorder was killed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from proxy.capture_file import CaptureFiles
+from proxy.counters import Counters
+from proxy.link import Direction, Link
+from proxy.loop import Loop, Timer
+from proxy.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
+from proxy.pcapng import packet
+from proxy.redaction import NatsRedactor, Redactor
+from proxy.redaction_amqp import AmqpRedactor
+
+LATE_S = 0.05  # after which what was forwarded is written; half of what is promised
+HOLD_BYTES = 1024 * 1024  # so much is written at once, without waiting
+MARK = "plumbline: "  # every comment of ours begins so
+
+
+REDACTORS: dict[str, Callable[[], Redactor]] = {"nats": NatsRedactor, "amqp": AmqpRedactor}
+
+
+class WhenFull(StrEnum):
+    """What becomes of the traffic when the capture cannot be written."""
+
+    CLOSE = "close"
+    FORWARD = "forward"
+
+
+class Recording(Struct, frozen=True):
+    """How to record."""
+
+    protocol: str
+    strict: bool = False
+    redact: bool = True
+    when_full: WhenFull = WhenFull.CLOSE
+
+
+class _Recorded:
+    """What is known of a connection while it is open."""
+
+    __slots__ = ("about", "flow", "redactor")
+
+    def __init__(self, flow: Flow, about: str, redactor: Redactor | None) -> None:
+        self.flow = flow
+        self.about = about
+        self.redactor = redactor
+
+
+class Recorder:
+    """See ``relay.Tap``. ``on_stopped`` is told, once, why nothing more is recorded."""
+
+    def __init__(
+        self,
+        files: CaptureFiles,
+        recording: Recording,
+        loop: Loop,
+        counters: Counters,
+        on_stopped: Callable[[str], None],
+    ) -> None:
+        self.stopped = ""  # why nothing more is recorded
+        self.on_lost: Callable[[], None] = lambda: None  # nothing may pass any more
+        self._files = files
+        self._recording = recording
+        self._loop = loop
+        self._counters = counters
+        self._on_stopped = on_stopped
+        self._open: dict[Link, _Recorded] = {}
+        self._parts: list[bytes] = []
+        self._size = 0  # bytes of the parts
+        self._carried = 0  # bytes of traffic in them
+        self._late: Timer | None = None
+        self._packets = 0
+        self._started = time.time_ns()
+        self._counters.files.append(str(files.path))
+
+    # -- what passes -------------------------------------------------------------------------
+
+    def connected(self, link: Link, now: int) -> None:
+        flow = self._begin(link, now)
+        self._add(now, flow.head(Direction.TO_CLIENT, 0, SYN | ACK))
+        self._add(now, flow.head(Direction.TO_SERVER, 0, ACK))
+        self._write_soon()
+
+    def refused(self, link: Link, now: int, why: str) -> None:
+        flow = self._begin(link, now)
+        self._add(
+            now, flow.head(Direction.TO_CLIENT, 0, RST | ACK), notes=(f"{MARK}the server refused: {why}",)
+        )
+        del self._open[link]
+        self._write_soon()
+
+    def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
+        if self.stopped:
+            self._counters.unrecorded += len(data)
+            return
+        recorded = self._open[link]
+        redactor = recorded.redactor
+        notes: tuple[str, ...] = ()
+        if redactor is not None and direction is Direction.TO_SERVER:
+            before = redactor.masked
+            data = redactor.feed(data)
+            if redactor.masked != before:
+                self._counters.redacted += redactor.masked - before
+                notes = (f"{MARK}{redactor.masked - before} bytes redacted",)
+        self._carried += len(data)
+        flow = recorded.flow
+        if len(data) <= MOST_DATA:
+            self._add(now, flow.head(direction, len(data)), data, notes)
+            return
+        view = memoryview(data)
+        for start in range(0, len(data), MOST_DATA):
+            piece = view[start : start + MOST_DATA]
+            self._add(now, flow.head(direction, len(piece)), piece, notes)
+            notes = ()
+
+    def ended(self, link: Link, direction: Direction, now: int) -> None:
+        self._add(now, self._open[link].flow.head(direction, 0, FIN | ACK))
+        self._write_soon()
+
+    def reset(self, link: Link, direction: Direction, now: int, why: str) -> None:
+        recorded = self._open.pop(link)
+        self._add(now, recorded.flow.head(direction, 0, RST | ACK), notes=(f"{MARK}{why}",))
+        self._write_soon()
+
+    def closed(self, link: Link) -> None:
+        self._open.pop(link, None)
+
+    def note(self, link: Link, direction: Direction, text: str, now: int) -> None:
+        """Puts a comment on record, on a packet without bytes."""
+        self._add(now, self._open[link].flow.head(direction, 0, ACK), notes=(MARK + text,))
+
+    def commit(self) -> bool:
+        if self._recording.strict or self._size >= HOLD_BYTES:
+            self._write()
+        else:
+            self._write_soon()
+        return self._may_go_on()
+
+    def close(self, why: str) -> None:
+        """Writes what is left, and that this is the end."""
+        self._write()
+        if not self.stopped:
+            self._files.close(time.time_ns(), self._packets, f"{MARK}the recording ended: {why}")
+
+    # -- to the disk -------------------------------------------------------------------------
+
+    def _may_go_on(self) -> bool:
+        return not self.stopped or self._recording.when_full is WhenFull.FORWARD
+
+    def _begin(self, link: Link, now: int) -> Flow:
+        flow = Flow(link.number, link.client_address, link.server_address)
+        about = f"connection {link.number}: {self._recording.protocol}"
+        make = REDACTORS.get(self._recording.protocol) if self._recording.redact else None
+        self._open[link] = _Recorded(flow, about, make() if make else None)
+        self._add(now, flow.head(Direction.TO_SERVER, 0, SYN), notes=(MARK + about,))
+        return flow
+
+    def _add(self, now: int, head: bytes, data: Any = b"", notes: tuple[str, ...] = ()) -> None:
+        if not self.stopped:
+            self._size += packet(self._parts, now, head, data, notes)
+            self._packets += 1
+
+    def _write_soon(self) -> None:
+        if self._late is None and not self.stopped:
+            self._late = self._loop.after(LATE_S, self._write_late)
+
+    def _write_late(self) -> None:
+        self._late = None
+        self._write()
+        if not self._may_go_on():
+            self.on_lost()
+
+    def _write(self) -> None:
+        if not self._parts or self.stopped:
+            return
+        try:
+            self._files.append(self._parts, self._size)
+            self._counters.recorded += self._size
+            if self._files.is_full():
+                self._roll()
+        except OSError as error:
+            self.stopped = f"{self._files.path}: {error.strerror or error}"
+            self._counters.unrecorded += self._carried
+            self._files.abandon(
+                time.time_ns(), self._packets, f"{MARK}the recording stopped: {error.strerror}"
+            )
+            self._on_stopped(self.stopped)
+        self._parts.clear()
+        self._size = self._carried = 0
+
+    def _roll(self) -> None:
+        now = time.time_ns()
+        self._files.roll(now, self._packets, f"{MARK}continued in the next file")
+        self._counters.files.append(str(self._files.path))
+        parts: list[bytes] = []
+        size = 0
+        for recorded in self._open.values():  # so that each file can be read by itself
+            head = recorded.flow.head(Direction.TO_SERVER, 0, ACK)
+            size += packet(parts, now, head, b"", (f"{MARK}{recorded.about}, continued",))
+            self._packets += 1
+        self._files.append(parts, size)

@@ -1,0 +1,268 @@
+"""Accepts clients, connects each to the server, and forwards bytes as they come; a tap is told what passed.
+
+Everything that one turn of the loop received is recorded together, then forwarded (``record_first``), or
+forwarded, then recorded. The relay decodes nothing and never re-frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import resource
+import select
+import socket
+import time
+from pathlib import Path
+from typing import Protocol
+
+from proxy.addresses import Endpoint, listening_socket
+from proxy.counters import Counters
+from proxy.link import Direction, Link, Pipe
+from proxy.loop import Loop
+
+ACCEPT_AT_ONCE = 256
+NO_DESCRIPTORS_S = 0.1  # how long to leave the backlog alone when descriptors ran out
+FLUSH_WITHIN_S = 1.0  # at the end, for what was received and not yet written
+FLUSH_POLL_S = 0.01
+
+
+class Tap(Protocol):
+    """Who is told what passed. Times are nanoseconds since the epoch. A tap must not raise."""
+
+    def connected(self, link: Link, now: int) -> None:
+        """The server was reached."""
+
+    def refused(self, link: Link, now: int, why: str) -> None:
+        """The server could not be reached; the client is closed."""
+
+    def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
+        """Bytes were received, to be forwarded in that direction."""
+
+    def ended(self, link: Link, direction: Direction, now: int) -> None:
+        """The sender of that direction closed it."""
+
+    def reset(self, link: Link, direction: Direction, now: int, why: str) -> None:
+        """The connection is gone; the reset is passed on in that direction."""
+
+    def closed(self, link: Link) -> None:
+        """Nothing more is told of that connection."""
+
+    def commit(self) -> bool:
+        """Before what was told this turn is forwarded. False: do not forward it; close everything."""
+
+
+class Untapped:
+    """A tap that looks away."""
+
+    def connected(self, link: Link, now: int) -> None: ...
+    def refused(self, link: Link, now: int, why: str) -> None: ...
+    def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None: ...
+    def ended(self, link: Link, direction: Direction, now: int) -> None: ...
+    def reset(self, link: Link, direction: Direction, now: int, why: str) -> None: ...
+    def closed(self, link: Link) -> None: ...
+
+    def commit(self) -> bool:
+        return True
+
+
+class Relay:
+    """Listens from construction on; forwards while ``run`` runs. Raises ``AddressError``."""
+
+    def __init__(
+        self, server: Endpoint, listen: Endpoint, tap: Tap | None = None, *, record_first: bool
+    ) -> None:
+        self.server = server
+        self.tap: Tap = tap or Untapped()
+        self.counters = Counters()
+        self.loop = Loop(self._end_of_turn)
+        self.received: list[tuple[Pipe, bytes, int]] = []
+        self.ended: list[Pipe] = []
+        self.aborted: list[tuple[Link, Direction, str]] = []
+        self.refused: list[tuple[Link, str]] = []
+        self._gone: list[Link] = []
+        self._places = server.resolve()
+        self._listen = listen
+        self._listener: socket.socket | None = listening_socket(listen)
+        self._record_first = record_first
+        self._links: dict[int, Link] = {}
+        self._stopping = False
+        _allow_many_descriptors()
+        self.loop.add(self._listener.fileno(), select.EPOLLIN, self._accept)
+
+    @property
+    def address(self) -> Endpoint:
+        """Where it listens, with the port that it got."""
+        if self._listener is None or self._listen.path:
+            return self._listen
+        host, port = self._listener.getsockname()[:2]
+        return Endpoint(self.server.protocol, host, port)
+
+    @property
+    def links(self) -> list[Link]:
+        """Those that are open."""
+        return list(self._links.values())
+
+    def run(self) -> None:
+        """Until ``stop``."""
+        try:
+            self.loop.run()
+        finally:
+            for link in list(self._links.values()):
+                link.close()
+            self._close_listener()
+            self.loop.close()
+
+    def stop(self, drain_s: float = 0.0) -> None:
+        """From any thread or a signal handler: no new clients, and ``run`` returns when those that are there
+        have left, or after ``drain_s`` seconds, when what was received has been forwarded. Again: at once."""
+        self.loop.call(lambda: self._stop(drain_s))
+
+    # -- clients -----------------------------------------------------------------------------
+
+    def _accept(self, _mask: int) -> None:
+        listener = self._listener
+        for _ in range(ACCEPT_AT_ONCE):
+            if listener is None:
+                return
+            try:
+                client, peer = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                self.loop.remove(listener.fileno())
+                self.loop.after(NO_DESCRIPTORS_S, self._accept_again)
+                return
+            client.setblocking(False)
+            self.counters.accepted += 1
+            self.counters.open += 1
+            link = Link(self.counters.accepted, client, peer, self.loop, self)
+            self._links[link.number] = link
+            link.connect(self._places)
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            self.loop.add(self._listener.fileno(), select.EPOLLIN, self._accept)
+
+    def connected(self, link: Link) -> None:
+        """A link reached the server."""
+        self.tap.connected(link, time.time_ns())
+
+    def closed(self, link: Link) -> None:
+        """A link closed its sockets."""
+        del self._links[link.number]
+        self._gone.append(link)
+        self.counters.open -= 1
+        if self._stopping and not self._links:
+            self.loop.stop()
+
+    # -- the turn ----------------------------------------------------------------------------
+
+    def _end_of_turn(self) -> None:
+        if self.received or self.ended:
+            self._pass_on()
+        while self.refused or self.aborted:
+            refused, self.refused = self.refused, []
+            for link, why in refused:
+                self.counters.refused += 1
+                self.tap.refused(link, time.time_ns(), why)
+                link.close()
+            aborted, self.aborted = self.aborted, []
+            for link, direction, why in aborted:
+                self.counters.reset += 1
+                for words in link.last_words(direction):
+                    self.tap.data(link, direction, words, time.time_ns())
+                    link.say_last(direction, words)
+                self.tap.reset(link, direction, time.time_ns(), why)
+                link.reset()
+        for link in self._gone:
+            self.tap.closed(link)
+        self._gone.clear()
+
+    def _pass_on(self) -> None:
+        received, ended = self.received, self.ended
+        self.received, self.ended = [], []
+        if self._record_first:
+            may_go_on = self._record(received, ended)
+            if may_go_on:
+                self._forward(received, ended)
+        else:
+            self._forward(received, ended)
+            may_go_on = self._record(received, ended)
+        if not may_go_on:
+            self.abandon()
+
+    def _record(self, received: list[tuple[Pipe, bytes, int]], ended: list[Pipe]) -> bool:
+        data = self.tap.data
+        for pipe, chunk, now in received:
+            data(pipe.link, pipe.direction, chunk, now)
+        for pipe in ended:
+            self.tap.ended(pipe.link, pipe.direction, time.time_ns())
+        return self.tap.commit()
+
+    def _forward(self, received: list[tuple[Pipe, bytes, int]], ended: list[Pipe]) -> None:
+        counters = self.counters
+        for pipe, chunk, _ in received:
+            if pipe.direction is Direction.TO_SERVER:
+                counters.to_server += len(chunk)
+            else:
+                counters.to_client += len(chunk)
+            pipe.forward(chunk)
+        for pipe in ended:
+            pipe.pass_end_on()
+
+    def abandon(self) -> None:
+        """What cannot be recorded may not pass: everything is closed, and ``run`` returns."""
+        self._close_listener()
+        for link in list(self._links.values()):
+            link.reset()
+        self.loop.stop()
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _stop(self, drain_s: float) -> None:
+        if self._stopping:
+            self._finish()
+            return
+        self._stopping = True
+        self._close_listener()
+        if not self._links:
+            self.loop.stop()
+            return
+        self.loop.after(drain_s, lambda: self._flush(time.monotonic() + FLUSH_WITHIN_S))
+
+    def _flush(self, until: float) -> None:
+        """Closes each link that owes nothing; all of them at ``until``."""
+        owing = [link for link in self._links.values() if link.unsent]
+        if owing and time.monotonic() < until:
+            self.loop.after(FLUSH_POLL_S, lambda: self._flush(until))
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        now = time.time_ns()
+        for link in list(self._links.values()):
+            for pipe in link.pipes:
+                if not pipe.ended:
+                    self.tap.ended(link, pipe.direction, now)
+            link.close()
+        self.loop.stop()
+
+    def _close_listener(self) -> None:
+        if self._listener is None:
+            return
+        self.loop.remove(self._listener.fileno())
+        self._listener.close()
+        self._listener = None
+        if self._listen.path:
+            with contextlib.suppress(OSError):
+                Path(self._listen.path).unlink()
+
+
+def _allow_many_descriptors() -> None:
+    """Two for each client: as many as this user may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
