@@ -138,6 +138,14 @@ def _reference_broker() -> typer.Typer:
     return mounted
 
 
+def _proxy() -> typer.Typer:
+    import proxy.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    proxy.cli.register(mounted)
+    return mounted
+
+
 def _ci() -> typer.Typer:
     import ci.cli
 
@@ -152,6 +160,8 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "variants": _conformance,
     "targets": _ci,
     "broker": _reference_broker,
+    "record": _proxy,
+    "show": _proxy,
 }
 
 
