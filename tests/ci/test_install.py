@@ -17,6 +17,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with no server, no Go and no network; commands are put into its ``bin``."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(install, "PAUSE_S", 0.0)
+    monkeypatch.setattr(install, "WITNESSES", ())
     monkeypatch.setattr("ci.servers.packaged_binary", lambda: None)
     for name in ("GOBIN", "GOPATH", "XDG_CACHE_HOME", "PLUMBLINE_NATS_SERVER", "PIP_INDEX_URL", "PIP_CERT"):
         monkeypatch.delenv(name, raising=False)
@@ -111,3 +112,17 @@ def test_servers_that_are_there_are_left_alone(machine: Path, monkeypatch: pytes
     monkeypatch.setattr("ci.servers.packaged_binary", lambda: packaged)
     assert install.main() == 0
     assert newest(machine).version == "2.14.0"
+
+
+def test_a_witness_that_is_missing_is_installed_with_apt_get(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "WITNESSES", ("plumb-bob", "sh"))
+    monkeypatch.setattr("ci.install.os.geteuid", lambda: 0)
+    made = machine / "bin" / "plumb-bob"
+    command(machine, "apt-get", f'echo "$@" >> "$HOME/asked"; cp /bin/true {made}')
+    assert install.missing_witnesses() == ["plumb-bob"]
+    monkeypatch.setattr(install, "missing_servers", list)
+    assert install.main() == 0
+    assert (machine / "asked").read_text().splitlines()[-1].endswith(" plumb-bob")
+    assert install.missing_witnesses() == []
