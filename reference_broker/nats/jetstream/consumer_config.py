@@ -154,7 +154,7 @@ def check(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -> Consume
         raise errors.PUSH_FLOW_CONTROL_NEEDS_HEARTBEAT()
     if config.durable_name and config.name and config.name != config.durable_name:
         raise errors.CONSUMER_DURABLE_AND_NAME_DIFFER()
-    _check_priority(config)
+    _check_priority(config, rules)
     return config
 
 
@@ -281,10 +281,10 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
-def _check_priority(config: ConsumerConfig) -> None:
+def _check_priority(config: ConsumerConfig, rules: Rules) -> None:
     """ADR-42."""
     if config.priority_policy in ("", "none"):
-        if config.priority_groups:
+        if config.priority_groups and rules.priority_groups_need_policy:
             raise errors.CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY()
         if config.priority_timeout > 0:
             raise errors.PRIORITY_TIMEOUT_WITHOUT_POLICY()

@@ -48,6 +48,7 @@ class Rules(Struct):
     negative_ack_wait_is_refused: bool
     backoff_may_be_unlimited: bool  # backoff with max_deliver -1
     priority_groups: bool
+    priority_groups_need_policy: bool  # without one they are refused, before accepted
     names_are_config: bool  # a bad consumer name is a configuration error 10052, before 10103
     workqueue_ack_text: bool
 
@@ -105,6 +106,7 @@ class Rules(Struct):
             negative_ack_wait_is_refused=v2_12,
             backoff_may_be_unlimited=v2_10,
             priority_groups=v2_11,
+            priority_groups_need_policy=v2_12,
             names_are_config=v2_14,
             workqueue_ack_text=v2_11,
             infos_are_stamped=v2_10,
