@@ -74,6 +74,11 @@ class Shell:
         self._wake_at: int | None = None
 
     @property
+    def is_listening(self) -> bool:
+        """Between ``start`` and ``stop``."""
+        return self._server is not None
+
+    @property
     def url(self) -> str:
         """Where clients connect to."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)

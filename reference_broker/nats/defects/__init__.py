@@ -6,77 +6,36 @@ knows nothing of defects. Those of a group of requirements stand in a module of 
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import pkgutil
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from reference_broker.nats.core import Broker
+from reference_broker.registry import Defect as _Defect
+from reference_broker.registry import Registry, UnknownDefect, replace
+
+__all__ = [
+    "Alteration",
+    "Defect",
+    "DefectNotApplicable",
+    "UnknownDefect",
+    "all_defects",
+    "apply",
+    "defect",
+    "find",
+    "replace",
+]
 
 Alteration = Callable[[Broker], None]
-
-
-class Defect(Struct, frozen=True):
-    """One fault: its name, the requirements it breaks, and what is wrong, in a sentence.
-
-    ``needs`` names what the broker must be configured with to show it, such as ``jetstream``.
-    """
-
-    name: str
-    breaks: tuple[str, ...]
-    summary: str
-    alter: Alteration
-    needs: tuple[str, ...] = ()
-
-
-class UnknownDefect(ValueError):
-    """There is no defect of that name; the text says which are like it."""
+Defect = _Defect[Broker]
 
 
 class DefectNotApplicable(ValueError):
     """The broker lacks what the defect alters; the text says what to switch on."""
 
 
-_DEFECTS: dict[str, Defect] = {}
-
-
-def defect(
-    name: str, *, breaks: tuple[str, ...], summary: str, needs: tuple[str, ...] = ()
-) -> Callable[[Alteration], Alteration]:
-    """Register the decorated function as a defect."""
-
-    def register(alter: Alteration) -> Alteration:
-        if name in _DEFECTS:
-            raise ValueError(f"two defects are called {name!r}")
-        _DEFECTS[name] = Defect(name, breaks, summary, alter, needs)
-        return alter
-
-    return register
-
-
-def replace(part: object, name: str, value: object) -> None:
-    """Put ``value`` in the place of a method or attribute of ``part``, on this instance alone."""
-    getattr(part, name)  # a misspelled name must not pass for a defect
-    setattr(part, name, value)
-
-
-def all_defects() -> list[Defect]:
-    """Every defect there is, by the first requirement it breaks."""
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(module.name)
-    return sorted(_DEFECTS.values(), key=lambda one: (one.breaks, one.name))
-
-
-def find(name: str) -> Defect:
-    """The defect of that name. Raises ``UnknownDefect``."""
-    names = [one.name for one in all_defects()]
-    if name not in _DEFECTS:
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else "--list-defects shows them all."
-        raise UnknownDefect(f"there is no defect {name!r}: {hint}")
-    return _DEFECTS[name]
+_REGISTRY: Registry[Broker] = Registry(__name__, __path__)
+defect = _REGISTRY.defect
+all_defects = _REGISTRY.all_defects
+find = _REGISTRY.find
 
 
 def apply(broker: Broker, name: str) -> None:

@@ -1,0 +1,166 @@
+"""The optional arguments of queue.declare and basic.consume: what they mean, when two are equal.
+
+Sources: RabbitMQ, "Queues" (optional arguments), "Queue Length Limit", "Time-To-Live and Expiration", "Dead
+Letter Exchanges", "Priority Queue Support"; AMQP 0-9-1 XML, queue.declare, rule "equivalent".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
+from reference_broker.amqp.queues import PriorityLanes, Queue
+from wire.amqp import Decimal, Float, Integer, Timestamp
+
+OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
+MOST_PRIORITIES = 255
+LONGEST_TTL = 2**32 - 1  # milliseconds
+_NUMBERS = {
+    "x-message-ttl": LONGEST_TTL,
+    "x-expires": LONGEST_TTL,
+    "x-max-length": None,
+    "x-max-length-bytes": None,
+    "x-max-priority": MOST_PRIORITIES,
+}
+_COMPARED = (
+    *_NUMBERS,
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-overflow",
+    "x-queue-type",
+    "x-queue-mode",
+    "x-single-active-consumer",
+)
+_INTEGER_TYPES = {
+    "b": "byte",
+    "B": "unsignedbyte",
+    "s": "short",
+    "u": "unsignedshort",
+    "I": "signedint",
+    "i": "unsignedint",
+    "l": "long",
+}
+_INT32 = range(-(2**31), 2**31)
+
+
+def type_name(value: Any) -> str:
+    """RabbitMQ's name of a field value's type."""
+    match value:
+        case None:
+            return "void"
+        case bool():
+            return "bool"
+        case Integer():
+            return _INTEGER_TYPES[value.type]
+        case Timestamp():
+            return "timestamp"
+        case int():
+            return "signedint" if value in _INT32 else "long"
+        case Float():
+            return "float"
+        case float():
+            return "double"
+        case Decimal():
+            return "decimal"
+        case str():
+            return "longstr"
+        case bytes():
+            return "binary"
+        case Mapping():
+            return "table"
+    return "array"
+
+
+def is_integer(value: Any) -> bool:
+    """Of any of the integer types."""
+    return isinstance(value, int) and not isinstance(value, bool | Timestamp)
+
+
+def not_of_type(expected: str, value: Any) -> str:
+    """The reason that servers give for a value of a wrong type."""
+    return f'"expected {expected}, got {type_name(value)}"'
+
+
+def invalid(name: str, kind: str, where: str, vhost: str, why: str) -> AmqpFault:
+    """A 406 for an optional argument."""
+    return AmqpFault(PRECONDITION_FAILED, f"invalid arg '{name}' for {quoted(kind, where, vhost)}: {why}")
+
+
+def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
+    """Give ``queue`` what its arguments ask for. Raises ``AmqpFault`` (406)."""
+    for name, value in arguments.items():
+        why = _objection(name, value)
+        if why is not None:
+            raise invalid(name, "queue", queue.name, queue.vhost, why)
+    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
+        why = "routing_key_but_no_dlx_defined"
+        raise invalid("x-dead-letter-routing-key", "queue", queue.name, queue.vhost, why)
+    queue.arguments = arguments
+    queue.message_ttl = arguments.get("x-message-ttl")
+    queue.expires = arguments.get("x-expires")
+    queue.max_length = arguments.get("x-max-length")
+    queue.max_length_bytes = arguments.get("x-max-length-bytes")
+    queue.overflow = arguments.get("x-overflow", queue.overflow)
+    queue.dead_letter_exchange = arguments.get("x-dead-letter-exchange")
+    queue.dead_letter_routing_key = arguments.get("x-dead-letter-routing-key")
+    if "x-max-priority" in arguments:
+        queue.ready = PriorityLanes(arguments["x-max-priority"])
+    queue.limited = any(
+        limit is not None for limit in (queue.message_ttl, queue.max_length, queue.max_length_bytes)
+    )
+
+
+def _objection(name: str, value: Any) -> str | None:
+    if name in _NUMBERS:
+        if not is_integer(value):
+            return not_of_type("integer", value)
+        most = _NUMBERS[name]
+        if value < 0:
+            return f"{{value_negative,{value}}}"
+        if name == "x-expires" and value == 0:
+            return "{value_zero,0}"
+        if name == "x-max-priority" and value > MOST_PRIORITIES:
+            return f"{{max_value_exceeded,{value}}}"
+        return f"{{value_too_large,{value}}}" if most is not None and value > most else None
+    if name in ("x-dead-letter-exchange", "x-dead-letter-routing-key") and not isinstance(value, str):
+        return f"{{unacceptable_type,{type_name(value)}}}"
+    if name == "x-overflow":
+        if not isinstance(value, str):
+            return f"{{unacceptable_type,{type_name(value)}}}"
+        return None if value in OVERFLOWS else "invalid_overflow"
+    if name == "x-queue-type" and value != "classic":
+        return f"\"unsupported queue type '{value}'\""
+    return None
+
+
+def check_priority(queue: Queue, arguments: Mapping[str, Any]) -> int:
+    """``x-priority`` of a consumer. Raises ``AmqpFault`` (406)."""
+    value = arguments.get("x-priority", 0)
+    if not is_integer(value):
+        raise invalid("x-priority", "queue", queue.name, queue.vhost, not_of_type("integer", value))
+    return int(value)
+
+
+def check_equivalent(queue: Queue, arguments: Mapping[str, Any]) -> None:
+    """The arguments of a second declaration. Raises ``AmqpFault`` (406)."""
+    for name in _COMPARED:
+        received, current = arguments.get(name, _ABSENT), queue.arguments.get(name, _ABSENT)
+        if (received is _ABSENT and current is _ABSENT) or received == current:
+            continue
+        detail = (
+            f"inequivalent arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost}': "
+            f"received {_shown(received)} but current is {_shown(current)}"
+        )
+        raise AmqpFault(PRECONDITION_FAILED, detail)
+
+
+class _Absent:
+    """Not given, which is not the same as void."""
+
+
+_ABSENT = _Absent()
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is _ABSENT else f"the value '{value}' of type '{type_name(value)}'"

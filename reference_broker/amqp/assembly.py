@@ -1,0 +1,25 @@
+"""Puts a broker together: the core, what it keeps, and defects. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from reference_broker.amqp.config import Config
+from reference_broker.amqp.core import Broker
+from reference_broker.ledger import Ledger
+
+
+def build(
+    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: Ledger | None = None
+) -> Broker:
+    """A broker that nobody has connected to yet; ``random`` is its only source of chance.
+
+    With a ledger it enters there what has to survive. Raises ``UnknownDefect``.
+    """
+    broker = Broker(config, random.randrange, ledger)
+    for name in defects:
+        from reference_broker.amqp.defects import apply
+
+        apply(broker, name)
+    return broker

@@ -1,0 +1,44 @@
+"""What an AMQP broker is configured with, in the names of ``rabbitmq.conf``. Times are seconds.
+
+Source: RabbitMQ, "Configuration"; defaults are those of RabbitMQ 3.10, but for the port: 0 takes a free one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert, field
+
+NS = 1_000_000_000
+DEFAULT_USER = "guest"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text says why."""
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole broker."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    users: dict[str, str] = field(default_factory=lambda: {DEFAULT_USER: DEFAULT_USER})  # name -> password
+    vhosts: tuple[str, ...] = ("/",)
+    channel_max: int = 2047
+    frame_max: int = 131072
+    heartbeat: int = 60
+    handshake_timeout: float = 10.0
+    refusal_delay: float = 3.0  # how long a client that was refused has until its socket is closed
+    close_timeout: float = 30.0  # how long connection.close-ok may take
+    max_message_size: int = 134217728
+    data_dir: str | None = None  # None: nothing survives
+    max_pending: int = 4 * 1024 * 1024  # unread bytes beyond which a connection is sent no more deliveries
+    write_deadline: float = 30.0
+
+    @classmethod
+    def of(cls, **options: Any) -> Config:
+        """From keyword arguments. Raises ``ConfigError``."""
+        try:
+            return convert(options, cls)
+        except ValidationError as error:
+            raise ConfigError(str(error)) from None

@@ -1,0 +1,90 @@
+"""What the broker knows of one client: its connection and the channels on it. No rules here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from reference_broker.amqp.messages import Entry, Message
+from reference_broker.amqp.queues import Consumer, Queue
+from wire.amqp import Decoder
+
+
+class Phase(IntEnum):
+    """What a connection waits for."""
+
+    HEADER = 0
+    START_OK = 1
+    TUNE_OK = 2
+    OPEN = 3
+    RUNNING = 4
+    CLOSING = 5  # connection.close was sent: only its close-ok counts
+    REFUSED = 6  # nothing counts, it ends soon
+
+
+class Connection:
+    """One client."""
+
+    def __init__(self, connection_id: int, peer: str, decoder: Decoder) -> None:
+        self.id = connection_id
+        self.peer = peer
+        self.decoder = decoder
+        self.out: list[bytes] = []
+        self.phase = Phase.HEADER
+        self.user = ""
+        self.vhost = ""
+        self.capabilities: Mapping[str, Any] = {}  # of the client
+        self.channel_max = 0
+        self.frame_max = 0
+        self.heartbeat = 0  # nanoseconds; 0: none
+        self.heard = 0
+        self.spoke = 0
+        self.channels: dict[int, Channel] = {}
+        self.exclusive_queues: set[Queue] = set()
+        self.lagging = False  # does not take what it is sent
+        self.publishes = False
+        self.ending = False  # the socket is to be closed
+
+
+class Delivery:
+    """A message that a client has to settle."""
+
+    __slots__ = ("consumer", "entry", "queue")
+
+    def __init__(self, entry: Entry, queue: Queue, consumer: Consumer | None) -> None:
+        self.entry = entry
+        self.queue = queue
+        self.consumer = consumer  # None after basic.get
+
+
+class Transaction:
+    """What tx.commit will do."""
+
+    __slots__ = ("publishes", "settled")
+
+    def __init__(self) -> None:
+        self.publishes: list[tuple[Message, bool, list[Queue]]] = []  # mandatory or not; where to
+        self.settled: list[tuple[dict[int, Delivery], str]] = []  # "ack", "requeue" or "discard"
+
+
+class Channel:
+    """One channel of a connection."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.closing = False  # channel.close was sent: only its close-ok counts
+        self.closed = False
+        self.consumers: dict[str, Consumer] = {}
+        self.outstanding: dict[int, Delivery] = {}  # by delivery tag, ascending
+        self.last_tag = 0
+        self.prefetch = 0  # for the consumers to come
+        self.limit = 0  # for all consumers together
+        self.limited = 0  # how many deliveries count against it
+        self.last_queue = ""
+        self.confirms = False
+        self.published = 0  # the number of the last message that will be confirmed
+        self.acked: list[int] = []  # to be confirmed at the end of this event
+        self.nacked: list[int] = []
+        self.transaction: Transaction | None = None

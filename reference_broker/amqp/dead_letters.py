@@ -1,0 +1,71 @@
+"""What becomes of a message that dies in a queue: where it goes next, and what its headers tell.
+
+Source: RabbitMQ, "Dead Letter Exchanges".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference_broker.amqp.config import NS
+from reference_broker.amqp.messages import Message, altered
+from reference_broker.amqp.queues import Queue
+from wire.amqp import Integer, Timestamp
+
+REJECTED, EXPIRED, MAXLEN = "rejected", "expired", "maxlen"
+
+
+def dead_letter(queue: Queue, message: Message, reason: str, now: int) -> Message:
+    """The message as it is published again. Its own time to live is taken off, lest it dies once more."""
+    assert queue.dead_letter_exchange is not None
+    key = queue.dead_letter_routing_key
+    headers = dict(message.headers)
+    if key is not None:
+        headers.pop("CC", None)
+    deaths = headers.get("x-death")
+    headers["x-death"] = _deaths(deaths if isinstance(deaths, list) else [], queue, message, reason, now)
+    if not isinstance(deaths, list):
+        headers["x-first-death-exchange"] = message.exchange
+        headers["x-first-death-queue"] = queue.name
+        headers["x-first-death-reason"] = reason
+    properties = {name: value for name, value in message.properties.items() if name != "expiration"}
+    properties["headers"] = headers
+    return altered(
+        message, queue.dead_letter_exchange, message.routing_key if key is None else key, properties
+    )
+
+
+def _deaths(deaths: list[Any], queue: Queue, message: Message, reason: str, now: int) -> list[Any]:
+    """``x-death`` with this death first: one entry for each queue and reason."""
+    same = [one for one in deaths if _is(one, queue.name, reason)]
+    others = [one for one in deaths if not _is(one, queue.name, reason)]
+    if same:
+        entry = {**same[0], "count": Integer(int(same[0].get("count", 0)) + 1, "l")}
+    else:
+        entry = {
+            "count": Integer(1, "l"),
+            "exchange": message.exchange,
+            "queue": queue.name,
+            "reason": reason,
+            "routing-keys": [message.routing_key],
+            "time": Timestamp(now // NS),
+        }
+        if (own := message.properties.get("expiration")) is not None:
+            entry["original-expiration"] = own
+    return [dict(sorted(entry.items())), *others]
+
+
+def _is(death: Any, queue: str, reason: str) -> bool:
+    return isinstance(death, dict) and death.get("queue") == queue and death.get("reason") == reason
+
+
+def would_cycle(letter: Message, target: Queue, reason: str) -> bool:
+    """Whether it died in ``target`` before and nobody rejected it since: then it is dropped there."""
+    if reason == REJECTED:
+        return False
+    since = []
+    for death in letter.headers["x-death"]:
+        since.append(death)
+        if isinstance(death, dict) and death.get("queue") == target.name:
+            return all(one.get("reason") != REJECTED for one in since if isinstance(one, dict))
+    return False

@@ -1,0 +1,27 @@
+"""Deliberate faults: each alters a freshly built broker so that it breaks one requirement, and little else.
+
+Those of a group of requirements stand in a module of their own here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reference_broker.amqp.core import Broker
+from reference_broker.registry import Defect as _Defect
+from reference_broker.registry import Registry, UnknownDefect, replace
+
+__all__ = ["Alteration", "Defect", "UnknownDefect", "all_defects", "apply", "defect", "find", "replace"]
+
+Alteration = Callable[[Broker], None]
+Defect = _Defect[Broker]
+
+_REGISTRY: Registry[Broker] = Registry(__name__, __path__)
+defect = _REGISTRY.defect
+all_defects = _REGISTRY.all_defects
+find = _REGISTRY.find
+
+
+def apply(broker: Broker, name: str) -> None:
+    """Alter ``broker``, which must be freshly built. Raises ``UnknownDefect``."""
+    find(name).alter(broker)

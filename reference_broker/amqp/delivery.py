@@ -1,0 +1,224 @@
+"""From queues to consumers: whose turn it is, how many it may hold, what expires and what overflows.
+
+Sources: RabbitMQ, "Consumer Prefetch", "Consumer Priorities", "Time-To-Live and Expiration", "Queue Length
+Limit", "Dead Letter Exchanges".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from reference_broker.amqp.connection import Channel, Connection, Delivery
+from reference_broker.amqp.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
+from reference_broker.amqp.messages import Entry, Message
+from reference_broker.amqp.queues import Consumer, Queue
+from reference_broker.amqp.state import Alarm, State
+from wire.amqp_frames import FRAME_HEAD
+
+MILLISECOND = 1_000_000
+_TAG = struct.Struct(">QB")
+_METHOD_FRAME = 1
+_END = b"\xce"
+
+
+class DeliveryRules(State):
+    """What queues do with messages."""
+
+    # Into a queue
+
+    def enqueue(self, queue: Queue, message: Message, now: int) -> bool:
+        """Put a message into a queue and hand on what can be; False if the queue rejects it."""
+        if queue.limited and self.rejects(queue, message):
+            if queue.overflow == "reject-publish-dlx":
+                self.dead_letter(queue, message, MAXLEN, now)
+            return False
+        queue.last_position += 1
+        entry = Entry(message, queue.last_position, self.expiry(queue, message, now))
+        if self.store.keeps(queue, message):
+            self.store.stored(queue, entry)
+        queue.append(entry)
+        if queue.turn:
+            self.pump(queue, now)
+        if queue.limited:
+            self.drop_overflow(queue, now)
+        if entry.expires is not None:
+            self.drop_expired(queue, now)
+        return True
+
+    def rejects(self, queue: Queue, message: Message) -> bool:
+        """Whether a full queue takes no more, as ``x-overflow`` says."""
+        return queue.overflow != "drop-head" and self.is_over(queue, 1, message.size)
+
+    def is_over(self, queue: Queue, more: int, more_bytes: int) -> bool:
+        """Only what is ready counts."""
+        if queue.max_length is not None and len(queue.ready) + more > queue.max_length:
+            return True
+        return queue.max_length_bytes is not None and queue.bytes_ready + more_bytes > queue.max_length_bytes
+
+    def drop_overflow(self, queue: Queue, now: int) -> None:
+        """The oldest go first."""
+        while len(queue.ready) and self.is_over(queue, 0, 0):
+            entry = queue.pop()
+            self.discard(queue, entry, now)
+            self.dead_letter(queue, entry.message, MAXLEN, now)
+
+    def expiry(self, queue: Queue, message: Message, now: int) -> int | None:
+        """The sooner of the queue's and the message's own time to live, as a moment."""
+        ttl = queue.message_ttl
+        own = message.properties.get("expiration")
+        if own is not None:
+            ttl = int(own) if ttl is None else min(ttl, int(own))
+        return None if ttl is None else now + ttl * MILLISECOND
+
+    def drop_expired(self, queue: Queue, now: int) -> None:
+        """Whatever stands first and has expired goes; behind it nobody looks."""
+        while len(queue.ready):
+            expires = queue.ready.first().expires
+            if expires is None:
+                return
+            if expires > now:
+                self.timers.set((Alarm.HEAD, queue), expires)
+                return
+            entry = queue.pop()
+            self.discard(queue, entry, now)
+            self.dead_letter(queue, entry.message, EXPIRED, now)
+
+    def discard(self, queue: Queue, entry: Entry, now: int) -> None:
+        """The entry is gone from its queue for good."""
+        if queue.kept:
+            self.store.removed(queue, entry)
+
+    def dead_letter(self, queue: Queue, message: Message, reason: str, now: int) -> None:
+        """Publish it again where ``x-dead-letter-exchange`` says, if it says so and the exchange exists."""
+        if queue.dead_letter_exchange is None:
+            return
+        vhost = self.vhosts[queue.vhost]
+        exchange = vhost.exchanges.get(queue.dead_letter_exchange)
+        if exchange is None:
+            return
+        letter = dead_letter(queue, message, reason, now)
+        for target in vhost.route(exchange, letter.routing_key, letter.headers):
+            if not would_cycle(letter, target, reason):
+                self.enqueue(target, letter, now)
+
+    # Out of a queue
+
+    def pump(self, queue: Queue, now: int) -> None:
+        """Deliver while there is a message and a consumer that may have it."""
+        turn, ready = queue.turn, queue.ready
+        while turn and len(ready):
+            consumer = turn[0]
+            if not self.may_take(consumer):
+                consumer.active = False
+                turn.popleft()
+                continue
+            first = ready.first()
+            if first.expires is not None and first.expires <= now:
+                self.drop_expired(queue, now)
+                continue
+            if len(turn) > 1:
+                self.take_turns(queue)
+            self.deliver(consumer, queue.pop(), now)
+
+    def may_take(self, consumer: Consumer) -> bool:
+        """Prefetch limits count what is not settled; without acknowledgements nothing is."""
+        channel = consumer.channel
+        if channel.connection.lagging:
+            return False
+        if consumer.no_ack:
+            return True
+        if consumer.prefetch and consumer.outstanding >= consumer.prefetch:
+            return False
+        return not channel.limit or channel.limited < channel.limit
+
+    def take_turns(self, queue: Queue) -> None:
+        """Round robin among consumers of the same priority."""
+        consumer = queue.turn.popleft()
+        queue.queue_up(consumer)
+
+    def deliver(self, consumer: Consumer, entry: Entry, now: int) -> None:
+        """basic.deliver."""
+        channel, queue, message = consumer.channel, consumer.queue, entry.message
+        tag = self.next_tag(channel)
+        connection, number = channel.connection, channel.number
+        payload = consumer.prefix + _TAG.pack(tag, self.is_redelivered(entry)) + message.route
+        self.write(
+            connection,
+            FRAME_HEAD.pack(_METHOD_FRAME, number, len(payload))
+            + payload
+            + _END
+            + message.content(number, self.cut(connection)),
+        )
+        if consumer.no_ack:
+            self.discard(queue, entry, now)
+            return
+        channel.outstanding[tag] = Delivery(entry, queue, consumer)
+        consumer.outstanding += 1
+        channel.limited += 1
+
+    def next_tag(self, channel: Channel) -> int:
+        """Delivery tags count from 1 on each channel."""
+        channel.last_tag += 1
+        return channel.last_tag
+
+    def is_redelivered(self, entry: Entry) -> bool:
+        return entry.redelivered
+
+    def cut(self, connection: Connection) -> int:
+        """The size that no frame to this client exceeds."""
+        return connection.frame_max
+
+    # Back into a queue, or settled
+
+    def settle(self, delivery: Delivery) -> None:
+        """It no longer counts against a prefetch limit."""
+        consumer = delivery.consumer
+        if consumer is None:
+            return
+        consumer.outstanding -= 1
+        channel = consumer.channel
+        channel.limited -= 1
+        if channel.limit:
+            self.requeue_consumers(channel)
+        elif not consumer.active:
+            self.wait_for_turn(consumer)
+
+    def requeue_consumers(self, channel: Channel) -> None:
+        """All consumers of a channel get another chance."""
+        for consumer in channel.consumers.values():
+            if not consumer.active:
+                self.wait_for_turn(consumer)
+
+    def wait_for_turn(self, consumer: Consumer) -> None:
+        """A consumer that may take a message stands in its queue's turn."""
+        if consumer.channel.consumers.get(consumer.tag) is consumer and not consumer.queue.deleted:
+            consumer.queue.queue_up(consumer)
+
+    def requeue(self, deliveries: Iterable[Delivery], now: int) -> set[Queue]:
+        """Back to where they were, marked as delivered before; the queues still have to be pumped."""
+        queues = set()
+        for delivery in deliveries:
+            queue, entry = delivery.queue, delivery.entry
+            if queue.deleted:
+                continue
+            self.mark_redelivered(entry)
+            self.put_back(queue, entry)
+            queues.add(queue)
+        return queues
+
+    def mark_redelivered(self, entry: Entry) -> None:
+        entry.redelivered = True
+
+    def put_back(self, queue: Queue, entry: Entry) -> None:
+        """To its original position if possible. RabbitMQ, "Consumer Acknowledgements", requeueing."""
+        queue.put_back(entry)
+
+    def pump_all(self, queues: Iterable[Queue], now: int) -> None:
+        for queue in sorted(queues, key=lambda queue: queue.name):
+            if not queue.deleted:
+                self.pump(queue, now)
+                if queue.limited:
+                    self.drop_overflow(queue, now)
+                if len(queue.ready) and queue.ready.first().expires is not None:
+                    self.drop_expired(queue, now)

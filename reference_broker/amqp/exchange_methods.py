@@ -1,0 +1,140 @@
+"""exchange.declare, delete, bind and unbind.
+
+Sources: AMQP 0-9-1 XML, class exchange; RabbitMQ, "Exchange to Exchange Bindings", "Alternate Exchanges".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference_broker.amqp.arguments import invalid, type_name
+from reference_broker.amqp.connection import Channel
+from reference_broker.amqp.errors import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpFault,
+    quoted,
+)
+from reference_broker.amqp.exchanges import PREDECLARED, TYPES, Binding, Exchange, VirtualHost
+from reference_broker.amqp.topology import RESERVED, Topology, stripped
+from wire.amqp import Method
+
+_ALTERNATE = "alternate-exchange"
+
+
+class ExchangeMethods(Topology):
+    """Which exchanges there are."""
+
+    def declares_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+        """exchange.declare."""
+        arguments = operation.arguments
+        name = stripped(arguments["exchange"])
+        vhost = self.vhosts[channel.connection.vhost]
+        if not name:
+            self.refuse_default_exchange()
+        existing = vhost.exchanges.get(name)
+        if arguments["passive"]:
+            if existing is None:
+                raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
+        else:
+            self.check_type(arguments["type"])
+            if existing is not None:
+                self.check_same_exchange(vhost, existing, arguments)
+            elif name.startswith(RESERVED):
+                self.refuse_reserved("exchange", name)
+            else:
+                self.make_exchange(vhost, name, arguments)
+        if not arguments["no_wait"]:
+            self.answer(channel, "exchange.declare-ok")
+
+    def check_type(self, kind: str) -> None:
+        if kind not in TYPES:
+            raise AmqpFault(COMMAND_INVALID, f"unknown exchange type '{kind}'")
+
+    def check_same_exchange(self, vhost: VirtualHost, exchange: Exchange, arguments: Any) -> None:
+        what = quoted("exchange", exchange.name, vhost.name)
+        self.check_same("type", what, arguments["type"], exchange.kind)
+        self.check_same("durable", what, arguments["durable"], exchange.durable)
+        self.check_same("auto_delete", what, arguments["auto_delete"], exchange.auto_delete)
+        self.check_same("internal", what, arguments["internal"], exchange.internal)
+        received, current = arguments["arguments"].get(_ALTERNATE), exchange.alternate
+        if received != current:
+            shown = [
+                "none" if one is None else f"the value '{one}' of type '{type_name(one)}'"
+                for one in (received, current)
+            ]
+            text = (
+                f"inequivalent arg '{_ALTERNATE}' for {what}: received {shown[0]} but current is {shown[1]}"
+            )
+            raise AmqpFault(PRECONDITION_FAILED, text)
+
+    def make_exchange(self, vhost: VirtualHost, name: str, arguments: Any) -> None:
+        optional = arguments["arguments"]
+        if _ALTERNATE in optional and not isinstance(optional[_ALTERNATE], str):
+            why = f"{{unacceptable_type,{type_name(optional[_ALTERNATE])}}}"
+            raise invalid(_ALTERNATE, "exchange", name, vhost.name, why)
+        exchange = Exchange(
+            name,
+            arguments["type"],
+            durable=arguments["durable"],
+            auto_delete=arguments["auto_delete"],
+            internal=arguments["internal"],
+            arguments=optional,
+        )
+        vhost.exchanges[name] = exchange
+        vhost.changed()
+        self.store.exchange_declared(vhost.name, exchange)
+
+    def deletes_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+        """exchange.delete. What does not exist is deleted already."""
+        name = operation.arguments["exchange"]
+        vhost = self.vhosts[channel.connection.vhost]
+        if not name:
+            self.refuse_default_exchange()
+        exchange = vhost.exchanges.get(name)
+        if exchange is not None:
+            what = quoted("exchange", name, vhost.name)
+            if name in PREDECLARED:
+                self.refuse_system_exchange(vhost, name)
+            if operation.arguments["if_unused"] and exchange.bindings:
+                raise AmqpFault(PRECONDITION_FAILED, f"{what} in use")
+            for binding in list(exchange.bindings.values()):
+                self.store.unbound(vhost, binding)
+            exchange.bindings.clear()
+            self.remove_exchange(vhost, exchange)
+        if not operation.arguments["no_wait"]:
+            self.answer(channel, "exchange.delete-ok")
+
+    def refuse_system_exchange(self, vhost: VirtualHost, name: str) -> None:
+        what = quoted("exchange", name, vhost.name)
+        raise AmqpFault(ACCESS_REFUSED, f"deletion of system {what} not allowed")
+
+    def binds_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+        """exchange.bind, an extension."""
+        vhost = self.vhosts[channel.connection.vhost]
+        self.add_binding(vhost, self.between_exchanges(vhost, operation.arguments))
+        if not operation.arguments["no_wait"]:
+            self.answer(channel, "exchange.bind-ok")
+
+    def unbinds_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+        """exchange.unbind."""
+        arguments = operation.arguments
+        if not arguments["source"] or not arguments["destination"]:
+            self.refuse_default_exchange()
+        binding = Binding(
+            arguments["source"],
+            False,
+            arguments["destination"],
+            arguments["routing_key"],
+            arguments["arguments"],
+        )
+        self.drop_binding(channel, binding)
+        if not arguments["no_wait"]:
+            self.answer(channel, "exchange.unbind-ok")
+
+    def between_exchanges(self, vhost: VirtualHost, arguments: Any) -> Binding:
+        source = self.bindable(vhost, arguments["source"])
+        destination = self.bindable(vhost, arguments["destination"])
+        return Binding(source.name, False, destination.name, arguments["routing_key"], arguments["arguments"])

@@ -1,0 +1,171 @@
+"""basic.publish, basic.return and publisher confirms.
+
+Sources: AMQP 0-9-1 XML, basic.publish and basic.return; RabbitMQ, "Consumer Acknowledgements and Publisher
+Confirms", "Publishers", "Validated User-ID", "Time-To-Live and Expiration".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reference_broker.amqp.connection import Channel
+from reference_broker.amqp.delivery import DeliveryRules
+from reference_broker.amqp.errors import (
+    ACCESS_REFUSED,
+    NO_ROUTE,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    AmqpFault,
+    quoted,
+)
+from reference_broker.amqp.exchanges import Exchange
+from reference_broker.amqp.messages import Message
+from reference_broker.amqp.queues import Queue
+from reference_broker.amqp.state import Output
+from wire.amqp import SHAPES, FrameType, Method, frame
+
+_RETURN = SHAPES["basic.return"]
+_ROUTES_KEPT = 4096
+
+
+class Publishing(DeliveryRules):
+    """From a publisher to queues, and what the publisher hears of it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._encoded_routes: dict[tuple[str, str], bytes] = {}
+
+    def published(self, channel: Channel, operation: Method, now: int) -> None:
+        """basic.publish with its content."""
+        arguments = operation.arguments
+        if arguments["immediate"]:
+            raise AmqpFault(NOT_IMPLEMENTED, "immediate=true")
+        message = self.message(operation)
+        vhost = self.vhosts[channel.connection.vhost]
+        exchange = vhost.exchanges.get(message.exchange)
+        self.check_size(operation)
+        if exchange is None:
+            raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', message.exchange, vhost.name)}")
+        if exchange.internal:
+            self.refuse_internal(exchange, vhost.name)
+        if message.properties:
+            self.check_properties(channel, message.properties)
+        queues = self.route(channel, exchange, message)
+        transaction = channel.transaction
+        if transaction is not None:
+            transaction.publishes.append((message, arguments["mandatory"], list(queues)))
+            return
+        if channel.confirms:
+            channel.published += 1
+        if not queues and arguments["mandatory"]:
+            self.give_back(channel, message)
+        taken = self.distribute(queues, message, now)
+        if channel.confirms:
+            self.confirm(channel, self.confirm_tag(channel), taken=taken)
+
+    def message(self, operation: Method) -> Message:
+        arguments = operation.arguments
+        exchange, key = arguments["exchange"], arguments["routing_key"]
+        route = self._encoded_routes.get((exchange, key))
+        if route is None:
+            if len(self._encoded_routes) >= _ROUTES_KEPT:
+                self._encoded_routes.clear()
+            shape = operation.shape
+            # exchange and routing key follow class, method and reserved-1 in the method frame
+            start = 7 + len(shape.ids) + 2
+            route = operation.raw[start : operation.head - 2]
+            self._encoded_routes[exchange, key] = route
+        return Message(operation, exchange, key, route)
+
+    def route(self, channel: Channel, exchange: Exchange, message: Message) -> Sequence[Queue]:
+        return self.vhosts[channel.connection.vhost].route(exchange, message.routing_key, message.headers)
+
+    def distribute(self, queues: Iterable[Queue], message: Message, now: int) -> bool:
+        """One copy for each queue; whether all of them took it."""
+        taken = True
+        for queue in queues:
+            taken &= self.enqueue(queue, message, now)
+        return taken
+
+    def refuse_internal(self, exchange: Exchange, vhost: str) -> None:
+        what = quoted("exchange", exchange.name, vhost).replace("exchange", "internal exchange", 1)
+        raise AmqpFault(ACCESS_REFUSED, f"cannot publish to {what}")
+
+    def check_size(self, operation: Method) -> None:
+        if len(operation.raw) <= self.config.max_message_size:
+            return
+        if (size := len(operation.body)) > self.config.max_message_size:
+            text = f"message size {size} is larger than configured max size {self.config.max_message_size}"
+            raise AmqpFault(PRECONDITION_FAILED, text)
+
+    def check_properties(self, channel: Channel, properties: Mapping[str, Any]) -> None:
+        user = properties.get("user_id")
+        if user is not None and user != channel.connection.user:
+            text = f"user_id property set to '{user}' but authenticated user was '{channel.connection.user}'"
+            raise AmqpFault(PRECONDITION_FAILED, text)
+        expiration = properties.get("expiration")
+        if expiration is not None and (why := _invalid_expiration(expiration)) is not None:
+            raise AmqpFault(PRECONDITION_FAILED, f"invalid expiration '{expiration}': {why}")
+
+    def give_back(self, channel: Channel, message: Message) -> None:
+        """basic.return, with the content as it came."""
+        connection, number = channel.connection, channel.number
+        values = (NO_ROUTE, "NO_ROUTE", message.exchange, message.routing_key)
+        self.write(
+            connection,
+            frame(FrameType.METHOD, number, _RETURN.encode_values(values))
+            + message.content(number, self.cut(connection)),
+        )
+
+    # Confirms
+
+    def confirm_tag(self, channel: Channel) -> int:
+        """What the message just published is confirmed as."""
+        return channel.published
+
+    def confirm(self, channel: Channel, tag: int, *, taken: bool) -> None:
+        """Ack once every queue took it, nack if one did not.
+
+        Where it has to survive, the ledger has it by then, and the shell writes before it sends.
+        """
+        if not channel.acked and not channel.nacked:
+            self.confirming.append(channel)
+        (channel.acked if taken else channel.nacked).append(tag)
+
+    def send_confirms(self) -> None:
+        """What this event has to be confirmed, in as few frames as may be."""
+        for channel in self.confirming:
+            acked, nacked = channel.acked, channel.nacked
+            if not channel.closed and not channel.closing:
+                self.send_settled(channel, "basic.ack", (), acked, nacked)
+                self.send_settled(channel, "basic.nack", (True,), nacked, acked)
+            channel.acked, channel.nacked = [], []
+        self.confirming.clear()
+
+    def send_settled(
+        self, channel: Channel, method: str, more: tuple[bool, ...], tags: list[int], others: list[int]
+    ) -> None:
+        """One frame with ``multiple`` for all below what is settled otherwise; then one for each."""
+        together = len(tags) if not others else sum(tag < others[0] for tag in tags)
+        if together > 1:
+            self.answer(channel, method, tags[together - 1], True, *more)
+            tags = tags[together:]
+        for tag in tags:
+            self.answer(channel, method, tag, False, *more)
+
+    def finish(self, now: int) -> list[Output]:
+        """The end of an event."""
+        self.send_confirms()
+        return self.flush(now)
+
+
+def _invalid_expiration(expiration: str) -> str | None:
+    """Milliseconds, in digits."""
+    if re.fullmatch(r"-[0-9]+", expiration) and int(expiration) < 0:
+        return f"{{value_negative,{int(expiration)}}}"
+    if not re.fullmatch(r"[+-]?[0-9]+", expiration):
+        return "no_integer" if not re.match(r"[+-]?[0-9]", expiration) else "{leftover_string,...}"
+    return f"{{value_too_large,{int(expiration)}}}" if int(expiration) > 2**32 - 1 else None

@@ -1,0 +1,79 @@
+"""The AMQP server on a socket: the shell of every broker around the pure ``Broker``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reference_broker.amqp.assembly import build
+from reference_broker.amqp.config import Config
+from reference_broker.durable import DurableShell, Keeping
+from reference_broker.ledger import Ledger
+from reference_broker.shell import BrokerThread, Client
+from reference_broker.store_folder import Stamp
+
+__all__ = ["AmqpBroker", "BrokerThread"]
+
+STAMP = Stamp("plumbline.amqp", 1)
+
+
+class AmqpBroker(DurableShell):
+    """A reference AMQP server that listens on a socket.
+
+    As a context manager it starts and gives its URL::
+
+        async with AmqpBroker() as url: ...  # amqp://guest:guest@127.0.0.1:41931/%2f
+
+    Give a ``Config``, or the fields of one as keywords; ``data_dir`` makes durable what should be.
+    ``defect`` names one deliberate fault, or several. ``seed`` makes generated names repeatable.
+    """
+
+    scheme = "amqp"
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        defect: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        if config is not None and options:
+            raise TypeError("give a Config or keywords, not both")
+        self.config = config or Config.of(**options)
+        defects = [defect] if isinstance(defect, str) else list(defect or ())
+        folder = self.config.data_dir
+        ledger = None if folder is None else Ledger()
+        self.broker = build(self.config, random.Random(seed), defects, ledger=ledger)
+        keeping = None
+        if folder is not None and ledger is not None:
+            keeping = Keeping(Path(folder), STAMP, ledger, self.broker.recover, "always")
+        super().__init__(
+            self.broker,
+            keeping,
+            host=self.config.host,
+            port=self.config.port,
+            max_pending=self.config.max_pending,
+            write_deadline=self.config.write_deadline,
+        )
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to, with the first user and virtual host."""
+        user, password = next(iter(self.config.users.items()))
+        vhost = self.config.vhosts[0].replace("/", "%2f")
+        return super().url.replace("://", f"://{user}:{password}@") + f"/{vhost}"
+
+    async def stop(self) -> None:
+        """Tell every client, and say in the journal that the end was an orderly one."""
+        if self.is_listening and not self.is_broken:
+            self.carry_out(self.broker.stop(self.now()))
+        await super().stop()
+
+    def lags(self, client: Client) -> None:
+        self.broker.lags(client.id)
+
+    def caught_up(self, client: Client) -> None:
+        self.carry_out(self.broker.caught_up(client.id, self.now()))

@@ -1,0 +1,78 @@
+"""A registry of deliberate faults of one kind of broker: found by name, applied to a freshly built one.
+
+A defect is a function that replaces one method or one value on the instance it is given; the core knows
+nothing of defects. Those of a group of requirements stand in a module of their own, below the package whose
+``__path__`` the registry is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+B = TypeVar("B")
+
+
+class Defect(Struct, Generic[B], frozen=True):
+    """One fault: its name, the requirements it breaks, and what is wrong, in a sentence.
+
+    ``needs`` names what the broker must be configured with to show it, such as ``jetstream``.
+    """
+
+    name: str
+    breaks: tuple[str, ...]
+    summary: str
+    alter: Callable[[B], None]
+    needs: tuple[str, ...] = ()
+
+
+class UnknownDefect(ValueError):
+    """There is no defect of that name; the text says which are like it."""
+
+
+class Registry(Generic[B]):
+    """The defects of one kind of broker."""
+
+    def __init__(self, package: str, path: list[str]) -> None:
+        self._package = package
+        self._path = path
+        self._defects: dict[str, Defect[B]] = {}
+
+    def defect(
+        self, name: str, *, breaks: tuple[str, ...], summary: str, needs: tuple[str, ...] = ()
+    ) -> Callable[[Callable[[B], None]], Callable[[B], None]]:
+        """Register the decorated function as a defect."""
+
+        def register(alter: Callable[[B], None]) -> Callable[[B], None]:
+            if name in self._defects:
+                raise ValueError(f"two defects are called {name!r}")
+            self._defects[name] = Defect(name, breaks, summary, alter, needs)
+            return alter
+
+        return register
+
+    def all_defects(self) -> list[Defect[B]]:
+        """Every defect there is, by the first requirement it breaks."""
+        for module in pkgutil.iter_modules(self._path, f"{self._package}."):
+            importlib.import_module(module.name)
+        return sorted(self._defects.values(), key=lambda one: (one.breaks, one.name))
+
+    def find(self, name: str) -> Defect[B]:
+        """The defect of that name. Raises ``UnknownDefect``."""
+        names = [one.name for one in self.all_defects()]
+        if name not in self._defects:
+            near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+            hint = f"did you mean {' or '.join(near)}?" if near else "--list-defects shows them all."
+            raise UnknownDefect(f"there is no defect {name!r}: {hint}")
+        return self._defects[name]
+
+
+def replace(part: object, name: str, value: object) -> None:
+    """Put ``value`` in the place of a method or attribute of ``part``, on this instance alone."""
+    getattr(part, name)  # a misspelled name must not pass for a defect
+    setattr(part, name, value)
