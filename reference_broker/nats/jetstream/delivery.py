@@ -45,7 +45,7 @@ class Delivery:
         self.host = jetstream.host
         self.rules = jetstream.rules
         self.wanted: SubjectTest | None = None
-        self.position: Position = starting_position(config, stream.store)
+        self.position: Position = starting_position(config, stream.store, self.rules)
         self.acks = self.ack_state_type(config.ack_policy, self.position.next_seq, self.rules)
         waiting_type = QUEUES.get(config.priority_policy, self.waiting_type)
         self.waiting = waiting_type(self.host, config, self.rules, self, now)

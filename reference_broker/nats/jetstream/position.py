@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
+from reference_broker.nats.jetstream.rules import Rules
 from reference_broker.nats.jetstream.store import Message, Store, SubjectTest
 from reference_broker.nats.jetstream.subjects import matcher
 from reference_broker.nats.jetstream.times import parse_time
@@ -56,7 +57,7 @@ class Position:
         self.next_seq, self.resume = min(self.next_seq, seq), min(self.resume, seq - 1)
 
 
-def starting_position(config: ConsumerConfig, store: Store) -> Position:
+def starting_position(config: ConsumerConfig, store: Store, rules: Rules) -> Position:
     """Where a new consumer starts."""
     wanted = matcher(config.filters) if config.filters else None
     if config.deliver_policy == "last_per_subject":
@@ -64,7 +65,8 @@ def starting_position(config: ConsumerConfig, store: Store) -> Position:
         first = listed[0] if listed else store.last_seq
         return Position(_within(first, store), listed, store.last_seq)
     if config.deliver_policy == "by_start_sequence":
-        return Position(max(config.opt_start_seq, store.first_seq, 1))
+        first = max(config.opt_start_seq, store.first_seq, 1)
+        return Position(first if rules.start_beyond_end_is_kept else _within(first, store))
     return Position(_within(_first_seq(config, store, wanted), store))
 
 

@@ -37,6 +37,7 @@ class Rules(Struct):
 
     # Consumers
     floor_starts_at_position: bool  # a consumer that starts at N shows ack_floor 0/N-1, before 0/0
+    start_beyond_end_is_kept: bool  # opt_start_seq beyond the end is waited for, before the next message
     position_counts_as_delivered: bool  # delivered.stream_seq shows what was skipped
     multiple_filters: bool  # filter_subjects is known
     filter_must_be_subset: bool
@@ -95,6 +96,7 @@ class Rules(Struct):
             one_delivery_is_no_redelivery=v2_11,
             exhausted_at_ack_wait=v2_10,
             floor_starts_at_position=v2_14,
+            start_beyond_end_is_kept=v2_11,
             position_counts_as_delivered=not v2_10,
             multiple_filters=v2_10,
             filter_must_be_subset=not v2_10,

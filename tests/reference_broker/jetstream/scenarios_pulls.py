@@ -206,7 +206,8 @@ def start_positions(p: Player) -> None:
     positions: dict[str, dict[str, Any]] = {
         "all": {}, "last": {"deliver_policy": "last"}, "new": {"deliver_policy": "new"},
         "seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 4},
-        "beyond": {"deliver_policy": "by_start_sequence", "opt_start_seq": 11},
+        "next": {"deliver_policy": "by_start_sequence", "opt_start_seq": 11},
+        "beyond": {"deliver_policy": "by_start_sequence", "opt_start_seq": 12},
         "each": {"deliver_policy": "last_per_subject", "filter_subject": "o.*"},
         "lastb": {"deliver_policy": "last", "filter_subject": "o.b"},
         "past": {"deliver_policy": "by_start_time", "opt_start_time": "2020-01-01T00:00:00Z"},
@@ -218,7 +219,7 @@ def start_positions(p: Player) -> None:
         p.pull("O", name, {"batch": 20, "expires": 150 * MS}, expect=UNTIL_STATUS)
         p.state("O", name)
     p.publish("o.c", "order 11")
-    for name in ("new", "beyond", "each", "future"):
+    for name in ("new", "next", "beyond", "each", "future"):
         p.pull("O", name, {"batch": 1, "expires": 300 * MS}, expect=1)
         p.state("O", name)
 

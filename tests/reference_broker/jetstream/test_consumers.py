@@ -44,6 +44,18 @@ def test_where_a_consumer_starts(
         assert bench.sent[-1].payload == b"7"
 
 
+@pytest.mark.parametrize(("level", "first"), [((2, 10), "7"), ((2, 11), "8")], ids=("2.10", "2.11"))
+def test_a_start_beyond_the_end_is_waited_for_since_2_11(level: Level, first: str) -> None:
+    bench = Bench(level)
+    bench.stream("O", subjects=["o"])
+    for number in range(1, 7):
+        bench.request("o", b"%d" % number)
+    bench.consumer("O", "C", deliver_policy="by_start_sequence", opt_start_seq=8)
+    for number in (7, 8):
+        bench.request("o", b"%d" % number)
+    assert [one.payload.decode() for one in bench.pull("O", "C", b"1")] == [first]
+
+
 def test_by_start_time_starts_with_the_first_message_stored_then_or_later(bench: Bench) -> None:
     when = "2026-11-21T07:13:06.5Z"  # START is 07:13:04
     bench.consumer("O", "C", deliver_policy="by_start_time", opt_start_time=when)
