@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reference_broker.nats.core import Broker
 from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from reference_broker.nats.jetstream.ack import SequencePair
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
 from reference_broker.nats.jetstream.flow_control import Window
@@ -113,7 +114,7 @@ def _(broker: Broker) -> None:
     summary="A stalled push consumer stays so although its request is answered.",
 )
 def _(broker: Broker) -> None:
-    def flow_answered(self: Consumer, subject: bytes, now: int) -> None:
+    def flow_answered(self: Consumer, subject: bytes, header_block: bytes, now: int) -> None:
         return
 
     alter_consumers(broker, flow_answered=flow_answered)
@@ -144,3 +145,18 @@ def _(broker: Broker) -> None:
         return False
 
     alter_consumers(broker, is_too_fast=is_too_fast)
+
+
+# ack_policy flow_control
+
+
+@jetstream_defect(
+    "flow-control-answer-acknowledges-nothing",
+    breaks=("JS-CONS-100",),
+    summary="With ack_policy flow_control an answer opens the window, and acknowledges nothing.",
+)
+def _(broker: Broker) -> None:
+    def taken(self: Consumer, up_to: SequencePair, now: int) -> None:
+        return
+
+    alter_consumers(broker, taken=taken)

@@ -109,7 +109,7 @@ class AckState:
         self.last_ack = now
         if self.policy == "explicit":
             return self.acknowledge_one(seq, consumer_seq)
-        if self.policy == "all":
+        if self.policy in ("all", "flow_control"):
             return self.acknowledge_up_to(seq, consumer_seq)
         return []
 

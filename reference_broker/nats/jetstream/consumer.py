@@ -46,7 +46,7 @@ class Consumer(Push):
             self.stream.files.save_consumer(self)
         if not config.is_pull:
             self.redirect(config, now)
-        if self.acks.pending:
+        if self.acks.pending and config.ack_policy != "flow_control":
             self.ack_timer.set_earliest(now)
         self.run(now)
 
@@ -121,6 +121,10 @@ class Consumer(Push):
             self.changed(each)
             self.stream.settled(each)
         return True
+
+    def taken(self, up_to: SequencePair, now: int) -> None:
+        names = (self.stream.config.name.encode(), self.name.encode())
+        self.ack(AckSubject(*names, 1, up_to.stream, up_to.consumer), now, sampled=False)
 
     def nak(self, subject: AckSubject, delay: int | None, now: int) -> None:
         """-NAK: again, at once or after ``delay``."""

@@ -22,9 +22,11 @@ DEFAULT_MAX_WAITING = 512
 DEFAULT_MAX_ACK_PENDING = 1000
 DEFAULT_INACTIVE_THRESHOLD = 5 * SECOND  # of an ephemeral consumer
 
+FLOW_ACKS_HEARTBEAT = SECOND  # of a consumer that is acknowledged by answers to flow control
+
 DEFAULT_PRIORITY_TIMEOUT = 2 * MINUTE  # how long a pinned client may be silent
 
-AckPolicy = Literal["none", "all", "explicit"]
+AckPolicy = Literal["none", "all", "explicit", "flow_control"]
 DeliverPolicy = Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"]
 
 
@@ -86,6 +88,8 @@ class ConsumerConfig(Struct, kw_only=True):
         }
         if rules.assets_bear_versions:
             shown["metadata"] = {**self.metadata, **version_metadata(rules)}
+            if self.ack_policy == "flow_control":
+                shown["metadata"]["_nats.req.level"] = "4"
         return shown
 
 
@@ -121,9 +125,12 @@ _LIMITS = ("max_waiting", "max_batch", "max_expires", "max_bytes", "idle_heartbe
 def _derived_defaults(config: ConsumerConfig) -> dict[str, Any]:
     defaults: dict[str, Any] = {}
     acknowledged = config.ack_policy != "none"
+    by_flow = config.ack_policy == "flow_control"
     if config.is_pull and config.max_waiting == 0:
         defaults["max_waiting"] = DEFAULT_MAX_WAITING
-    if acknowledged and config.ack_wait == 0:
+    if by_flow:
+        defaults |= {"flow_control": True, "idle_heartbeat": FLOW_ACKS_HEARTBEAT}
+    elif acknowledged and config.ack_wait == 0:
         defaults["ack_wait"] = DEFAULT_ACK_WAIT
     if config.backoff:  # "backoff overrides ack_wait"
         defaults["ack_wait"] = config.backoff[0]
@@ -138,8 +145,13 @@ def _derived_defaults(config: ConsumerConfig) -> dict[str, Any]:
 
 def check(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -> ConsumerConfig:
     """The configuration with its defaults. Raises ``JetStreamError`` for one that servers refuse."""
+    if config.ack_policy == "flow_control" and not rules.flow_control_acks:
+        detail = ': can not unmarshal "\\"flow_control\\""' if rules.json_errors_say_why else ""
+        raise errors.INVALID_JSON(detail=detail)
     config = with_defaults(config, rules)
     _check_names(config, rules)
+    if config.ack_policy == "flow_control":
+        _check_flow_acks(config)
     _check_redelivery(config, rules)
     if len(config.description) > MAX_DESCRIPTION:
         raise errors.CONSUMER_DESCRIPTION_TOO_LONG()
@@ -191,7 +203,7 @@ _FIXED = (
 
 def check_workqueue(config: ConsumerConfig, others: list[ConsumerConfig]) -> None:
     """A work queue gives each message to one consumer (deep dive, "WorkQueuePolicy")."""
-    if config.ack_policy != "explicit":
+    if config.ack_policy not in ("explicit", "flow_control"):
         raise errors.WORKQUEUE_NEEDS_EXPLICIT_ACK()
     if others and not config.filters:
         raise errors.WORKQUEUE_MULTIPLE_UNFILTERED()
@@ -210,6 +222,16 @@ def _check_names(config: ConsumerConfig, rules: Rules) -> None:
                 reason = r"consumer name can not contain '.', '*', '>', '\', '/'"
                 raise errors.STREAM_INVALID_CONFIG(reason=reason)
             raise errors.CONSUMER_BAD_DURABLE_NAME()
+
+
+def _check_flow_acks(config: ConsumerConfig) -> None:
+    """What is acknowledged by answers to flow control is delivered once, by push."""
+    if config.is_pull:
+        raise errors.FLOW_ACKS_NEED_PUSH()
+    if config.ack_wait or config.backoff:
+        raise errors.FLOW_ACKS_WITH_ACK_WAIT()
+    if config.max_deliver > 0:
+        raise errors.FLOW_ACKS_WITH_MAX_DELIVER()
 
 
 def _check_redelivery(config: ConsumerConfig, rules: Rules) -> None:

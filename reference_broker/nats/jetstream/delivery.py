@@ -224,7 +224,7 @@ class Delivery:
             self.replay.delivered(message, now)
         if self.config.ack_policy == "none":
             self.stream.settled(seq)
-        else:
+        elif self.config.ack_policy != "flow_control":  # which knows no redelivery
             self.ack_timer.set_earliest(now + self.redelivery_delay(seq))
 
     def last_delivered(self) -> tuple[int, int]:

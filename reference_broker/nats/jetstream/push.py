@@ -9,17 +9,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reference_broker.nats.jetstream.ack import SequencePair
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
 from reference_broker.nats.jetstream.delivery import Delivery
 from reference_broker.nats.jetstream.flow_control import Window
 from reference_broker.nats.jetstream.pull import status_block
 from reference_broker.nats.jetstream.rate_limit import RateLimit
+from wire.errors import ProtocolError
+from wire.headers import Headers
 from wire.jetstream import CONSUMER_STALLED, FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT, LAST_CONSUMER, LAST_STREAM
 
 if TYPE_CHECKING:
     from reference_broker.nats.jetstream.stream import Stream
 
 FLOW_CONTROL = b"$JS.FC."
+
+
+def answered_up_to(header_block: bytes) -> SequencePair | None:
+    """What the headers of an answer to flow control say; None if they say nothing."""
+    if not header_block:
+        return None
+    try:
+        get = Headers.parse(header_block).get
+    except ProtocolError:
+        return None
+    consumer_seq, stream_seq = (get(name) or "0" for name in (LAST_CONSUMER, LAST_STREAM))
+    if not (consumer_seq.isdigit() and stream_seq.isdigit() and int(stream_seq)):
+        return None
+    return SequencePair(int(consumer_seq), int(stream_seq))
 
 
 class Push(Delivery):
@@ -143,18 +160,33 @@ class Push(Delivery):
     def flowed(self, window: Window, size: int) -> None:
         """Count what went out, and ask in time."""
         window.sent(size)
-        if window.wants_answer():
-            window.ask(self.new_flow_subject())
-            self.host.publish(self.target, window.asked, status_block(FLOW_CONTROL_REQUEST), b"")
+        if window.wants_answer() or (self.acks_are_due(window) and self.is_blocked()):
+            self.ask(window)
+
+    def ask(self, window: Window) -> None:
+        """Send a flow control request."""
+        window.ask(self.new_flow_subject())
+        self.host.publish(self.target, window.asked, status_block(FLOW_CONTROL_REQUEST), b"")
+
+    def acks_are_due(self, window: Window) -> bool:
+        """ack_policy flow_control: whether something is to be acknowledged, and nobody has been asked yet."""
+        return self.config.ack_policy == "flow_control" and not window.asked and bool(self.acks.pending)
 
     def new_flow_subject(self) -> bytes:
         names = f"{self.stream.config.name}.{self.name}.{self.stream.jetstream.new_name(4)}"
         return FLOW_CONTROL + names.encode()
 
-    def flow_answered(self, subject: bytes, now: int) -> None:
+    def flow_answered(self, subject: bytes, header_block: bytes, now: int) -> None:
         """A message on a flow control subject; an older one than the last says nothing."""
-        if self.window is not None and self.window.answered(subject):
-            self.run_if_waiting(now)
+        if self.window is None or not self.window.answered(subject):
+            return
+        if self.config.ack_policy == "flow_control" and (taken := answered_up_to(header_block)) is not None:
+            self.taken(taken, now)
+        self.run_if_waiting(now)
+
+    def taken(self, up_to: SequencePair, now: int) -> None:
+        """The subscriber says how far it has come; that acknowledges all of it."""
+        raise NotImplementedError
 
     # Idle heartbeats
 
@@ -164,6 +196,8 @@ class Push(Delivery):
         if now >= self.last_sent + interval:
             self.send_heartbeat()
             self.last_sent = now
+            if self.window is not None and self.acks_are_due(self.window):
+                self.ask(self.window)
         self.heartbeat_timer.set(self.last_sent + interval)
 
     def send_heartbeat(self) -> None:

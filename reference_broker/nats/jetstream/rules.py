@@ -50,6 +50,7 @@ class Rules(Struct):
     backoff_may_be_unlimited: bool  # backoff with max_deliver -1
     priority_groups: bool
     priority_groups_need_policy: bool  # without one they are refused, before accepted
+    flow_control_acks: bool  # ack_policy flow_control is known
     names_are_config: bool  # a bad consumer name is a configuration error 10052, before 10103
     workqueue_ack_text: bool
 
@@ -109,6 +110,7 @@ class Rules(Struct):
             backoff_may_be_unlimited=v2_10,
             priority_groups=v2_11,
             priority_groups_need_policy=v2_12,
+            flow_control_acks=v2_14,
             names_are_config=v2_14,
             workqueue_ack_text=v2_11,
             infos_are_stamped=v2_10,

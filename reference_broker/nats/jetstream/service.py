@@ -183,7 +183,7 @@ class JetStream:
         if subject.startswith(_NEXT):
             return self.pull(subject[len(_NEXT) :], reply, payload, now)
         if subject.startswith(FLOW_CONTROL):
-            return self.answer_flow_control(subject, now)
+            return self.answer_flow_control(subject, header_block, now)
         if subject.startswith(_API):
             return self.api.request(subject[len(_API) :], reply, header_block, payload, now)
         return False
@@ -202,7 +202,9 @@ class JetStream:
         return True
 
     def hears_acks(self, consumer: Consumer) -> bool:
-        return consumer.config.ack_policy != "none" or not self.rules.ack_none_has_no_responder
+        if consumer.config.ack_policy == "none":
+            return not self.rules.ack_none_has_no_responder
+        return consumer.config.ack_policy != "flow_control"
 
     def pull(self, names: bytes, reply: bytes | None, body: bytes, now: int) -> bool:
         """A pull request. False if it finds nobody, so that the client is told 503."""
@@ -216,13 +218,13 @@ class JetStream:
             self.refuse_pull(consumer, reply, CONSUMER_IS_PUSH_BASED)
         return True
 
-    def answer_flow_control(self, subject: bytes, now: int) -> bool:
+    def answer_flow_control(self, subject: bytes, header_block: bytes, now: int) -> bool:
         """A message on ``$JS.FC.<stream>.<consumer>.<token>``. False if no consumer listens there."""
         names = subject[len(FLOW_CONTROL) :].split(b".")
         consumer = self.find_consumer(names[0], names[1]) if len(names) == 3 else None
         if consumer is None or consumer.window is None:
             return False
-        consumer.flow_answered(subject, now)
+        consumer.flow_answered(subject, header_block, now)
         return True
 
     def refuse_pull(self, consumer: Consumer, reply: bytes, status: Status) -> None:

@@ -13,6 +13,7 @@ from reference_broker.nats.jetstream.times import format_time
 from reference_broker.nats.levels import NEWEST
 from tests.reference_broker.jetstream.bench import LEVELS, START, Bench, Sent, shown
 from wire.durations import MILLISECOND, SECOND
+from wire.headers import encode_headers
 
 DLV = b"dlv"
 
@@ -343,3 +344,76 @@ def test_an_end_of_the_pause_delivers_at_once() -> None:
     assert delivered(bench) == []
     assert bench.api("CONSUMER.PAUSE.S.P", {})["paused"] is False
     assert len(delivered(bench)) == 1
+
+
+# Acknowledged by flow control
+
+UP_TO_2 = encode_headers([("Nats-Last-Consumer", "2"), ("Nats-Last-Stream", "2")])
+
+
+def flow_acknowledged() -> Bench:
+    """A consumer with ack_policy flow_control that may have two messages on their way."""
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.*"])
+    bench.subscribe(DLV)
+    push(bench, ack_policy="flow_control", max_ack_pending=2)
+    return bench
+
+
+def test_an_answer_to_flow_control_acknowledges_all_up_to_what_it_names() -> None:
+    bench = flow_acknowledged()
+    publish(bench, 3)
+    assert len(delivered(bench)) == 2
+    (request,) = flow(bench)
+    assert not bench.send(delivered(bench)[0].reply or b"")  # nobody listens to ordinary acknowledgements
+    bench.send(request.reply or b"", headers=UP_TO_2)
+    assert len(delivered(bench)) == 3
+    assert bench.state("S", "P").startswith("delivered 3/3 ack_floor 2/2 ack_pending 1")
+
+
+@pytest.mark.parametrize("headers", [b"", encode_headers([("Nats-Last-Stream", "x")]), b"nonsense"])
+def test_an_answer_that_names_nothing_acknowledges_nothing(headers: bytes) -> None:
+    bench = flow_acknowledged()
+    publish(bench, 3)
+    bench.send(flow(bench)[-1].reply or b"", headers=headers)
+    assert bench.state("S", "P").startswith("delivered 2/2 ack_floor 0/0 ack_pending 2")
+
+
+def test_at_the_end_of_the_stream_the_heartbeat_is_followed_by_a_request() -> None:
+    bench = flow_acknowledged()
+    publish(bench, 1)
+    bench.advance(0.9)
+    assert statuses(bench) == []
+    bench.advance(0.1)
+    assert [status.split(" Nats")[0] for status in statuses(bench)] == [
+        "100 Idle Heartbeat",
+        "100 FlowControl Request",
+    ]
+    bench.advance(600)
+    assert len(delivered(bench)) == 1  # and there is no redelivery
+    assert len(flow(bench)) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "refusal"),
+    [
+        ({"deliver_subject": ""}, "10218"),
+        ({"ack_wait": SECOND}, "10221"),
+        ({"backoff": [SECOND]}, "10221"),
+        ({"max_deliver": 3}, "10222"),
+    ],
+)
+def test_what_does_not_go_with_flow_control_acknowledgements(config: dict[str, Any], refusal: str) -> None:
+    bench = flow_acknowledged()
+    whole = {"durable_name": "Q", "ack_policy": "flow_control", "deliver_subject": "dlv", **config}
+    body = {"stream_name": "S", "config": whole}
+    assert bench.error("CONSUMER.DURABLE.CREATE.S.Q", body).startswith(refusal)
+
+
+def test_older_levels_do_not_know_flow_control_acknowledgements() -> None:
+    bench = Bench((2, 12))
+    bench.stream("S", subjects=["s.*"])
+    config = {"durable_name": "Q", "ack_policy": "flow_control", "deliver_subject": "dlv"}
+    assert bench.error("CONSUMER.DURABLE.CREATE.S.Q", {"stream_name": "S", "config": config}) == (
+        '10025 invalid JSON: can not unmarshal "\\"flow_control\\""'
+    )
