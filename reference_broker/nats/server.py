@@ -56,8 +56,8 @@ class NatsBroker(DurableShell):
             keeping,
             host=self.config.host,
             port=self.config.port,
-            max_pending=self.config.max_pending,
-            write_deadline=self.config.write_deadline,
+            max_pending=self.broker.config.max_pending,
+            write_deadline=self.broker.config.write_deadline,
         )
 
     def _recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
