@@ -24,7 +24,7 @@ from proxy.redaction import NatsRedactor, Redactor
 from proxy.redaction_amqp import AmqpRedactor
 
 LATE_S = 0.05  # after which what was forwarded is written; half of what is promised
-HOLD_BYTES = 1024 * 1024  # so much is written at once, without waiting
+HOLD_BYTES = 64 * 1024  # so much is written at once, without waiting: it is still in the cache
 MARK = "plumbline: "  # every comment of ours begins so
 
 

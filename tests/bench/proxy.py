@@ -1,0 +1,212 @@
+"""The recording proxy beside socat, which records nothing: ``python -m tests.bench.proxy [ROUNDS]``.
+
+The same load for each, in turn, round after round: 128-byte messages through a real nats-server from one
+publisher to one subscriber, both of which go through the proxy; and the round trip of one such message. What
+counts is the ratio within a round, since a busy machine is busy for all.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from ci.servers import MissingServer, NatsServer, real_servers
+
+PAYLOAD = b"x" * 128
+MESSAGES = 400_000
+BATCH = 500
+ROUND_TRIPS = 3000
+READY_WITHIN_S = 10.0
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Messages a second, seconds of a median round trip, and the most memory in bytes (0: not looked at)."""
+
+    rate: float
+    round_trip: float
+    memory: int = 0
+
+
+class Client:
+    """A raw NATS client that costs as little as it can."""
+
+    def __init__(self, address: Address) -> None:
+        self.link = socket.create_connection(address, timeout=60)
+        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.link.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        said = b""
+        while not said.endswith(b"PONG\r\n"):
+            said += self.link.recv(65536)
+
+    def ping(self) -> None:
+        """All before has been taken by the server."""
+        self.link.sendall(b"PING\r\n")
+        if self.link.recv(65536) != b"PONG\r\n":
+            raise RuntimeError("expected PONG")
+
+    def take(self, size: int) -> None:
+        """Reads so many bytes."""
+        buffer = bytearray(1 << 20)
+        while size:
+            size -= self.link.recv_into(buffer, min(size, len(buffer)))
+
+
+def rate(address: Address, messages: int = MESSAGES) -> float:
+    """Messages a second from a publisher to a subscriber."""
+    subscriber, publisher = Client(address), Client(address)
+    with subscriber.link, publisher.link:
+        subscriber.link.sendall(b"SUB bench 1\r\n")
+        subscriber.ping()
+        batch = (b"PUB bench %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n") * BATCH
+        started = time.perf_counter()
+        sender = threading.Thread(
+            target=lambda: [publisher.link.sendall(batch) for _ in range(messages // BATCH)]
+        )
+        sender.start()
+        subscriber.take(messages * len(b"MSG bench 1 %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n"))
+        elapsed = time.perf_counter() - started
+        sender.join()
+    return messages / elapsed
+
+
+def round_trip(address: Address, trips: int = ROUND_TRIPS) -> float:
+    """Seconds until one's own message comes back: the median."""
+    client = Client(address)
+    with client.link:
+        client.link.sendall(b"SUB own 1\r\n")
+        client.ping()
+        sent = b"PUB own %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n"
+        size = len(b"MSG own 1 %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n")
+        times = []
+        for _ in range(trips):
+            started = time.perf_counter()
+            client.link.sendall(sent)
+            client.take(size)
+            times.append(time.perf_counter() - started)
+    return median(times)
+
+
+@contextmanager
+def socat(server: Address) -> Iterator[Address]:
+    """Socat as a relay: a process for each connection."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    listen = f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr,nodelay,backlog=64"
+    with subprocess.Popen(["socat", listen, f"TCP:{server[0]}:{server[1]},nodelay"]) as process:
+        try:
+            deadline = time.monotonic() + READY_WITHIN_S
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise
+            yield "127.0.0.1", port
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def recording(server: Address, *flags: str) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
+    """Our proxy, as a user starts it."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
+        command = [sys.executable, "-m", "plumbline", "record", f"nats://{server[0]}:{server[1]}"]
+        command += ["--listen", "127.0.0.1:0", "-o", folder, *flags]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                found = re.match(r"nats://([\d.]+):(\d+)", process.stdout.readline())
+                assert found is not None
+                yield (found[1], int(found[2])), process
+            finally:
+                process.terminate()
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory a process has held, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def measured(address: Address, pid: int = 0, messages: int = MESSAGES, trips: int = ROUND_TRIPS) -> Figures:
+    """One round for one of them."""
+    return Figures(rate(address, messages), round_trip(address, trips), peak_memory(pid) if pid else 0)
+
+
+def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]]]:
+    """What is compared, by name: how to start it, and its process if its memory matters."""
+
+    def ours(*flags: str) -> Callable[[ExitStack], tuple[Address, int]]:
+        def start(running: ExitStack) -> tuple[Address, int]:
+            address, process = running.enter_context(recording(server, *flags))
+            return address, process.pid
+
+        return start
+
+    found: dict[str, Callable[[ExitStack], tuple[Address, int]]] = {"no proxy": lambda _: (server, 0)}
+    if shutil.which("socat"):
+        found["socat, records nothing"] = lambda running: (running.enter_context(socat(server)), 0)
+    found["record --strict"] = ours("--strict")
+    found["record"] = ours()
+    return found
+
+
+def compare(
+    server: Address, rounds: int, messages: int = MESSAGES, trips: int = ROUND_TRIPS
+) -> dict[str, list[Figures]]:
+    """All of them, round after round."""
+    figures: dict[str, list[Figures]] = {}
+    for _ in range(rounds):
+        for name, start in ways(server).items():
+            with ExitStack() as running:
+                address, pid = start(running)
+                figures.setdefault(name, []).append(measured(address, pid, messages, trips))
+    return figures
+
+
+def main() -> None:
+    """Prints a table."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    binary = real_servers()[0]
+    if isinstance(binary, MissingServer):
+        print(binary)
+        return
+    with NatsServer(binary.path, {"jetstream": False}) as server:
+        host, port = server.url.removeprefix("nats://").split(":")
+        figures = compare((host, int(port)), rounds)
+    print(
+        f"nats-server {binary.version}, {MESSAGES:,} messages of {len(PAYLOAD)} B, {rounds} rounds; medians"
+    )
+    print(f"{'':26}{'messages/s':>12}{'of socat':>10}{'round trip':>12}{'added':>10}{'memory':>10}")
+    direct, yardstick = figures["no proxy"], figures.get("socat, records nothing", figures["no proxy"])
+    for name, some in figures.items():
+        share = median(one.rate / other.rate for one, other in zip(some, yardstick, strict=True))
+        added = median(one.round_trip - other.round_trip for one, other in zip(some, direct, strict=True))
+        trip = median(one.round_trip for one in some)
+        memory = max(one.memory for one in some)
+        print(
+            f"{name:26}{median(one.rate for one in some):>12,.0f}{share:>10.2f}"
+            f"{trip * 1e6:>9.0f} us{added * 1e6:>7.0f} us{memory / 1e6:>7.0f} MB"
+        )
+
+
+if __name__ == "__main__":
+    main()
