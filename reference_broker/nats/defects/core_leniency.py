@@ -1,4 +1,4 @@
-"""Defects in what servers should do, or may do if they do it right: odd subjects, first PING, slow readers."""
+"""Defects in what servers should or may do: odd subjects, optional fields, the first PING, slow readers."""
 
 from __future__ import annotations
 
