@@ -1,0 +1,18 @@
+"""kill -9 under load, a few times; ``make kill`` does it 200 times."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.durability.kill import run
+
+
+@pytest.mark.parametrize("fsync", ["interval", "always"])
+def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path, fsync: str) -> None:
+    result = asyncio.run(run(tmp_path, kills=5, seed=7, options=("--fsync", fsync)))
+    assert result.is_good, str(result)
+    assert result.acknowledged >= 5
+    assert len(result.consumer.ok) > 0

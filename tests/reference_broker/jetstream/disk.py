@@ -1,0 +1,79 @@
+"""A disk without a disk: carries out the changes of a ledger on a dict, byte by byte if need be.
+
+``Kept`` is a virtual broker whose streams are in files on such a disk. It knows every change since it began,
+so a crash can be put between any two bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any
+
+from reference_broker.ledger import Append, Change, Ledger, Move, Remove, Replace, Truncate
+from reference_broker.nats.assembly import build
+from reference_broker.nats.config import Config
+from reference_broker.nats.core import Output
+from reference_broker.nats.jetstream.service import JetStream
+from tests.reference_broker.virtual import START, Virtual
+
+Files = dict[str, bytes]
+
+
+def steps(changes: Iterable[Change]) -> Iterator[Change]:
+    """The same, in pieces that an operating system does at once: a byte of an append is one."""
+    for change in changes:
+        if isinstance(change, Append):
+            for byte in b"".join(change.chunks):
+                yield Append(change.path, [bytes((byte,))])
+        else:
+            yield change
+
+
+def apply(files: Files, changes: Iterable[Change]) -> Files:
+    """``files`` after ``changes``."""
+    for change in changes:
+        match change:
+            case Append(path, chunks):
+                files[path] = files.get(path, b"") + b"".join(chunks)
+            case Replace(path, data):
+                files[path] = data
+            case Truncate(path, size):
+                files[path] = files[path][:size]
+            case Remove(path):
+                for each in _below(files, path):
+                    del files[each]
+            case Move(path, to):
+                for each in _below(files, path):
+                    files[to + each.removeprefix(path)] = files.pop(each)
+    return files
+
+
+def _below(files: Files, path: str) -> list[str]:
+    return [each for each in files if each == path or each.startswith(f"{path}/")]
+
+
+class Kept(Virtual):
+    """A virtual broker with streams in ``files``."""
+
+    def __init__(self, files: Files | None = None, *, now: int = START, **options: Any) -> None:
+        super().__init__(jetstream=True, **options)
+        self.ledger = Ledger()
+        self.now = now
+        self.broker = build(Config.of(jetstream=True, **options), Random(1), ledger=self.ledger)
+        self.written: list[Change] = []
+        assert isinstance(self.broker.service, JetStream)
+        self.service = self.broker.service
+        self.warnings = self.service.recover(dict(files or {}), now)
+        self.files = dict(files or {})
+        self.commit()
+
+    def commit(self) -> None:
+        changes = self.ledger.take()
+        self.written += changes
+        apply(self.files, changes)
+
+    def carry_out(self, outputs: list[Output]) -> None:
+        if hasattr(self, "written"):  # the first outputs come while it is being made
+            self.commit()
+        super().carry_out(outputs)
