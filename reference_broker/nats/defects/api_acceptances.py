@@ -1,0 +1,182 @@
+"""Defects of API requests that are to be refused and are not. What is refused otherwise: the other ``api_*``.
+
+Each takes the refused request for one that is right, or answers as if there were what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects import replace
+from reference_broker.nats.defects.api_alterations import Fields, body_of
+from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from reference_broker.nats.jetstream.api import ROUTES, Api, Route
+from reference_broker.nats.jetstream.requests import Request
+from reference_broker.nats.jetstream.stream_config import MAX_NAME
+
+STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, INVALID_CONFIG = 10059, 10014, 10052
+_UNFIT = str.maketrans(dict.fromkeys("*>./\\", "_"))
+
+Otherwise = Callable[[Api, Request], Request | Fields]
+Body = dict[str, Any]
+
+
+# -- requests that are taken for others ------------------------------------------------------------
+
+
+def _with_body(change: Callable[[Body, list[str]], object]) -> Otherwise:
+    """The body is another; ``change`` also gets the names in the subject."""
+
+    def otherwise(api: Api, request: Request) -> Request:
+        body = body_of(request) or {}
+        change(body, request.names)
+        return msgspec.structs.replace(request, body=msgspec.json.encode(body))
+
+    return otherwise
+
+
+def _with_config(change: Callable[[Body, list[str]], object]) -> Otherwise:
+    return _with_body(lambda body, names: change(body.setdefault("config", {}), names))
+
+
+def _renamed(to: Callable[[str], str]) -> Otherwise:
+    """What the request is about has another name, in subject and body."""
+
+    def otherwise(api: Api, request: Request) -> Request:
+        body = body_of(request) or {}
+        config = body.get("config", body)
+        for field in ("name", "durable_name"):
+            if field in config:
+                config[field] = to(config[field])
+        names = [*request.names[:-1], to(request.names[-1])]
+        return Request(names, msgspec.json.encode(body), request.now)
+
+    return otherwise
+
+
+def _existing(api: Api, request: Request) -> Request:
+    """The configuration that the stream has already."""
+    config = api.jetstream.streams[request.names[0]].config
+    return msgspec.structs.replace(request, body=msgspec.json.encode(config))
+
+
+# -- answers in place of a refusal -----------------------------------------------------------------
+
+
+def _as(**fields: Any) -> Otherwise:
+    return lambda api, request: fields
+
+
+def _as_created(api: Api, request: Request) -> Fields:
+    """STREAM.UPDATE creates the stream that is not there."""
+    return api.answer(ROUTES["STREAM.CREATE"], request, b"")
+
+
+def _as_there(api: Api, request: Request) -> Fields:
+    """As if there were such a consumer."""
+    config = (body_of(request) or {}).get("config", {})
+    return {"stream_name": request.names[0], "name": request.names[-1], "config": config}
+
+
+def _without_limit(api: Api, request: Request) -> Fields:
+    """One consumer more than max_consumers."""
+    stream = api.jetstream.streams[request.names[0]]
+    config = stream.config
+    stream.config = msgspec.structs.replace(config, max_consumers=-1)
+    answer = api.answer(ROUTES["CONSUMER.DURABLE.CREATE"], request, b"")
+    stream.config = config
+    return answer
+
+
+def _elsewhere(body: Body, names: list[str]) -> None:
+    body["subjects"] = [f"{names[0]}.elsewhere"]
+
+
+def _without_empty_filters(config: Body, names: list[str]) -> None:
+    config["filter_subjects"] = [subject for subject in config["filter_subjects"] if subject]
+
+
+CREATE_STREAM, CREATE_CONSUMER = "stream_create", "consumer_create"
+
+# The requirement, the name, the kind of request, the err_code that is right, part of its text, and what is
+# done in its place.
+_ACCEPTED: tuple[tuple[str, str, str, int, str, Otherwise], ...] = (
+    ("JS-API-031", "stream-in-use", CREATE_STREAM, 10058, "", _existing),
+    ("JS-API-033", "stream-overlap", CREATE_STREAM, 10065, "", _with_body(_elsewhere)),
+    ("JS-API-038", "stream-name-with-wildcards", CREATE_STREAM, INVALID_CONFIG, "stream name is required",
+     _renamed(lambda name: name.translate(_UNFIT))),
+    ("JS-API-040", "stream-name-with-separators", CREATE_STREAM, 10128, "",
+     _renamed(lambda name: name.translate(_UNFIT))),
+    ("JS-API-042", "stream-name-too-long", CREATE_STREAM, INVALID_CONFIG, "stream name is too long",
+     _renamed(lambda name: name[:MAX_NAME])),
+    ("JS-API-048", "stream-on-the-api", CREATE_STREAM, INVALID_CONFIG, "jetstream api",
+     _with_body(_elsewhere)),
+    ("JS-API-057", "stream-update-of-none", "stream_update", STREAM_NOT_FOUND, "", _as_created),
+    ("JS-API-063", "stream-update-of-another", "stream_update", 10056, "",
+     _with_body(lambda body, names: body.update(name=names[0]))),
+    ("JS-API-064", "stream-info-of-none", "stream_info", STREAM_NOT_FOUND, "", _as(config={}, state={})),
+    ("JS-API-066", "stream-delete-of-none", "stream_delete", STREAM_NOT_FOUND, "", _as(success=True)),
+    ("JS-API-084", "purge-of-none", "stream_purge", STREAM_NOT_FOUND, "", _as(success=True, purged=0)),
+    ("JS-API-135", "consumer-durable-without-name", CREATE_CONSUMER, 10018, "",
+     _with_config(lambda config, names: config.update(durable_name=names[1]))),
+    ("JS-API-136", "consumer-ephemeral-with-durable-name", CREATE_CONSUMER, 10020, "",
+     _with_config(lambda config, names: config.pop("durable_name"))),
+    ("JS-API-137", "consumer-without-stream", CREATE_CONSUMER, STREAM_NOT_FOUND, "", _as_there),
+    ("JS-API-142", "consumer-name-with-separators", CREATE_CONSUMER, 10127, "",
+     _renamed(lambda name: name.translate(_UNFIT))),
+    ("JS-API-143", "consumer-name-too-long", CREATE_CONSUMER, 10102, "",
+     _renamed(lambda name: name[:MAX_NAME])),
+    ("JS-API-146", "consumer-filter-of-another-subject", CREATE_CONSUMER, 10131, "",
+     _with_config(lambda config, names: config.update(filter_subject=".".join(names[2:])))),
+    ("JS-API-148", "consumer-action-create", CREATE_CONSUMER, 10148, "",
+     _with_body(lambda body, names: body.pop("action"))),
+    ("JS-API-149", "consumer-action-update", CREATE_CONSUMER, 10149, "",
+     _with_body(lambda body, names: body.pop("action"))),
+    ("JS-API-152", "consumer-names-without-stream", "consumer_names", STREAM_NOT_FOUND, "",
+     _as(total=0, offset=0, limit=1024, consumers=[])),
+    ("JS-API-153", "consumer-info-of-none", "consumer_info", CONSUMER_NOT_FOUND, "", _as_there),
+    ("JS-API-154", "consumer-info-without-stream", "consumer_info", STREAM_NOT_FOUND, "", _as_there),
+    ("JS-API-158", "consumer-delete-of-none", "consumer_delete", CONSUMER_NOT_FOUND, "", _as(success=True)),
+    ("JS-API-159", "consumer-limit", CREATE_CONSUMER, 10026, "", _without_limit),
+    ("JS-API-161", "consumer-filters-of-two-kinds", CREATE_CONSUMER, 10136, "",
+     _with_config(lambda config, names: config.pop("filter_subjects"))),
+    ("JS-API-162", "consumer-filters-that-overlap", CREATE_CONSUMER, 10138, "",
+     _with_config(lambda config, names: config.update(filter_subjects=config["filter_subjects"][:1]))),
+    ("JS-API-163", "consumer-filter-of-nothing", CREATE_CONSUMER, 10139, "",
+     _with_config(_without_empty_filters)),
+    ("JS-API-169", "mirror-with-subjects", CREATE_STREAM, 10034, "",
+     _with_body(lambda body, names: body.pop("subjects"))),
+)  # fmt: skip
+
+
+def _accepted(
+    requirement: str, name: str, kind: str, err_code: int, saying: str, otherwise: Otherwise
+) -> None:
+    @jetstream_defect(
+        f"{name}-is-accepted",
+        breaks=(requirement,),
+        summary=f"What is to be refused with {err_code} is accepted ({name}).",
+    )
+    def _(broker: Broker) -> None:
+        api = jetstream_of(broker).api
+        answer = api.answer
+
+        def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+            fields = answer(route, request, header_block)
+            error = fields.get("error", {}) if route.kind == kind else {}
+            if error.get("err_code") != err_code or saying not in error["description"]:
+                return fields
+            instead = otherwise(api, request)
+            if isinstance(instead, Request):
+                return answer(route, instead, header_block)
+            return {**instead, "type": fields["type"]}
+
+        replace(api, "answer", altered)
+
+
+for _row in _ACCEPTED:
+    _accepted(*_row)
