@@ -32,7 +32,9 @@ VARYING = {
     "timestamp",
     "ack_time",
     "pinned_client_id",
+    "pinned_id",
     "pinned_ts",
+    "pause_remaining",
 }
 
 _ACK_TIME = re.compile(r"(\$JS\.ACK\.\S+\.\d+\.\d+\.\d+)\.\d{19}\.(\d+)")

@@ -283,6 +283,37 @@ def advisories(p: Player) -> None:
     p.events()
 
 
+def advisories_of_consumers(p: Player) -> None:
+    """Reasons, samples by policy, pauses and pins; older servers know nothing of the last two."""
+    p.subscribe("$JS.EVENT.>", 9)
+    p.flush()
+    p.stream("V", subjects=["v"])
+    p.consumer("V", "C", sample_freq="100%")
+    p.consumer("V", "ALL", sample_freq="100", ack_policy="all")
+    p.publish("v", "1", "2", "3")
+    p.events()
+    p.pull("V", "C", b"3", expect=3)
+    p.ack(0, "+TERM not a number")
+    p.ack(0, "+TERM")
+    p.ack(1, "-NAK")
+    p.events()
+    p.api("STREAM.MSG.DELETE.V", {"seq": 3})
+    p.events()
+    p.pull("V", "ALL", b"1", expect=1)
+    p.ack(3, reply="ack", expect=1)
+    p.events()
+    p.api("CONSUMER.PAUSE.V.C", {"pause_until": "2099-01-01T00:00:00Z"})
+    p.api("CONSUMER.PAUSE.V.C")
+    p.events()
+    p.consumer("V", "PIN", priority_policy="pinned_client", priority_groups=["g"], priority_timeout=S)
+    p.pull("V", "PIN", {"batch": 1, "group": "g"}, expect=1)
+    p.events()
+    p.api("CONSUMER.UNPIN.V.PIN", {"group": "g"})
+    p.events()
+    p.api("STREAM.DELETE.V")
+    p.events()
+
+
 SCENARIOS: list[Scenario] = [
     errors,
     consumer_errors,
@@ -291,4 +322,5 @@ SCENARIOS: list[Scenario] = [
     retention,
     messages,
     advisories,
+    advisories_of_consumers,
 ]
