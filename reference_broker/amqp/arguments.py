@@ -23,10 +23,10 @@ _NUMBERS = {
     "x-max-length-bytes": None,
     "x-max-priority": MOST_PRIORITIES,
 }
+_NAMES = ("x-dead-letter-exchange", "x-dead-letter-routing-key")
 _COMPARED = (
     *_NUMBERS,
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
+    *_NAMES,
     "x-overflow",
     "x-queue-type",
     "x-queue-mode",
@@ -90,6 +90,10 @@ def invalid(name: str, kind: str, where: str, vhost: str, why: str) -> AmqpFault
 def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
     """Give ``queue`` what its arguments ask for. Raises ``AmqpFault`` (406)."""
     for name, value in arguments.items():
+        if name in _NAMES and not isinstance(value, str):
+            where = quoted("queue", queue.name, queue.vhost)
+            text = f"invalid type '{type_name(value)}' for arg '{name}' in {where}"
+            raise AmqpFault(PRECONDITION_FAILED, text)
         why = _objection(name, value)
         if why is not None:
             raise invalid(name, "queue", queue.name, queue.vhost, why)
@@ -123,8 +127,6 @@ def _objection(name: str, value: Any) -> str | None:
         if name == "x-max-priority" and value > MOST_PRIORITIES:
             return f"{{max_value_exceeded,{value}}}"
         return f"{{value_too_large,{value}}}" if most is not None and value > most else None
-    if name in ("x-dead-letter-exchange", "x-dead-letter-routing-key") and not isinstance(value, str):
-        return f"{{unacceptable_type,{type_name(value)}}}"
     if name == "x-overflow":
         if not isinstance(value, str):
             return f"{{unacceptable_type,{type_name(value)}}}"
@@ -148,9 +150,11 @@ def check_equivalent(queue: Queue, arguments: Mapping[str, Any]) -> None:
         received, current = arguments.get(name, _ABSENT), queue.arguments.get(name, _ABSENT)
         if (received is _ABSENT and current is _ABSENT) or received == current:
             continue
+        start = f"inequivalent arg '{name}' for {quoted('queue', queue.name, queue.vhost)}: "
         detail = (
-            f"inequivalent arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost}': "
-            f"received {_shown(received)} but current is {_shown(current)}"
+            f"{start}received {_shown(received)} but current is {_shown(current)}"
+            if _ABSENT in (received, current)
+            else f"{start}received '{received}' but current is '{current}'"
         )
         raise AmqpFault(PRECONDITION_FAILED, detail)
 

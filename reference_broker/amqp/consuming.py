@@ -124,6 +124,7 @@ class Consuming(Acknowledging):
             self.answer(channel, "basic.get-empty", "")
             return
         entry = queue.pop()
+        self.drop_expired(queue, now)
         tag, message = self.next_tag(channel), entry.message
         values = (
             tag,
@@ -142,7 +143,6 @@ class Consuming(Acknowledging):
             self.discard(queue, entry, now)
         else:
             channel.outstanding[tag] = Delivery(entry, queue, None)
-        self.drop_expired(queue, now)
 
     def sets_qos(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.qos."""

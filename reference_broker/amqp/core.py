@@ -255,7 +255,7 @@ class Broker(ExchangeMethods, Handshake):
         count, most = len(connection.channels), connection.channel_max
         if count >= most:
             text = f"number of channels opened ({count}) has reached the negotiated channel_max ({most})"
-            raise AmqpFault(NOT_ALLOWED, text)
+            raise AmqpFault(NOT_ALLOWED, text, cause=(0, 0))
         connection.channels[number] = Channel(connection, number)
         self.send(connection, number, "channel.open-ok", "")
 
@@ -290,7 +290,7 @@ class Broker(ExchangeMethods, Handshake):
 
     def fail(self, connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         """Close what has to be closed, and name the method that was wrong."""
-        cause = (operation.shape.class_id, operation.shape.method_id)
+        cause = fault.cause or (operation.shape.class_id, operation.shape.method_id)
         if fault.is_hard:
             self.close_connection(connection, fault.code, fault.detail, cause, self.config.close_timeout, now)
             return

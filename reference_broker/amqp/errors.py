@@ -32,9 +32,10 @@ _LONGEST = 255  # bytes of a short string
 class AmqpFault(Exception):
     """What a client did that it may not do. Its code decides what is closed."""
 
-    def __init__(self, code: int, detail: str) -> None:
+    def __init__(self, code: int, detail: str, cause: tuple[int, int] | None = None) -> None:
         self.code = code
         self.detail = detail
+        self.cause = cause  # class and method to name instead of the client's
         super().__init__(code, detail)
 
     @property

@@ -174,7 +174,7 @@ class VirtualHost:
 
 @lru_cache(maxsize=1024)
 def _words(pattern: str) -> tuple[str, ...]:
-    return tuple(pattern.split("."))
+    return tuple(pattern.split(".")) if pattern else ()
 
 
 def topic_matches(pattern: str, routing_key: str) -> bool:

@@ -52,8 +52,12 @@ SERVER_PROPERTIES = {
     "version": "3.10.8",  # whose behaviour this is
 }
 MECHANISMS = {"PLAIN", "AMQPLAIN"}
-# Older versions whose handshake is the same; AMQP 0-9-1, 2.3.3: a peer may speak them.
-OLDER_HEADERS = (b"AMQP\x01\x01\x00\x09", b"AMQP\x01\x01\x08\x00")
+# What connection.start says to each header. AMQP 0-9-1, 2.3.3: a peer may speak older versions, too.
+VERSIONS = {
+    PROTOCOL_HEADER: (0, 9),
+    b"AMQP\x01\x01\x00\x09": (0, 9),
+    b"AMQP\x01\x01\x08\x00": (8, 0),
+}
 SILENT_INTERVALS = 2  # AMQP 0-9-1, 4.2.7
 BEATS_PER_INTERVAL = 2
 HEARTBEAT = Heartbeat.make().raw
@@ -64,13 +68,19 @@ class Handshake(State):
 
     def greeted(self, connection: Connection, header: ProtocolHeader, now: int) -> None:
         """The protocol header: connection.start, or the header that would have been right."""
-        if header.raw != PROTOCOL_HEADER and header.raw not in OLDER_HEADERS:
+        if header.raw not in VERSIONS:
             self.refuse_header(connection)
             return
         connection.phase = Phase.START_OK
         mechanisms = " ".join(sorted(MECHANISMS, reverse=True))
         self.send(
-            connection, 0, "connection.start", 0, 9, self.server_properties(), mechanisms, self.locales()
+            connection,
+            0,
+            "connection.start",
+            *VERSIONS[header.raw],
+            self.server_properties(),
+            mechanisms,
+            self.locales(),
         )
 
     def refuse_header(self, connection: Connection) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from reference_broker.amqp.arguments import LONGEST_TTL
 from reference_broker.amqp.connection import Channel
 from reference_broker.amqp.delivery import DeliveryRules
 from reference_broker.amqp.errors import (
@@ -29,6 +30,7 @@ from wire.amqp import SHAPES, FrameType, Method, frame
 
 _RETURN = SHAPES["basic.return"]
 _ROUTES_KEPT = 4096
+_LONGEST_NUMBER = 20  # characters; a short string may hold more, which is too large anyway
 
 
 class Publishing(DeliveryRules):
@@ -163,9 +165,13 @@ class Publishing(DeliveryRules):
 
 
 def _invalid_expiration(expiration: str) -> str | None:
-    """Milliseconds, in digits."""
-    if re.fullmatch(r"-[0-9]+", expiration) and int(expiration) < 0:
-        return f"{{value_negative,{int(expiration)}}}"
-    if not re.fullmatch(r"[+-]?[0-9]+", expiration):
-        return "no_integer" if not re.match(r"[+-]?[0-9]", expiration) else "{leftover_string,...}"
-    return f"{{value_too_large,{int(expiration)}}}" if int(expiration) > 2**32 - 1 else None
+    """Milliseconds, in digits; None if that is what it is."""
+    number = re.match(r"[+-]?[0-9]+", expiration)
+    if number is None:
+        return "no_integer"
+    if rest := expiration[number.end() :]:
+        return f'{{leftover_string,"{rest}"}}'
+    value = int(number[0][:_LONGEST_NUMBER])
+    if value < 0:
+        return f"{{value_negative,{value}}}"
+    return f"{{value_too_large,{value}}}" if value > LONGEST_TTL else None

@@ -189,9 +189,10 @@ class Topology(Consuming):
             if arguments["if_empty"] and len(queue.ready):
                 raise AmqpFault(PRECONDITION_FAILED, f"{what} not empty")
             count = len(queue.ready)
-            self.remove_queue(queue)
         if not arguments["no_wait"]:
             self.answer(channel, "queue.delete-ok", count)
+        if queue is not None:
+            self.remove_queue(queue)
 
     def remove_queue(self, queue: Queue) -> None:
         """The queue, its messages and bindings; its consumers hear of it."""
