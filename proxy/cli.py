@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
+from proxy import trace_writer
 from proxy.addresses import AddressError, Endpoint
 from proxy.capture_file import CaptureFiles
 from proxy.capture_reader import CaptureError
-from proxy.captures import Source, rows
+from proxy.captures import Source, read, rows
 from proxy.dialects import known
 from proxy.filters import FilterError, parse
 from proxy.live import Live
@@ -138,6 +139,44 @@ def show(
         )
 
 
+Numbers = Annotated[list[int], typer.Option("--connection", help="as show numbers it; may be given again")]
+TraceFile = Annotated[Path | None, typer.Option("--output", "-o", help="instead of standard output")]
+Verifies = Annotated[list[str] | None, typer.Option("--verifies", help="the requirement that it shows")]
+Title = Annotated[str | None, typer.Option("--title", help="one line")]
+
+
+def trace(
+    captures: Captures,
+    connection: Numbers,
+    output: TraceFile = None,
+    verifies: Verifies = None,
+    title: Title = None,
+) -> None:
+    """Write recorded NATS traffic as a trace, to be played against any server: plumbline verify URL --trace.
+
+    Edit it afterwards: it expects what the recorded server did, in the order in which it came.
+    """
+    try:
+        found = [row for row in read(captures, "nats") if row.connection.number in connection]
+    except CaptureError as error:
+        raise _usage(str(error)) from None
+    missing = sorted(set(connection) - {row.connection.number for row in found})
+    if missing:
+        raise _usage(f"no connection {', '.join(map(str, missing))} in {', '.join(map(str, captures))}")
+    named = f"connection {', '.join(map(str, connection))} of {', '.join(path.name for path in captures)}"
+    about = trace_writer.Source(
+        title or f"Recorded: {named}", trace_writer.source_of(named, found), tuple(verifies or ["CORE-001"])
+    )
+    try:
+        text = trace_writer.write(found, about)
+    except ValueError as error:
+        raise _usage(f"{named}: {error}") from None
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text)
+
+
 def _number(text: str, units: dict[str, float] | dict[str, int], flag: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     unit = (
@@ -161,3 +200,4 @@ def register(app: typer.Typer) -> None:
     """Mounts the commands of this package."""
     app.command()(record)
     app.command()(show)
+    app.command()(trace)

@@ -73,9 +73,7 @@ def rate(address: Address, messages: int = MESSAGES) -> float:
         subscriber.ping()
         batch = (b"PUB bench %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n") * BATCH
         started = time.perf_counter()
-        sender = threading.Thread(
-            target=lambda: [publisher.link.sendall(batch) for _ in range(messages // BATCH)]
-        )
+        sender = threading.Thread(target=lambda: publisher.link.sendall(batch * (messages // BATCH)))
         sender.start()
         subscriber.take(messages * len(b"MSG bench 1 %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n"))
         elapsed = time.perf_counter() - started
