@@ -6,6 +6,7 @@ A package is imported when one of its commands is asked for: a broker starts in 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -48,11 +49,14 @@ class Parts:
                 with kept_from_children():  # nor do its threads: what Ctrl-C interrupts is the run
                     urls[name] = running.enter_context(broker)
             flags = (*(f"--defect={name}" for name in defects), *([f"--level={level}"] if level else []))
-            yield msgspec.structs.replace(_served(urls, flags), has_level=True)
+            program = (sys.executable, "-m", "plumbline", "broker", "nats", *flags)
+            yield msgspec.structs.replace(_served(urls, flags), has_level=True, program=program)
 
     @contextmanager
     def started(self, binary: str) -> Iterator[Served]:
         """A real server, once for every configuration."""
+        import msgspec
+
         from ci.servers import ServerError, start_variants
         from conformance.prepare import UsageProblem
 
@@ -62,7 +66,7 @@ class Parts:
                 urls = running.enter_context(start_variants(binary, configurations))
             except ServerError as error:
                 raise UsageProblem(str(error)) from None
-            yield _served(urls, ("--server", binary))
+            yield msgspec.structs.replace(_served(urls, ("--server", binary)), program=(binary,))
 
     @contextmanager
     def named(self, target: str) -> Iterator[Served]:
@@ -162,6 +166,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "broker": _reference_broker,
     "record": _proxy,
     "show": _proxy,
+    "trace": _proxy,
 }
 
 
