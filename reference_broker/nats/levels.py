@@ -1,7 +1,7 @@
 """Protocol levels, and where the core protocol of servers of different age differs: one named rule each.
 
 A level is ``(major, minor)``, so levels compare. JetStream keeps its own such table, ``jetstream/rules.py``.
-Observed on nats-server 2.9.10 and 2.15.2; boundaries in between come from the sources of 2.10.29 and 2.11.9.
+A level answers as the release of ``VERSIONS`` does, with which it was compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ NEWEST: Level = (2, 15)
 VERSIONS: dict[Level, str] = {
     (2, 9): "2.9.10",
     (2, 10): "2.10.29",
-    (2, 11): "2.11.9",
+    (2, 11): "2.11.17",
+    (2, 12): "2.12.15",
+    (2, 14): "2.14.9",
     (2, 15): "2.15.2",
 }
 
@@ -58,7 +60,7 @@ class CoreRules(Struct, frozen=True):
             no_responders_names_subject=v2_12,
             blank_for_missing_reply=level < (2, 10),
             advisories_name_clients=level >= (2, 10),
-            second_connect_drops_subscriptions=level >= NEWEST,
+            second_connect_drops_subscriptions=level >= (2, 11),
             reserved_subjects=(b"_GR_.",)
             + ((b"$NRG.",) if level >= (2, 11) else ())
             + ((b"$GR.",) if level >= NEWEST else ()),  # in 2.15.2, not yet in 2.15.0
@@ -67,5 +69,5 @@ class CoreRules(Struct, frozen=True):
 
 def _api_level(level: Level) -> int:
     """ADR-44, "API Level"; INFO shows it since 2.12."""
-    steps = {(2, 12): 2, (2, 14): 4, (2, 15): 5}
+    steps = {(2, 12): 3, (2, 14): 4, (2, 15): 5}
     return max((api for first, api in steps.items() if level >= first), default=0)

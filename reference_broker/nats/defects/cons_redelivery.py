@@ -184,3 +184,15 @@ def _(broker: Broker) -> None:
         self.queue.pop(seq, None)
 
     alter_acks(broker, forget_redelivery=forget_redelivery)
+
+
+@jetstream_defect(
+    "cons-one-delivery-counts-as-redelivered",
+    breaks=("JS-CONS-101",),
+    summary="num_redelivered counts what max_deliver 1 gave up, as in nats-server up to 2.11.3.",
+)
+def _(broker: Broker) -> None:
+    def reported_redelivered(self: Consumer) -> int:
+        return len(self.acks.redelivered)
+
+    alter_consumers(broker, reported_redelivered=reported_redelivered)

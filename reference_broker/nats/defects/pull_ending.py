@@ -148,3 +148,15 @@ def _(broker: Broker) -> None:
         return 0, 0
 
     alter_consumers(broker, last_delivered=last_delivered)
+
+
+@jetstream_defect(
+    "pull-no-wait-batch-ends-with-408",
+    breaks=("JS-PULL-069",),
+    summary="A no_wait batch that is partly filled ends with 408, as nats-server did up to 2.11.10.",
+)
+def _(broker: Broker) -> None:
+    def end_one_shot(self: WaitingQueue, request: WaitingRequest) -> None:
+        self.time_out(request)
+
+    alter_waiting(broker, end_one_shot=end_one_shot)

@@ -279,3 +279,33 @@ def _(broker: Broker) -> None:
             self.remove(seq, self.jetstream.now)
 
     alter_streams(broker, settled=settled)
+
+
+@jetstream_defect(
+    "ret-interest-ignores-several-filters",
+    breaks=("JS-RET-031",),
+    summary="A consumer with several filters wants every message, as in nats-server up to 2.10.14.",
+)
+def _(broker: Broker) -> None:
+    def is_wanted(self: Stream, subject: bytes) -> bool:
+        several = any(len(consumer.config.filters) > 1 for consumer in self.consumers.values())
+        return several or Stream.is_wanted(self, subject)
+
+    alter_streams(broker, is_wanted=is_wanted)
+
+
+@jetstream_defect(
+    "ret-interest-first-seq-stays",
+    breaks=("JS-RET-032",),
+    summary="first_seq stays at 1 when a first message is not kept, as in nats-server 2.10.8 to 2.10.16.",
+)
+def _(broker: Broker) -> None:
+    def accept_one(
+        self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
+    ) -> tuple[Message | None, bytes]:
+        message, answer = Stream.accept_one(self, subject, header_block, payload, now)
+        if message is None and self.store.last_seq == 1:
+            self.store.first_seq = 1
+        return message, answer
+
+    alter_streams(broker, accept_one=accept_one)

@@ -247,3 +247,20 @@ def _(broker: Broker) -> None:
         return Consumer.ack_subject(self, message, deliveries)
 
     alter_consumers(broker, ack_subject=ack_subject)
+
+
+@jetstream_defect(
+    "seq-redelivery-leaves-the-floor",
+    breaks=("JS-SEQ-018",),
+    summary="The ack of a redelivery leaves ack_floor where it is, as in nats-server 2.10.0 to 2.10.9.",
+)
+def _(broker: Broker) -> None:
+    def acknowledge_one(self: AckState, seq: int, consumer_seq: int) -> list[int]:
+        floor = SequencePair(self.floor.consumer, self.floor.stream)
+        redelivered = seq in self.redelivered
+        settled = AckState.acknowledge_one(self, seq, consumer_seq)
+        if redelivered and self.pending:
+            self.floor.consumer, self.floor.stream = floor.consumer, floor.stream
+        return settled
+
+    alter_acks(broker, acknowledge_one=acknowledge_one)

@@ -224,7 +224,10 @@ class Consumer(Push):
         """The last delivery; before the first one, and on older servers always, what was skipped counts as
         well."""
         delivered = self.acks.delivered
-        if self.rules.position_counts_as_delivered or (not delivered.consumer and not delivered.stream):
+        untouched = not delivered.consumer and not delivered.stream
+        if untouched and self.hides_its_start:
+            return delivered
+        if self.rules.position_counts_as_delivered or untouched:
             return SequencePair(delivered.consumer, self.position.next_seq - 1)
         return delivered
 

@@ -305,10 +305,12 @@ _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 def _check_priority(config: ConsumerConfig, rules: Rules) -> None:
     """ADR-42."""
+    if config.priority_policy == "prioritized" and rules.priority_groups and not rules.prioritized_clients:
+        raise errors.INVALID_JSON(detail=f": unknown priority policy: {config.priority_policy!r}")
     if config.priority_policy in ("", "none"):
         if config.priority_groups and rules.priority_groups_need_policy:
             raise errors.CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY()
-        if config.priority_timeout > 0:
+        if config.priority_timeout > 0 and rules.priority_groups_need_policy:
             raise errors.PRIORITY_TIMEOUT_WITHOUT_POLICY()
         return
     if not config.is_pull:

@@ -46,7 +46,8 @@ class Delivery:
         self.rules = jetstream.rules
         self.wanted: SubjectTest | None = None
         self.position: Position = starting_position(config, stream.store, self.rules)
-        self.acks = self.ack_state_type(config.ack_policy, self.position.next_seq, self.rules)
+        start = 1 if self.hides_its_start else self.position.next_seq
+        self.acks = self.ack_state_type(config.ack_policy, start, self.rules)
         waiting_type = QUEUES.get(config.priority_policy, self.waiting_type)
         self.waiting = waiting_type(self.host, config, self.rules, self, now)
         self.replay = Replay(stream.store.last_seq) if config.replay_policy == "original" else None
@@ -59,6 +60,12 @@ class Delivery:
         self.pause_timer = jetstream.timers.timer(self.pause_over)
         self.filter_by(config)
         self.pause(config)
+
+    @property
+    def hides_its_start(self) -> bool:
+        """Whether ``delivered`` does not show what was skipped before the first message."""
+        config = self.config
+        return config.deliver_policy == "last" and not config.filters and not self.rules.last_start_is_shown
 
     # Files
 

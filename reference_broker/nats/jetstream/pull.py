@@ -203,7 +203,7 @@ class WaitingQueue:
             raise self.bad_request("Not a Overflow Priority consumer")
         if request.id and policy != "pinned_client":
             raise self.bad_request("Not a Pinned Client Priority consumer")
-        if not 0 <= request.priority <= LOWEST_PRIORITY:
+        if self.rules.prioritized_clients and not 0 <= request.priority <= LOWEST_PRIORITY:
             raise self.bad_request("Priority must be between 0 and 9")
 
     def admit(self, request: PullRequest, available: int, now: int) -> None:

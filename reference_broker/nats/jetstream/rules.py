@@ -1,7 +1,7 @@
 """Where servers of different age differ: one named rule each, chosen by level, in this one place.
 
-Nothing else in the package asks for the level. A rule's text says what holds when it is true. A level is
-the newest patch of its minor version; observed on 2.9.10, 2.10.29, 2.11.9, 2.12.0, 2.14.0 and 2.15.2.
+Nothing else in the package asks for the level. A rule's text says what holds when it is true. A level answers
+as the release that ``levels.VERSIONS`` names for it, with which it was compared.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Rules(Struct):
     floor_starts_at_position: bool  # a consumer that starts at N shows ack_floor 0/N-1, before 0/0
     start_beyond_end_is_kept: bool  # opt_start_seq beyond the end is waited for, before the next message
     position_counts_as_delivered: bool  # delivered.stream_seq shows what was skipped
+    last_start_is_shown: bool  # what deliver_policy last without a filter skipped shows in delivered
     multiple_filters: bool  # filter_subjects is known
     filter_must_be_subset: bool
     push_change_is_named: bool  # a pull consumer that is to push is refused for that, before for max_waiting
@@ -51,6 +52,7 @@ class Rules(Struct):
     priority_groups: bool
     priority_groups_need_policy: bool  # without one they are refused, before accepted
     flow_control_acks: bool  # ack_policy flow_control is known
+    prioritized_clients: bool  # priority_policy prioritized is known, and an odd priority is refused
     names_are_config: bool  # a bad consumer name is a configuration error 10052, before 10103
     workqueue_ack_text: bool
 
@@ -86,8 +88,8 @@ class Rules(Struct):
         return cls(
             version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
             api_level=_api_level(level),
-            no_wait_ends_with_404=v2_14,
-            no_wait_never_lingers=v2_14,
+            no_wait_ends_with_404=v2_11,
+            no_wait_never_lingers=v2_11,
             full_queue_is_silent_to_heartbeats=v2_11,
             batch_completed_is_told=v2_10,
             missing_consumer_has_no_responder=v2_10,
@@ -99,10 +101,11 @@ class Rules(Struct):
             floor_starts_at_position=v2_14,
             start_beyond_end_is_kept=v2_11,
             position_counts_as_delivered=not v2_10,
+            last_start_is_shown=v2_11 or not v2_10,
             multiple_filters=v2_10,
             filter_must_be_subset=not v2_10,
             push_change_is_named=v2_10,
-            durable_shows_name=v2_14,
+            durable_shows_name=v2_12,
             actions=v2_10,
             pauses=v2_11,
             negatives_are_defaults=v2_12,
@@ -111,7 +114,8 @@ class Rules(Struct):
             priority_groups=v2_11,
             priority_groups_need_policy=v2_12,
             flow_control_acks=v2_14,
-            names_are_config=v2_14,
+            names_are_config=v2_12,
+            prioritized_clients=v2_12,
             workqueue_ack_text=v2_11,
             infos_are_stamped=v2_10,
             assets_bear_versions=v2_11,
@@ -121,11 +125,11 @@ class Rules(Struct):
             strict_json=v2_12,
             json_errors_say_why=v2_11,
             empty_body_is_an_object=v2_11,
-            names_refuse_separators=v2_14,
-            overlap_names_duplicates=v2_14,
+            names_refuse_separators=v2_12,
+            overlap_names_duplicates=v2_12,
             capture_all_needs_no_ack=v2_10,
             retention_may_change=v2_10,
-            max_consumers_may_change=v2_14,
+            max_consumers_may_change=v2_12,
             direct_get_off_has_no_responder=v2_10,
             direct_gets_in_batches=v2_11,
             account_shows_reservations=v2_10,
@@ -140,5 +144,5 @@ class Rules(Struct):
 
 def _api_level(level: Level) -> int:
     """ADR-44: 1 with 2.11, 2 with 2.12, and so on; INFO calls it ``api_lvl``."""
-    steps = {(2, 11): 1, (2, 12): 2, (2, 14): 4, (2, 15): 5}
+    steps = {(2, 11): 1, (2, 12): 3, (2, 14): 4, (2, 15): 5}
     return max((api for first, api in steps.items() if level >= first), default=0)

@@ -178,9 +178,10 @@ class Player:
     def stream(self, name: str, **config: Any) -> None:
         self.api(f"STREAM.CREATE.{name}", {"name": name, "storage": "memory", **config})
 
-    def consumer(self, stream: str, name: str, **config: Any) -> None:
+    def consumer(self, stream: str, name: str, **config: Any) -> Any:
+        """The answer."""
         body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}
-        self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", body)
+        return self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", body)
 
     def publish(self, subject: str, *payloads: str, headers: list[tuple[str, str]] | None = None) -> None:
         for payload in payloads:

@@ -256,7 +256,7 @@ def priority_groups(p: Player) -> None:
         p.consumer("S", f"V{number}", **config)
     p.consumer("S", "OVER", priority_policy="overflow", priority_groups=["g"])
     p.consumer("S", "PIN", priority_policy="pinned_client", priority_groups=["g"], priority_timeout=S)
-    p.consumer("S", "FIRST", priority_policy="prioritized", priority_groups=["g"])
+    first = p.consumer("S", "FIRST", priority_policy="prioritized", priority_groups=["g"])
     p.publish("s", "1", "2", "3", "4")
     p.await_pending("S", "OVER", 4)
     soon: dict[str, Any] = {"batch": 1, "expires": 200 * MS}
@@ -277,6 +277,8 @@ def priority_groups(p: Player) -> None:
     p.api("CONSUMER.UNPIN.S.PIN", {"group": "g"})
     p.api("CONSUMER.UNPIN.S.PIN", {"group": "x"})
     p.pull("S", "PIN", group, expect=1)
+    if "error" in first:
+        return  # known from 2.12 on
     p.pull("S", "FIRST", {"batch": 4, "group": "g"}, expect=4)
     p.state("S", "FIRST")
     for priority in (5, 1):
