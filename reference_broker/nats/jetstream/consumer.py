@@ -44,11 +44,12 @@ class Consumer(Push):
         self.watch_inactivity(now)
         if kept and self.stream.files is not None:
             self.stream.files.save_consumer(self)
-        if not config.is_pull:
-            self.redirect(config, now)
         if self.acks.pending and config.ack_policy != "flow_control":
             self.ack_timer.set_earliest(now)
-        self.run(now)
+        if config.is_pull:
+            self.run(now)
+        else:
+            self.redirect(config, now)
 
     # Pull requests
 

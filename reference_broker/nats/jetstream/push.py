@@ -99,7 +99,13 @@ class Push(Delivery):
             for seq in self.acks.pending:
                 self.acks.request_redelivery(seq)
         self.rate_limit = self.limit_of(config)
-        self.interest_changed(now)
+        is_listened_to = self.is_listened_to()
+        if self.active and not is_listened_to:
+            self.subscriber_lost(now)
+        elif is_listened_to and not self.active:
+            self.active = True
+            self.bound(now)
+        self.run_timer.set_earliest(now)  # once the update is answered
 
     def watch_inactivity(self, now: int) -> None:
         if self.config.inactive_threshold:

@@ -38,6 +38,7 @@ VARYING = {
 }
 
 _ACK_TIME = re.compile(r"(\$JS\.ACK\.\S+\.\d+\.\d+\.\d+)\.\d{19}\.(\d+)")
+_FLOW = re.compile(r"(\$JS\.FC\.\S+)\.\w{4}\b")
 _PIN = re.compile(r"(Nats-Pin-Id: )[^|\]]+")
 _PARSER_TEXT = re.compile(r"(400 Bad Request - )(?![Hh]eartbeat|Pri|Not|Inv).*")
 
@@ -254,6 +255,7 @@ def line(message: Msg | HMsg) -> str:
         )
         block = _PIN.sub(r"\1P", block)
         text += f" [{block}]"
+    text = _FLOW.sub(r"\1.TOKEN", text)
     return _ACK_TIME.sub(r"\1.T.\2", f"{text} {message.payload.decode()}")
 
 

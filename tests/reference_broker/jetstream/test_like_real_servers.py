@@ -8,10 +8,12 @@ import pytest
 
 from ci.servers import NatsServer, ServerBinary
 from reference_broker.nats.server import NatsBroker
-from tests.reference_broker.jetstream import scenarios_acks, scenarios_api, scenarios_pulls
+from tests.reference_broker.jetstream import scenarios_acks, scenarios_api, scenarios_pulls, scenarios_push
 from tests.reference_broker.jetstream.player import Player, Scenario
 
-SCENARIOS = scenarios_acks.SCENARIOS + scenarios_pulls.SCENARIOS + scenarios_api.SCENARIOS
+SCENARIOS = (
+    scenarios_acks.SCENARIOS + scenarios_pulls.SCENARIOS + scenarios_push.SCENARIOS + scenarios_api.SCENARIOS
+)
 
 
 def played(scenario: Scenario, url: str) -> list[str]:

@@ -1,0 +1,145 @@
+"""Who listens to a push consumer, seen through the whole core: SUB, UNSUB, limits, connections that end."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.reference_broker.virtual import Client, Virtual
+
+
+@pytest.fixture
+def virtual() -> Virtual:
+    """A stream ``S`` on ``s`` with a push consumer ``P`` to ``dlv`` that needs no acknowledgement."""
+    virtual = Virtual(jetstream=True)
+    stage = virtual.client()
+    request(stage, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": "memory"})
+    create(stage)
+    return virtual
+
+
+def create(client: Client, **config: object) -> None:
+    whole = {"durable_name": "P", "deliver_subject": "dlv", "ack_policy": "none", **config}
+    request(client, "CONSUMER.CREATE.S.P", {"stream_name": "S", "config": whole})
+
+
+def request(client: Client, verb: str, body: object = None) -> dict[str, object]:
+    payload = msgspec.json.encode(body).decode() if body is not None else ""
+    (answer,) = [
+        text
+        for text in client.ask(
+            f"SUB api.reply api\nPUB $JS.API.{verb} api.reply {len(payload)}\n{payload}\nUNSUB api"
+        )
+        if text.startswith("MSG api.reply")
+    ]
+    decoded: dict[str, object] = msgspec.json.decode(answer.partition(" | ")[2].encode())
+    assert "error" not in decoded, decoded
+    return decoded
+
+
+def is_bound(virtual: Virtual) -> bool:
+    return "push_bound" in request(virtual.client(), "CONSUMER.INFO.S.P")
+
+
+def publish(virtual: Virtual, payload: str) -> None:
+    virtual.client().send(f"PUB s {len(payload)}\n{payload}")
+
+
+def payloads(client: Client) -> list[str]:
+    return [text.rpartition(" | ")[2] for text in client.take() if text.startswith("MSG s ")]
+
+
+def test_a_subscription_binds_until_it_ends(virtual: Virtual) -> None:
+    client = virtual.client()
+    client.send("SUB dlv 1")
+    assert is_bound(virtual)
+    client.send("UNSUB 1")
+    assert not is_bound(virtual)
+
+
+def test_unsub_is_noticed_before_what_follows_in_the_same_segment(virtual: Virtual) -> None:
+    client = virtual.client()
+    client.send("SUB dlv 1")
+    client.send("UNSUB 1\nPUB s 1\na\nSUB dlv 2")
+    assert payloads(client) == ["a"]
+
+
+def test_a_connection_that_ends_takes_its_interest_with_it(virtual: Virtual) -> None:
+    client = virtual.client()
+    client.send("SUB dlv 1")
+    client.leave()
+    assert not is_bound(virtual)
+
+
+def test_a_connection_that_is_refused_takes_its_interest_with_it(virtual: Virtual) -> None:
+    client = virtual.client()
+    client.send("SUB dlv 1\nNONSENSE")
+    assert not is_bound(virtual)
+
+
+def test_the_last_of_several_subscribers_counts(virtual: Virtual) -> None:
+    first, second = virtual.client(), virtual.client()
+    first.send("SUB dlv 1")
+    second.send("SUB dlv 1")
+    first.leave()
+    assert is_bound(virtual)
+    publish(virtual, "a")
+    assert payloads(second) == ["a"]
+    second.send("UNSUB 1")
+    assert not is_bound(virtual)
+
+
+def test_a_subscription_with_a_limit_binds_for_so_many_messages(virtual: Virtual) -> None:
+    client = virtual.client()
+    client.send("SUB dlv 1\nUNSUB 1 2")
+    for payload in "abc":
+        publish(virtual, payload)
+    assert payloads(client) == ["a", "b"]
+    assert not is_bound(virtual)
+    client.send("SUB dlv 2")
+    assert payloads(client) == ["c"]
+
+
+@pytest.mark.parametrize("subscription", ["SUB dl* 1", "SUB > 1", "SUB * 1", "SUB dlv grp 1", "SUB DLV 1"])
+def test_nothing_else_binds(virtual: Virtual, subscription: str) -> None:
+    virtual.client().send(subscription)
+    assert not is_bound(virtual)
+
+
+def test_a_wildcard_subscriber_gets_its_copy_of_what_another_is_delivered(virtual: Virtual) -> None:
+    curious, client = virtual.client(), virtual.client()
+    curious.send("SUB > 1")
+    client.send("SUB dlv 1")
+    publish(virtual, "a")
+    assert payloads(client) == ["a"]
+    assert payloads(curious) == ["a", "a"]  # as it was published, and as it was delivered
+
+
+@pytest.mark.parametrize(("queue", "binds"), [("grp", True), ("other", False), ("", False)])
+def test_a_group_is_bound_by_its_members(virtual: Virtual, queue: str, binds: bool) -> None:
+    create(virtual.client(), deliver_group="grp")
+    virtual.client().send(f"SUB dlv {queue} 1".replace("  ", " "))
+    assert is_bound(virtual) is binds
+
+
+def test_members_share_and_one_that_leaves_leaves_its_share_to_the_rest(virtual: Virtual) -> None:
+    create(virtual.client(), deliver_group="grp")
+    members = [virtual.client() for _ in range(2)]
+    for member in members:
+        member.send("SUB dlv grp 1")
+    for number in range(40):
+        publish(virtual, f"{number:02}")
+    shares = [payloads(member) for member in members]
+    assert sorted(shares[0] + shares[1]) == [f"{number:02}" for number in range(40)]
+    assert all(shares)
+    members[0].leave()
+    for number in range(5):
+        publish(virtual, f"{number}")
+    assert payloads(members[1]) == ["0", "1", "2", "3", "4"]
+
+
+def test_nothing_is_remembered_of_subscriptions_that_have_ended(virtual: Virtual) -> None:
+    client = virtual.client()
+    for number in range(100):
+        client.send(f"SUB inbox.{number} {number}\nUNSUB {number}")
+    assert virtual.broker.router.ended == []
