@@ -31,6 +31,7 @@ class Served(Struct, frozen=True):
     variants: dict[str, str]
     arguments: tuple[str, ...] | None = None
     has_level: bool = False  # the level asked for is the one it was started with, and reports
+    program: tuple[str, ...] = ()  # a command that takes -c FILE and starts another server like it
 
 
 class Paths(Struct, frozen=True):
@@ -253,6 +254,7 @@ def _run(services: Services, asked: _Asked) -> Finished:
         prepared.access.target = msgspec.structs.replace(
             prepared.access.target, arguments=_arguments(served, prepared)
         )
+        prepared.access.program = served.program
         finished = run_suite(prepared, consumers, workers=asked.workers, pytest_args=asked.pytest_args)
     if asked.write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)

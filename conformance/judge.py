@@ -42,10 +42,12 @@ class Handover(Struct, frozen=True):
     waivers: tuple[Waiver, ...]
     catalogue: Catalogue
     traces: dict[str, Check]
+    program: tuple[str, ...] = ()
 
     def judge(self, folder: Path, worker: str) -> Judge:
         """The judge of that worker, whose name is in the names it uses on the target."""
         access = TargetAccess(self.url, self.target, self.info, self.variants, self.run, worker)
+        access.program = self.program
         return Judge(access, self.catalogue, self.waivers, folder)
 
 
@@ -61,6 +63,7 @@ def hand_over(prepared: Prepared, folder: Path) -> None:
         waivers=prepared.waivers,
         catalogue=prepared.catalogue,
         traces={name: check for name, check in prepared.known.items() if check.is_trace},
+        program=access.program,
     )
     (folder / HANDOVER).write_bytes(pickle.dumps(handover))
 

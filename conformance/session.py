@@ -14,6 +14,7 @@ from typing import Any
 from conformance.connection import Connection, handshake
 from conformance.journal import Journal
 from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from conformance.own_server import OwnServer
 from conformance.pump import Pump
 from conformance.stage import Stage
 from conformance.target import CONNECT_DEFAULTS, CONNECT_TIMEOUT_S, TargetAccess, Url
@@ -49,6 +50,7 @@ class Session:
         self._names: dict[str, str] = {}
         self._streams: set[str] = set()
         self._stage: Stage | None = None
+        self._own_servers: list[OwnServer] = []
 
     # -- names -------------------------------------------------------------------------------
 
@@ -104,7 +106,7 @@ class Session:
             )
         return url
 
-    def _open(self, name: str, url: Url) -> Connection:
+    def _open(self, name: str, url: Url, *, own: bool = False) -> Connection:
         try:
             link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
         except OSError as error:
@@ -116,11 +118,15 @@ class Session:
             journal=self._journal,
             slack_s=self.target.slack_s,
             is_alive=lambda: self.target.is_alive(url),
-            on_send=self._sent,
+            on_send=self._sent_to_own if own else self._sent,
             on_evidence=self.observed,
         )
         self._connections.append(connection)
         return connection
+
+    def _sent_to_own(self, at: float, operation: Operation) -> None:
+        """Nothing there is a stranger's, and all of it vanishes with the server."""
+        self.moment = at
 
     def _sent(self, at: float, operation: Operation) -> None:
         self.moment = at
@@ -133,6 +139,34 @@ class Session:
         """Nothing on the target that is not the run's own is touched: a check that would do so is wrong."""
         if _CHANGES.fullmatch(subject) and self.target.prefix not in subject:
             raise TouchesStranger(f"{subject} names what this run did not make: take names from the session")
+
+    # -- a server of its own -----------------------------------------------------------------
+
+    def own_server(self, **config: Any) -> OwnServer:
+        """A server like the target that no other check uses, not started yet; ``config`` goes into its
+        configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
+        if not self.target.program:
+            raise Unsupported(
+                "the check restarts its server, and Plumbline did not start this one "
+                "(--server BINARY, --target NAME, or no URL: the reference broker)"
+            )
+        server = OwnServer(self.target.program, config)
+        self._own_servers.append(server)
+        return server
+
+    def connect_to(self, server: OwnServer, name: str = "client", **options: Any) -> Connection:
+        """As ``connect``, to a server of its own."""
+        connection = self._open(name, Url.parse(server.url), own=True)
+        self.handshake(connection, **options)
+        return connection
+
+    def stage_on(self, server: OwnServer) -> Stage:
+        """A stage on a server of its own, until that is restarted."""
+        self.needs("jetstream")
+        try:
+            return Stage(self, self.connect_to(server, STAGE))
+        except Failed as error:
+            raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
 
     # -- evidence ----------------------------------------------------------------------------
 
@@ -192,6 +226,9 @@ class Session:
                 connection.close()
             self._connections.clear()
             self._pump.close()
+            for server in self._own_servers:
+                server.close()
+            self._own_servers.clear()
 
     def _delete_streams(self) -> None:
         for connection in self._connections:

@@ -116,6 +116,7 @@ class TargetAccess:
         self.info = dict(info)
         self.variants = dict(variants or {})
         self.run = run
+        self.program: tuple[str, ...] = ()  # starts another server like it, where Plumbline knows how
         self._worker = worker
         self._counter = itertools.count(1)
 

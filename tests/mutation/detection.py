@@ -6,6 +6,7 @@ whether they see the defect, and a hundred runs of the whole suite would ask it 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -83,4 +84,6 @@ def _serve(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAc
             # Checks of a configuration without JetStream then meet a broker that is whole there.
             thread = NatsBroker.in_thread(Config.of(**variant.config))
         urls[name] = variant.url(Url.parse(running.enter_context(thread)).address)
-    return open_target(Url.parse(urls.pop("")), variants=urls, run="mutat")
+    access = open_target(Url.parse(urls.pop("")), variants=urls, run="mutat")
+    access.program = (sys.executable, "-m", "plumbline", "broker", "nats", "--defect", defect)
+    return access

@@ -1,0 +1,115 @@
+"""A server that one check has to itself, to kill it and to start it again on what it has stored.
+
+Possible where Plumbline knows how to start the target: ``program`` is a command that takes nats-server's
+``-c FILE``. The server chooses its own port and tells it, as nats-server does in a ports file or as the
+reference broker does in its first line. Nothing of it is left when the check has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from conformance.outcomes import Inconclusive
+
+READY_WITHIN_S = 20.0
+ENDED_WITHIN_S = 10.0
+LOOK_EVERY_S = 0.005
+LAST_WORDS = 400  # of its log, what is shown when it does not start
+
+
+class OwnServer:
+    """One server with a store of its own; ``url`` changes with every start."""
+
+    def __init__(self, program: Sequence[str], config: Mapping[str, Any]) -> None:
+        self.url = ""
+        self._program = list(program)
+        self._config = dict(config)
+        self._folder = TemporaryDirectory(prefix="plumbline-own-")
+        self._starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Start it, or start it again; where it listens. Raises ``Inconclusive`` if it does not come up."""
+        self._starts += 1
+        life = Path(self._folder.name, f"life-{self._starts}")
+        life.mkdir()
+        config_file, log = life / "server.conf", life / "log"
+        whole = {
+            "host": "127.0.0.1",
+            **self._config,
+            "port": -1,
+            "ports_file_dir": str(life),
+            "jetstream": {"store_dir": str(Path(self._folder.name, "store"))},
+        }
+        config_file.write_text(json.dumps(whole), "utf-8")
+        with log.open("wb") as output:
+            # In a group of its own, since Ctrl-C is for us: what it stored is to be cleaned up.
+            self._process = subprocess.Popen(
+                [*self._program, "-c", str(config_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=0,
+            )
+        self.url = self._await_url(life, log)
+        return self.url
+
+    def kill(self) -> None:
+        """Kill -9: nothing that it has not written yet is written any more."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._end(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End it, however it is, and remove what it stored. Idempotent."""
+        self._end(signal.SIGKILL)
+        self._folder.cleanup()
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        os.kill(self._process.pid, number)
+        try:
+            self._process.wait(ENDED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise Inconclusive(f"the server did not end within {ENDED_WITHIN_S:g} s of SIGTERM") from None
+        finally:
+            self._process = None
+
+    def _await_url(self, life: Path, log: Path) -> str:
+        assert self._process is not None
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not (url := _announced(life, log)):
+            try:
+                status = self._process.wait(LOOK_EVERY_S)  # also the pause between two looks
+            except subprocess.TimeoutExpired:
+                status = None
+            if status is not None or time.monotonic() > deadline:
+                said = log.read_text(errors="replace")[-LAST_WORDS:]
+                self._end(signal.SIGKILL)
+                what = f"ended with code {status}" if status is not None else "does not say where it listens"
+                raise Inconclusive(f"{self._program[0]} {what}", actual=said)
+        return url
+
+
+def _announced(life: Path, log: Path) -> str:
+    """Where it listens; nothing while that is not wholly written."""
+    for ports_file in life.glob("*.ports"):
+        try:
+            return str(json.loads(ports_file.read_bytes())["nats"][0])
+        except (ValueError, KeyError):
+            continue
+    line, end, _ = log.read_text(errors="replace").partition("\n")
+    return line.split()[0] if end and line.startswith("nats://") else ""
