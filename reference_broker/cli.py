@@ -5,27 +5,18 @@ The flags are those of the real server, so that scripts and client test suites c
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import re
-import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from reference_broker.nats.config import Config, ConfigError
-from reference_broker.nats.config_file import ANY_PORT, convert, load
-from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect, all_defects
 from reference_broker.nats.levels import NEWEST, OLDEST
-from reference_broker.nats.server import NatsBroker
-from reference_broker.store_folder import StoreError
+from reference_broker.serving import ANY_PORT, run, show_defects, usage
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-DEFAULT_PORT = 4222
+NATS_PORT = 4222
+AMQP_PORT = 5672
 
 app = typer.Typer(
     name="broker",
@@ -33,11 +24,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-@app.callback()
-def _broker() -> None:
-    """Keep ``nats`` a command of its own while it is the only one."""
 
 
 class GoFlags(TyperCommand):
@@ -57,15 +43,18 @@ def _respelled(arg: str, known: set[str]) -> str:
     return arg
 
 
-def _list_defects(wanted: bool) -> None:
-    if not wanted:
-        return
-    rows = [(one.name, " ".join(one.breaks), one.summary) for one in all_defects()]
-    names = max(len(name) for name, _, _ in rows)
-    breaks = max(len(requirements) for _, requirements, _ in rows)
-    for name, requirements, summary in [("DEFECT", "BREAKS", "WHAT IS WRONG"), *rows]:
-        typer.echo(f"{name:{names}}  {requirements:{breaks}}  {summary}")
-    raise typer.Exit
+def _list_nats_defects(wanted: bool) -> None:
+    if wanted:
+        from reference_broker.nats.defects import all_defects
+
+        show_defects(all_defects())
+
+
+def _list_amqp_defects(wanted: bool) -> None:
+    if wanted:
+        from reference_broker.amqp.defects import all_defects
+
+        show_defects(all_defects())
 
 
 _LEVELS = " to ".join(".".join(map(str, level)) for level in (OLDEST, NEWEST))
@@ -126,7 +115,7 @@ def nats(
     list_defects: Annotated[
         bool,
         typer.Option(
-            "--list-defects", is_eager=True, callback=_list_defects, help="Show all defects and leave."
+            "--list-defects", is_eager=True, callback=_list_nats_defects, help="Show all defects and leave."
         ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", "-D", help="Accepted, changes nothing.")] = False,
@@ -137,6 +126,11 @@ def nats(
 
     Prints one line that starts with its URL when clients can connect.
     """
+    from reference_broker.nats.config import ConfigError
+    from reference_broker.nats.config_file import convert, load
+    from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
+    from reference_broker.nats.server import NatsBroker
+
     flags = _given(
         host=addr,
         port=port,
@@ -148,22 +142,19 @@ def nats(
         authorization=_given(user=user, password=password, token=token) or None,
     )
     try:
-        usual = {"port": DEFAULT_PORT}
+        usual = {"port": NATS_PORT}
         settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
         broker = NatsBroker(settings, defect=defect)
     except (ConfigError, UnknownDefect, DefectNotApplicable) as error:
-        raise _usage(str(error)) from None
-    try:
-        asyncio.run(_serve(broker, defect or []))
-    except StoreError as error:
-        raise _usage(str(error)) from None
-    except OSError as error:
-        raise _usage(_cannot_listen(broker.config, error)) from None
+        raise usage(str(error)) from None
+    traits = [f"level {'.'.join(map(str, broker.config.level))}"]
+    traits += ["JetStream"] if broker.config.jetstream else []
+    run(broker, traits + [f"defect {name}" for name in defect or []])
 
 
 def _policy(fsync: str | None) -> str | None:
     if fsync not in (None, "always", "interval", "never"):
-        raise _usage(f"--fsync {fsync}: write always, interval or never")
+        raise usage(f"--fsync {fsync}: write always, interval or never")
     return fsync
 
 
@@ -171,41 +162,67 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _usage(message: str) -> typer.Exit:
-    typer.echo(message, err=True)
-    return typer.Exit(EXIT_USAGE)
+AMQP_EXAMPLES = """
+Examples:
+
+    plumbline broker amqp                            port 5672, guest:guest, everything in memory
+
+    plumbline broker amqp -d DIR                     what is durable outlives the broker
+
+    plumbline broker amqp -p -1                      any free port; the URL is printed
+
+    plumbline broker amqp --defect NAME              what NAME breaks: --list-defects
+"""
 
 
-def _cannot_listen(config: Config, error: OSError) -> str:
-    address = f"{config.host}:{config.port}"
-    if error.errno == errno.EADDRINUSE:
-        return f"{address} is in use: choose another port with -p, or -p {ANY_PORT} for a free one"
-    return f"cannot listen on {address}: {error.strerror or error}"
+@app.command(cls=GoFlags, epilog=AMQP_EXAMPLES)
+def amqp(
+    *,
+    addr: Annotated[
+        str, typer.Option("--addr", "-a", help="Address to listen on; 127.0.0.1 by default.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "-p", help="Port; 5672 by default, -1 takes a free one.")
+    ] = AMQP_PORT,
+    data_dir: Annotated[
+        str | None, typer.Option("--data-dir", "-d", help="Keep what is durable in this folder.")
+    ] = None,
+    user: Annotated[str, typer.Option("--user", help="User that may log in.")] = "guest",
+    password: Annotated[str, typer.Option("--pass", help="Password of that user.")] = "guest",
+    vhost: Annotated[
+        list[str] | None, typer.Option("--vhost", help="A virtual host beside /; may be given again.")
+    ] = None,
+    heartbeat: Annotated[
+        int, typer.Option("--heartbeat", min=0, max=65535, help="Seconds proposed; 0 for none.")
+    ] = 60,
+    defect: Annotated[
+        list[str] | None, typer.Option("--defect", help="Switch on a deliberate fault; may be given again.")
+    ] = None,
+    list_defects: Annotated[
+        bool,
+        typer.Option(
+            "--list-defects", is_eager=True, callback=_list_amqp_defects, help="Show all defects and leave."
+        ),
+    ] = False,
+) -> None:
+    """Run an AMQP 0-9-1 server that behaves as RabbitMQ does, until Ctrl-C.
 
+    Prints one line that starts with its URL when clients can connect.
+    """
+    from reference_broker.amqp.config import Config
+    from reference_broker.amqp.defects import UnknownDefect
+    from reference_broker.amqp.server import AmqpBroker
 
-async def _serve(broker: NatsBroker, defects: Sequence[str]) -> None:
-    """Until SIGINT or SIGTERM."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-    async with broker as url:
-        for warning in broker.warnings:
-            typer.echo(f"warning: {warning}", err=True)
-        traits = [f"level {'.'.join(map(str, broker.config.level))}"]
-        traits += ["JetStream"] if broker.config.jetstream else []
-        traits += [f"defect {name}" for name in defects]
-        typer.echo(f"{url} ready ({', '.join(traits)})")
-        await _ended_or_failed(ended, broker)
-
-
-async def _ended_or_failed(ended: asyncio.Event, broker: NatsBroker) -> None:
-    """Returns once somebody asks for the end; leaves with 1 if the store cannot be written any more."""
-    waiting = asyncio.ensure_future(ended.wait())
-    assert broker.failed is not None
-    tasks: set[asyncio.Future[Any]] = {waiting, broker.failed}
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if broker.failed.done():
-        typer.echo(broker.failed.result(), err=True)
-        raise typer.Exit(EXIT_FAILED)
+    config = Config(
+        host=addr,
+        port=0 if port == ANY_PORT else port,
+        users={user: password},
+        vhosts=("/", *(vhost or ())),
+        data_dir=data_dir,
+        heartbeat=heartbeat,
+    )
+    try:
+        broker = AmqpBroker(config, defect=defect)
+    except UnknownDefect as error:
+        raise usage(str(error)) from None
+    run(broker, [f"defect {name}" for name in defect or []])

@@ -52,3 +52,31 @@ print(sorted(name for name in set(sys.modules) - had if not name.startswith("ref
 """
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
+
+
+AMQP_TESTS = """
+    import socket
+    from urllib.parse import urlsplit
+
+    import pytest
+
+    def start(url):
+        with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
+            connection.sendall(b"AMQP\\\\0\\\\0\\\\x09\\\\x01")
+            return connection.recv(65536)
+
+    def test_it_is_there(amqp_broker):
+        assert b"PLAIN AMQPLAIN" in start(amqp_broker)
+
+    @pytest.mark.amqp_broker(users={"a": "b"}, vhosts=["v"])
+    def test_it_can_be_set_up(amqp_broker):
+        assert amqp_broker.startswith("amqp://a:b@127.0.0.1:")
+        assert amqp_broker.endswith("/v")
+"""
+
+
+def test_each_test_gets_an_amqp_broker_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(AMQP_TESTS)
+    plugins = ("no:plumbline-broker", "reference_broker.fixtures", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(*(f"-p{plugin}" for plugin in plugins))
+    result.assert_outcomes(passed=2)
