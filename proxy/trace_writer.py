@@ -25,7 +25,8 @@ from wire.nats import Connect, Err, HMsg, HPub, Info, Msg, Ok, Operation, Payloa
 # The state of a stream or consumer is not among them: right after an acknowledgement it may be the old one.
 KEPT = frozenset({
     "type", "error", "code", "err_code", "stream", "seq", "duplicate", "success", "did_create", "name",
-    "stream_name", "config", "subjects", "durable_name", "ack_policy", "deliver_policy", "max_deliver", "purged",
+    "stream_name", "config", "subjects", "durable_name", "ack_policy", "deliver_policy", "max_deliver",
+    "purged",
 })  # fmt: skip
 CONNECT_FIELDS = ("verbose", "pedantic", "echo", "no_responders", "headers")  # that change what a server does
 API, ACK, INBOX = "$JS.API.", "$JS.ACK.", "_INBOX."

@@ -13,7 +13,7 @@ from proxy.addresses import Endpoint
 from proxy.relay import Relay, Tap
 
 PATIENCE_S = 10.0
-Serve = Callable[[socket.socket], None]
+Serve = Callable[[socket.socket], object]
 
 
 def echo(peer: socket.socket) -> None:
