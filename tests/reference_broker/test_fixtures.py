@@ -60,9 +60,11 @@ AMQP_TESTS = """
 
     import pytest
 
+    from wire.amqp import PROTOCOL_HEADER
+
     def start(url):
         with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
-            connection.sendall(b"AMQP\\\\0\\\\0\\\\x09\\\\x01")
+            connection.sendall(PROTOCOL_HEADER)
             return connection.recv(65536)
 
     def test_it_is_there(amqp_broker):
