@@ -1,0 +1,166 @@
+"""Defects in how acknowledgements are read: odd payloads, odd subjects, who they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from reference_broker.nats.core import Broker
+from reference_broker.nats.defects.jetstream_parts import alter_consumers, alter_service, jetstream_defect
+from reference_broker.nats.jetstream.ack import AckSubject
+from reference_broker.nats.jetstream.consumer import Consumer
+from reference_broker.nats.jetstream.service import JetStream
+from wire.jetstream import Ack, AckKind
+
+ACK_PREFIX = b"$JS.ACK."
+JUNK = b"junk"  # acknowledges nothing, and is answered
+
+Reading = Callable[[bytes, bytes | None], bytes | None]
+
+
+def _read(broker: Broker, reading: Reading) -> None:
+    """``reading`` gets a payload and its reply subject, and says as which payload it is taken; None: not at
+    all."""
+
+    def acknowledged(
+        self: Consumer, subject: AckSubject, reply: bytes | None, payload: bytes, now: int
+    ) -> None:
+        taken = reading(payload, reply)
+        if taken is not None:
+            Consumer.acknowledged(self, subject, reply, taken, now)
+
+    alter_consumers(broker, acknowledged=acknowledged)
+
+
+def _is_nonsense(payload: bytes) -> bool:
+    """Whether it is -NAK with an argument that says no delay."""
+    ack = Ack.parse(payload)
+    return ack.kind is AckKind.NAK and payload != b"-NAK" and ack.delay is None
+
+
+# The name, the requirement, what is wrong, and as what a payload is read.
+_READINGS: tuple[tuple[str, str, str, Reading], ...] = (
+    ("plus-ok-is-unknown", "JS-ACK-007", "+OK acknowledges nothing.",
+     lambda payload, reply: JUNK if payload == b"+OK" else payload),
+    ("nak-knows-no-durations", "JS-ACK-011", "-NAK with a duration as text acts at once.",
+     lambda payload, reply: b"-NAK" if payload.startswith(b"-NAK ") and b"{" not in payload else payload),
+    ("nak-with-nonsense-is-unknown", "JS-ACK-012", "-NAK with an argument that is no delay changes nothing.",
+     lambda payload, reply: JUNK if _is_nonsense(payload) else payload),
+    ("next-needs-a-reply", "JS-ACK-019", "+NXT without reply subject acknowledges nothing.",
+     lambda payload, reply: None if payload.startswith(b"+NXT") and reply is None else payload),
+    ("term-knows-no-reasons", "JS-ACK-021", "+TERM with a reason changes nothing.",
+     lambda payload, reply: JUNK if payload.startswith(b"+TERM ") else payload),
+    ("anything-acknowledges", "JS-ACK-022", "A payload that is none of the types acknowledges.",
+     lambda payload, reply: b"+ACK" if Ack.parse(payload).kind is AckKind.UNKNOWN else payload),
+    ("lower-case-acknowledges", "JS-ACK-023", "The types are read without case.",
+     lambda payload, reply: payload.upper()),
+    ("trailing-blanks-are-dropped", "JS-ACK-024", "Blanks behind +ACK are passed over.",
+     lambda payload, reply: payload.rstrip()),
+)  # fmt: skip
+
+
+def _reading(name: str, requirement: str, summary: str, reading: Reading) -> None:
+    @jetstream_defect(f"ack-{name}", breaks=(requirement,), summary=summary)
+    def _(broker: Broker) -> None:
+        _read(broker, reading)
+
+
+for _row in _READINGS:
+    _reading(*_row)
+
+
+@jetstream_defect(
+    "ack-beyond-the-stream-acknowledges-the-last",
+    breaks=("JS-ACK-027",),
+    summary="An acknowledgement of a sequence beyond the stream is one of the last message delivered.",
+)
+def _(broker: Broker) -> None:
+    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+        last = min(subject.stream_seq, self.acks.delivered.stream)
+        return Consumer.ack(self, msgspec.structs.replace(subject, stream_seq=last), now, sampled=sampled)
+
+    alter_consumers(broker, ack=ack)
+
+
+Acknowledge = Callable[[JetStream, bytes, bytes | None, bytes, int], bool]
+
+
+def _acknowledge(broker: Broker, acknowledge: Acknowledge) -> None:
+    alter_service(broker, acknowledge=acknowledge)
+
+
+@jetstream_defect(
+    "ack-of-a-missing-consumer-is-silent",
+    breaks=("JS-ACK-028",),
+    summary="An acknowledgement that names a consumer that does not exist gets no answer.",
+)
+def _(broker: Broker) -> None:
+    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
+        JetStream.acknowledge(self, subject, reply, payload, now)
+        return True
+
+    _acknowledge(broker, acknowledge)
+
+
+@jetstream_defect(
+    "ack-subject-may-be-short",
+    breaks=("JS-ACK-029",),
+    summary="An acknowledgement needs no timestamp and no num_pending in its subject.",
+)
+def _(broker: Broker) -> None:
+    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
+        missing = max(9 - len(subject.split(b".")), 0)
+        return JetStream.acknowledge(self, subject + b".0" * missing, reply, payload, now)
+
+    _acknowledge(broker, acknowledge)
+
+
+@jetstream_defect(
+    "ack-of-twelve-tokens-counts-unseen",
+    breaks=("JS-ACK-030",),
+    summary="An acknowledgement to 12 tokens is answered with 503, and acknowledges all the same.",
+)
+def _(broker: Broker) -> None:
+    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
+        tokens = subject.split(b".")
+        if len(tokens) != 12:
+            return JetStream.acknowledge(self, subject, reply, payload, now)
+        nine = b".".join((*tokens[:2], *tokens[4:11]))
+        JetStream.acknowledge(self, nine, None, payload, now)
+        return False
+
+    _acknowledge(broker, acknowledge)
+
+
+@jetstream_defect(
+    "ack-with-headers-is-ignored",
+    breaks=("JS-ACK-032",),
+    summary="An acknowledgement that comes with headers is passed over.",
+)
+def _(broker: Broker) -> None:
+    def command(
+        self: JetStream, subject: bytes, reply: bytes | None, block: bytes, payload: bytes, now: int
+    ) -> bool:
+        if block and subject.startswith(ACK_PREFIX):
+            return True
+        return JetStream.command(self, subject, reply, block, payload, now)
+
+    alter_service(broker, command=command)
+
+
+@jetstream_defect(
+    "ack-without-acks-is-answered-with-text",
+    breaks=("JS-ACK-034",),
+    summary="An acknowledgement to a consumer with ack_policy none is answered with -ERR.",
+)
+def _(broker: Broker) -> None:
+    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
+        parsed = AckSubject.parse(subject)
+        consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None
+        if consumer is not None and consumer.config.ack_policy == "none" and reply is not None:
+            self.host.publish(reply, None, b"", b"-ERR")
+            return True
+        return JetStream.acknowledge(self, subject, reply, payload, now)
+
+    _acknowledge(broker, acknowledge)
