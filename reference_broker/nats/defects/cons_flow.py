@@ -28,6 +28,24 @@ def _(broker: Broker) -> None:
 
 
 @jetstream_defect(
+    "push-heartbeats-come-twice-as-often",
+    breaks=("JS-CONS-079",),
+    summary="Push consumers send a heartbeat after half of idle_heartbeat.",
+)
+def _(broker: Broker) -> None:
+    def bound(self: Consumer, now: int) -> None:
+        Consumer.bound(self, now)
+        if self.config.idle_heartbeat:
+            self.heartbeat_timer.set(now + self.config.idle_heartbeat // 2)
+
+    def heartbeat_due(self: Consumer, now: int) -> None:
+        self.send_heartbeat()
+        self.heartbeat_timer.set(now + self.config.idle_heartbeat // 2)
+
+    alter_consumers(broker, bound=bound, heartbeat_due=heartbeat_due)
+
+
+@jetstream_defect(
     "push-heartbeat-without-sequences",
     breaks=("JS-CONS-079",),
     summary="Idle heartbeats of push consumers have no Nats-Last-Consumer and Nats-Last-Stream.",

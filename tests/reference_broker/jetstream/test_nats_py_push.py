@@ -230,3 +230,19 @@ def test_a_watch_of_one_key_tells_its_history_and_its_end(level: str) -> None:
         await headers.stop()  # type: ignore[no-untyped-call]
 
     play(scenario, level)
+
+
+def test_a_watch_is_told_of_a_key_whose_time_is_over() -> None:
+    async def scenario(js: JetStreamContext) -> None:
+        bucket = await js.create_key_value(bucket="cfg", history=5, limit_marker_ttl=1)
+        watcher = await bucket.watchall()
+        assert await watcher.updates(timeout=ARRIVES_WITHIN_S) is None  # type: ignore[no-untyped-call]
+        await bucket.create("a", b"one", msg_ttl=1)
+        seen = [await watcher.updates(timeout=ARRIVES_WITHIN_S) for _ in range(2)]  # type: ignore[no-untyped-call]
+        assert [entry and (entry.value, entry.operation) for entry in seen] == [
+            (b"one", None),
+            (b"", "PURGE"),
+        ]
+        await watcher.stop()  # type: ignore[no-untyped-call]
+
+    play(scenario, "newest")
