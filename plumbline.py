@@ -1,7 +1,7 @@
 """The command ``plumbline``: mounts one sub-command per package, and is where the packages meet.
 
 A package is imported when one of its commands is asked for: a broker starts in a blink, without the suite.
-``Parts`` hands the verify command what it may not import: the embedded broker, real servers, reports.
+``Parts`` hands verify and explore what they may not import: the embedded broker, real servers, reports.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from conformance.cli import Paths, Served
+    from conformance.explore.reference import Reference
     from conformance.variants import Variant
     from conformance.verify import Consumer
     from reference_broker.nats.config import Config
@@ -25,7 +26,7 @@ MAIN = "main"
 
 
 class Parts:
-    """``conformance.cli.Services``, made of the other packages."""
+    """The ``Services`` of ``conformance.cli`` and ``conformance.explore.cli``, made of the other packages."""
 
     @contextmanager
     def embedded(self, level: str | None, defects: Sequence[str]) -> Iterator[Served]:
@@ -84,6 +85,42 @@ class Parts:
         with self.started(str(binary)) as served:
             yield msgspec.structs.replace(served, arguments=("--target", known.name))
 
+    @contextmanager
+    def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[str]:
+        """The reference broker in a thread of this process; its URL."""
+        from conformance.interrupts import kept_from_children
+        from conformance.prepare import UsageProblem
+        from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
+        from reference_broker.nats.server import NatsBroker
+
+        try:
+            broker = NatsBroker.in_thread(_with_jetstream(level), defect=defects)
+        except (UnknownDefect, DefectNotApplicable) as error:
+            raise UsageProblem(str(error)) from None
+        with ExitStack() as running:
+            with kept_from_children():
+                url = running.enter_context(broker)
+            yield url
+
+    @contextmanager
+    def started_alone(self, binary: str) -> Iterator[str]:
+        """A real server in its plain configuration; its URL."""
+        from ci.servers import ServerError, start_variants
+        from conformance.prepare import UsageProblem
+
+        try:
+            with start_variants(binary, {MAIN: _configurations()[MAIN].config}) as urls:
+                yield urls[MAIN]
+        except ServerError as error:
+            raise UsageProblem(str(error)) from None
+
+    def reference(self, level: str) -> Callable[[], Reference]:
+        """Reference brokers without sockets, on clocks of their own."""
+        from reference_broker.nats.virtual import VirtualBroker
+
+        config = _with_jetstream(level)
+        return lambda: VirtualBroker(config)
+
     def consumers(self, paths: Paths) -> list[Consumer]:
         """The terminal, and the reports that were asked for."""
         from conformance.prepare import UsageProblem
@@ -96,6 +133,16 @@ class Parts:
             raise UsageProblem(str(error)) from None
         asked = [path for path in (paths.html, paths.json, paths.junit, paths.markdown) if path]
         return [*files, Terminal(reports=asked)]
+
+
+def _with_jetstream(level: str) -> Config:
+    from conformance.prepare import UsageProblem
+    from reference_broker.nats.config import Config
+
+    try:
+        return Config.of(level=level, jetstream=True)
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
 
 
 def _broker(config: Config, defects: Sequence[str]) -> BrokerThread:
@@ -127,9 +174,11 @@ def _served(urls: Mapping[str, str], flags: tuple[str, ...]) -> Served:
 def _conformance() -> typer.Typer:
     import conformance.browse
     import conformance.cli
+    import conformance.explore.cli
 
     mounted = typer.Typer(rich_markup_mode=None)
     conformance.cli.register(mounted, Parts())
+    conformance.explore.cli.register(mounted, Parts())
     conformance.browse.register(mounted)
     return mounted
 
@@ -159,6 +208,7 @@ def _ci() -> typer.Typer:
 # What is listed, in this order, and who has it.
 COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "verify": _conformance,
+    "explore": _conformance,
     "list": _conformance,
     "explain": _conformance,
     "variants": _conformance,

@@ -1,0 +1,138 @@
+"""What exploration tells: each difference when it is found, with its trace file, and the sum at the end."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from conformance.explore.scribe import Script
+from conformance.explore.search import Found, Progress
+from conformance.explore.trial import requirement_of, trace_text
+from conformance.target import TargetAccess
+
+WIRE_LINES = 12
+LINE = 180  # characters of an operation
+EVERY_S = 1.0  # on a terminal; elsewhere a line that stays would only be in the way
+ERASE = "\r\x1b[K"
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def write_trace(found: Found, folder: Path, target: TargetAccess, level: str) -> Path:
+    """A new file in ``folder``, which is made if it is not there. Raises ``OSError``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = type(found.difference.command).__name__
+    stem = _WORDS.sub("-", command).lower()
+    number = 1
+    while (path := folder / f"{stem}-{number}.trace").exists():
+        number += 1
+    words = _WORDS.sub(" ", command).lower()
+    text = trace_text(
+        _lean(found.script, found.difference.line),
+        title=f"Explored: {words} differs on server {target.target.version}",
+        source=f"plumbline explore; what is expected the reference broker answers at level {level}",
+        verifies=requirement_of(found.difference.command),
+    )
+    path.write_text(text, "utf-8")
+    return path
+
+
+def _lean(script: Script, line: int) -> Script:
+    """Without the lines behind the one that differs: nobody gets there."""
+    end = line + 1
+    opened = sum(text == "in any order" for text in script.lines[:end])
+    if opened > sum(text == "end" for text in script.lines[:end]):
+        end += script.lines[end:].index("end") + 1
+    return Script(script.lines[:end], script.commands[:end])
+
+
+class Teller:
+    """Prints to ``out`` what is worth keeping, and to the terminal, if ``err`` is one, how far it is."""
+
+    def __init__(
+        self, target: TargetAccess, level: str, folder: Path, replay: str, *, out: TextIO, err: TextIO
+    ) -> None:
+        self._target = target
+        self._level = level
+        self._folder = folder
+        self._replay = replay
+        self._out = out
+        self._err = err
+        self._told_at = time.monotonic()
+        self._shown = False
+
+    def progress(self, progress: Progress) -> None:
+        """Called often; shows little."""
+        now = time.monotonic()
+        if now - self._told_at < EVERY_S or not self._err.isatty():
+            return
+        self._told_at, self._shown = now, True
+        self._err.write(f"{ERASE}{_rate(progress)}")
+        self._err.flush()
+
+    def found(self, found: Found) -> None:
+        """A difference, and where its trace is."""
+        self._erase()
+        path = write_trace(found, self._folder, self._target, self._level)
+        difference = found.difference
+        say = [
+            "DIVERGED  " + difference.key.split(":")[0],
+            f"{path}",
+            f"  {difference.message}",
+            "",
+            f"  Expected: {difference.expected}",
+            f"    Actual: {difference.actual}",
+            "",
+            "  last operations (seconds, connection, > sent, < received)",
+            *(
+                f"    {line.at:10.4f}  {line.connection} {line.direction} {_short(line.text)}"
+                for line in difference.wire[-WIRE_LINES:]
+            ),
+            "",
+            f"  again: plumbline verify {self._replay} --trace {path}",
+            "",
+        ]
+        self._out.write("\n".join(say) + "\n")
+        self._out.flush()
+
+    def sum(self, progress: Progress, found: int, seed: int) -> None:
+        """The end."""
+        self._erase()
+        target = self._target.target
+        races = sum(progress.unsteady.values())
+        again = sum(progress.known.values())
+        self._out.write(
+            f"explored  {_rate(progress)}; --seed {seed}\n"
+            f"  target  server {target.version} at {target.url}\n"
+            f"    held  to the reference broker at level {self._level}\n"
+            f"   found  {found} divergence{'' if found == 1 else 's'}"
+            f" (seen {again} times more), {races} that did not show again: races, not counted\n"
+        )
+        for key, times in progress.unsteady.most_common():
+            self._out.write(f"    race  {times} times  {key}\n")
+        self._out.flush()
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._err.write(ERASE)
+            self._err.flush()
+            self._shown = False
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LINE else f"{text[:LINE]}..."
+
+
+def _rate(progress: Progress) -> str:
+    rate = progress.commands / max(progress.elapsed_s, 0.001)
+    return (
+        f"{progress.examples} programs, {progress.commands} commands in {progress.elapsed_s:.1f} s"
+        f" ({rate:.0f} a second), {len(progress.shapes)} shapes"
+    )
+
+
+def to_terminal() -> tuple[TextIO, TextIO]:
+    """Where the teller writes."""
+    return sys.stdout, sys.stderr

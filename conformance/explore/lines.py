@@ -1,0 +1,176 @@
+"""From operations to the lines of a trace: what is sent, and patterns of what came. Pure.
+
+What differs from run to run is a wildcard here, and nothing else is: the time in an acknowledgement subject
+is captured, of a JSON answer the fields are kept that a request decides, and of an error its numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conformance.explore.commands import STREAMS
+from wire.jetstream import ACK_PREFIX
+from wire.nats import Operation, Payload
+
+INBOX = "_INBOX."
+_ESCAPED = re.compile(r'[\\{}|*"]')
+_TIME_TOKEN = -2  # of an acknowledgement subject
+
+# Of a JSON answer: the fields that are compared, where they stand.
+_ANSWER = ("stream", "seq", "duplicate", "success", "purged", "name", "stream_name")
+_CONFIG = (
+    "name",
+    "durable_name",
+    "subjects",
+    "retention",
+    "max_msgs",
+    "max_msgs_per_subject",
+    "max_msg_size",
+    "max_consumers",
+    "discard",
+    "deny_delete",
+    "deny_purge",
+    "first_seq",
+    "deliver_policy",
+    "opt_start_seq",
+    "ack_policy",
+    "ack_wait",
+    "max_deliver",
+    "backoff",
+    "filter_subject",
+    "max_ack_pending",
+    "max_waiting",
+    "max_batch",
+    "headers_only",
+)
+_STATE = ("messages", "first_seq", "last_seq", "consumer_count")
+_MESSAGE = ("subject", "seq", "data", "hdrs")
+_CONSUMER = ("delivered", "ack_floor", "num_ack_pending", "num_redelivered", "num_pending")
+_PAIR = ("consumer_seq", "stream_seq")
+_ERROR = ("code", "err_code")
+_ABSENT = "{:absent}"
+
+
+class Captures:
+    """The names under which a trace holds times: one for each instant."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def known(self, stamp: str) -> str | None:
+        return self._names.get(stamp)
+
+    def name(self, stamp: str) -> str:
+        return self._names.setdefault(stamp, f"t{len(self._names) + 1}")
+
+
+def escaped(text: str) -> str:
+    """``text`` as plain text of a trace."""
+    return _ESCAPED.sub(lambda match: "\\" + match[0], text)
+
+
+def marked(connection: str, mark: str, rest: str) -> str:
+    """A line of a connection; the first one has no name."""
+    return f"{'' if connection == 'client' else connection}{mark} {rest}"
+
+
+def sent_subject(subject: str, captures: Captures) -> str:
+    """A subject as it is sent: inboxes by their words, the time of an acknowledgement by its capture."""
+    if subject.startswith(INBOX):
+        return "$" + subject.removeprefix(INBOX)
+    if subject.startswith(ACK_PREFIX + "."):
+        tokens = subject.split(".")
+        tokens[_TIME_TOKEN] = "{" + captures.name(tokens[_TIME_TOKEN]) + "}"
+        return ".".join(tokens)
+    return subject
+
+
+def expected_subject(subject: str, captures: Captures) -> str:
+    """The same as a pattern: a time is captured when it comes first."""
+    if not subject.startswith(ACK_PREFIX + "."):
+        return sent_subject(subject, captures)
+    tokens = subject.split(".")
+    stamp = tokens[_TIME_TOKEN]
+    known = captures.known(stamp)
+    tokens[_TIME_TOKEN] = "{" + (known or f"{captures.name(stamp)}:ns") + "}"
+    return ".".join(tokens)
+
+
+def publish_line(
+    subject: str, reply: str | None, headers: Iterable[tuple[str, str]], payload: str, *, json_body: bool
+) -> str:
+    """``PUB`` or ``HPUB``; a ``json_body`` has its names rewritten when it is played."""
+    fields = " | ".join(f"{name}: {escaped(value)}" for name, value in headers)
+    names = " ".join(part for part in (subject, reply) if part)
+    if fields:
+        return f"HPUB {names} | {fields} || {escaped(payload)}".rstrip()
+    if json_body and payload:
+        return f"PUB {names} {payload}"
+    return f"PUB {names} | {escaped(payload)}".rstrip()
+
+
+def pattern(operation: Operation, captures: Captures) -> str:
+    """What came, as what must come."""
+    if not isinstance(operation, Payload):
+        return operation.line
+    sid = operation.args[1].decode()
+    names = [expected_subject(operation.subject, captures), sid]
+    if operation.reply is not None:
+        names.append(expected_subject(operation.reply, captures))
+    head = f"{operation.verb} {' '.join(names)}"
+    payload = operation.payload.decode()
+    if operation.headers is None:
+        answer = _object(payload)
+        return f"{head} | {escaped(payload)}".rstrip() if answer is None else f"{head} {_answer(answer)}"
+    fields = [f"{name}: {_header_value(value, captures)}" for name, value in operation.headers.fields]
+    status = operation.headers.status
+    parts = [head, *([f"NATS/1.0 {status}"] if status else []), *fields]
+    return " | ".join(parts) + (f" || {escaped(payload)}" if payload or not status else "")
+
+
+def _header_value(value: str, captures: Captures) -> str:
+    is_ack = value.startswith(f"{ACK_PREFIX}.")
+    return expected_subject(value, captures) if is_ack else escaped(value)
+
+
+def _object(payload: str) -> dict[str, Any] | None:
+    if not payload.startswith("{"):
+        return None
+    found = json.loads(payload)
+    return found if isinstance(found, dict) else None
+
+
+def _answer(reply: Mapping[str, Any]) -> str:
+    """A pattern of the answer to a request."""
+    if "error" in reply:
+        return _members({"error": _members(_kept(reply["error"], _ERROR))})
+    members = {"error": _ABSENT, **_kept(reply, _ANSWER)}
+    if "seq" in reply and "duplicate" not in reply:
+        members["duplicate"] = _ABSENT
+    for key, names in (("config", _CONFIG), ("state", _STATE), ("message", _MESSAGE)):
+        if isinstance(reply.get(key), dict):
+            members[key] = _members(_kept(reply[key], names) | _named_headers(reply[key]))
+    if "num_pending" in reply:
+        members |= {
+            key: _members(_kept(value, _PAIR)) if isinstance(value := reply[key], dict) else json.dumps(value)
+            for key in _CONSUMER
+        }
+    return _members(members)
+
+
+def _named_headers(message: Mapping[str, Any]) -> dict[str, str]:
+    """Headers that name a stream are other bytes on the target, where it is called otherwise."""
+    named = any(name.encode() in b64decode(message.get("hdrs", "")) for name in STREAMS)
+    return {"hdrs": "{:any}"} if named else {}
+
+
+def _kept(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    return {name: json.dumps(fields[name], separators=(",", ":")) for name in names if name in fields}
+
+
+def _members(members: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'"{name}":{value}' for name, value in members.items()) + "}"

@@ -1,0 +1,29 @@
+"""What exploration asks of the broker that says what is right: no sockets, and a clock moved by hand."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Reference(Protocol):
+    """A broker on a clock of its own. Connections are numbers; what it sends waits until it is taken."""
+
+    def open(self) -> int:
+        """A new connection; INFO waits on it."""
+        ...
+
+    def send(self, connection: int, data: bytes) -> None:
+        """Bytes from the client. The answer waits at once, unless a timer has to run first."""
+        ...
+
+    def take(self, connection: int) -> bytes:
+        """What was sent to the client since the last time."""
+        ...
+
+    def next_wake(self) -> float | None:
+        """In how many seconds the next timer is due; None for never."""
+        ...
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; what is due by then has run."""
+        ...

@@ -1,0 +1,238 @@
+"""The search: random programs within a budget; one that makes a difference is shrunk, confirmed and kept.
+
+A difference counts when the trace shows it every time on the target, and never on the reference behind a
+socket of its own. Everything else is a race, and is counted as such.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.configuration import set_hypothesis_home_dir
+from msgspec import Struct
+
+from conformance.explore.programs import Program, programs
+from conformance.explore.reference import Reference
+from conformance.explore.scribe import Script, write
+from conformance.explore.shrink import Enough, shrink
+from conformance.explore.trial import PATIENCE, Difference, attempt
+from conformance.outcomes import CheckEnded
+from conformance.target import TargetAccess
+
+EXAMPLES = 50  # of a round
+TIMED_EXAMPLES = 6  # of a round that lets time pass, which takes time; one follows each of the others
+CONFIRMATIONS = 3
+
+
+class Found(Struct, frozen=True):
+    """A difference, and the shortest program that was found to show it."""
+
+    program: Program
+    script: Script
+    difference: Difference
+
+
+class Progress(Struct):
+    """What the search has done so far."""
+
+    examples: int = 0
+    commands: int = 0
+    shapes: set[str] = set()  # which commands with which settings, and how each was answered
+    unsteady: Counter[str] = Counter()  # differences that did not show again
+    known: Counter[str] = Counter()  # of differences found already: how often seen since
+    elapsed_s: float = 0.0
+
+
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """Hypothesis keeps notes in a folder of its own, which is to be none of the user's."""
+    with TemporaryDirectory() as folder:
+        set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)
+
+
+class Budget(Struct, frozen=True):
+    """When to stop: after so many seconds, so many programs, or so many differences."""
+
+    seconds: float
+    examples: int | None = None
+    differences: int | None = None
+    shrinking: float = 30.0  # seconds, for one difference
+
+
+class _Stop(Exception):
+    """The budget is spent."""
+
+
+class Search:
+    """``reference`` gives a fresh one at every call; ``witness`` is the same broker behind a socket."""
+
+    def __init__(
+        self,
+        target: TargetAccess,
+        witness: TargetAccess,
+        reference: Callable[[], Reference],
+        budget: Budget,
+        *,
+        first_seed: int,
+        tell: Callable[[Progress], None] = lambda progress: None,
+        report: Callable[[Found], None] = lambda found: None,
+    ) -> None:
+        self.found: dict[str, Found] = {}
+        self.progress = Progress(0, 0, set(), Counter(), Counter())
+        self.target = target
+        self._witness = witness
+        self._reference = reference
+        self._budget = budget
+        self._seed = first_seed
+        self._tell = tell
+        self._report = report
+        self._began = time.monotonic()
+
+    def run(self) -> None:
+        """Until the budget is spent. Raises ``Lost`` when the target is."""
+        number = 0
+        with suppress(_Stop), _nothing_left_behind():
+            while not self._spent():
+                _Round(self, self._seed + number, timed=number % 2 == 1).run()
+                number += 1
+
+    def _spent(self) -> bool:
+        budget, progress = self._budget, self.progress
+        progress.elapsed_s = time.monotonic() - self._began
+        return (
+            progress.elapsed_s >= budget.seconds
+            or (budget.examples is not None and progress.examples >= budget.examples)
+            or (budget.differences is not None and self.distinct() >= budget.differences)
+        )
+
+    def distinct(self) -> int:
+        """How many differences were found."""
+        return len({id(found) for found in self.found.values()})
+
+    def difference(self, program: Program) -> Difference | None:
+        """What a program shows on the target, soon; None too if nothing can be said."""
+        try:
+            return attempt(write(program, self._reference()), program, self.target, patience=PATIENCE)
+        except CheckEnded:  # most likely this machine was busy
+            self.progress.unsteady["inconclusive"] += 1
+            return None
+
+    def count(self, program: Program) -> bool:
+        """One more; False if the budget is spent."""
+        if self._spent():
+            return False
+        progress = self.progress
+        progress.examples += 1
+        progress.commands += len(program)
+        progress.shapes.update(map(shape, program))
+        self._tell(progress)
+        return True
+
+    def is_new(self, program: Program) -> bool:
+        """Whether a program shows a difference that was not found yet, and shows it again at once."""
+        difference = self.difference(program)
+        if difference is None:
+            return False
+        if difference.key in self.found:
+            self.progress.known[difference.key] += 1
+            return False
+        again = self.difference(program)
+        if again is None or again.key != difference.key:
+            self.progress.unsteady[difference.key] += 1
+            return False
+        return True
+
+    def keep(self, program: Program) -> None:
+        """Shrink what shows a difference, and keep it if it always shows, and never on the reference."""
+        difference = self.difference(program)
+        if difference is None:
+            return
+        key, until = difference.key, time.monotonic() + self._budget.shrinking
+
+        def differs(candidate: Program) -> bool:
+            if time.monotonic() > until:
+                raise Enough
+            shown = self.difference(candidate)
+            return shown is not None and shown.key == key
+
+        program = shrink(program, differs)
+        script = write(program, self._reference())
+        confirmed = self._confirmed(script, program)
+        if confirmed is None:
+            self.progress.unsteady[key] += 1
+        elif confirmed.key not in self.found:
+            self.found[key] = self.found[confirmed.key] = Found(program, script, confirmed)
+            self._report(self.found[key])
+
+    def _confirmed(self, script: Script, program: Program) -> Difference | None:
+        last: Difference | None = None
+        try:
+            for _ in range(CONFIRMATIONS):
+                last = attempt(script, program, self.target)
+                if last is None or attempt(script, program, self._witness) is not None:
+                    return None
+        except CheckEnded:
+            return None
+        return last
+
+
+class _Round:
+    """One run of Hypothesis: it stops at the first new difference, which is then shrunk."""
+
+    def __init__(self, search: Search, number: int, *, timed: bool) -> None:
+        self._search = search
+        self._seed = number
+        self._timed = timed
+        self._failing: Program | None = None
+        self._ended: BaseException | None = None
+
+    def run(self) -> None:
+        @seed(self._seed)
+        @settings(
+            max_examples=TIMED_EXAMPLES if self._timed else EXAMPLES,
+            database=None,
+            deadline=None,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+            print_blob=False,
+            verbosity=Verbosity.quiet,
+        )
+        @given(programs(timed=self._timed))
+        def trial(program: Program) -> None:
+            if self._failing is None and self._ended is None:
+                self._trial(program)
+
+        trial()
+        if self._ended is not None:
+            raise self._ended
+        if self._failing is not None:
+            self._search.keep(self._failing)
+
+    def _trial(self, program: Program) -> None:
+        """Nothing is raised here: Hypothesis would look at it again, and shrink in its own, slower way."""
+        try:
+            if not self._search.count(program):
+                self._ended = _Stop()
+            elif self._search.is_new(program):
+                self._failing = program
+        except BaseException as ended:
+            self._ended = ended
+
+
+def shape(command: Any) -> str:
+    """The kind of a command, and which of its settings are given."""
+    settings = getattr(command, "settings", None) or getattr(command, "body", None) or {}
+    extra = getattr(command, "payload", "") or getattr(command, "argument", "")
+    headers = ",".join(name for name, _ in getattr(command, "headers", ()))
+    return f"{type(command).__name__} {','.join(sorted(settings))} {extra} {headers}"

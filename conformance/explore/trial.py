@@ -1,0 +1,134 @@
+"""A trial: a written program played on the target; where the two differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from conformance.explore.commands import (
+    Acknowledge,
+    AcknowledgeAndPull,
+    Command,
+    CreateConsumer,
+    CreateStream,
+    DeleteConsumer,
+    DeleteMessage,
+    DeleteStream,
+    Describe,
+    GetMessage,
+    Publish,
+    Pull,
+    Purge,
+    Wait,
+)
+from conformance.explore.scribe import Script
+from conformance.outcomes import CheckEnded, Failed, Untestable
+from conformance.session import Session
+from conformance.target import TargetAccess
+from conformance.trace.parser import parse_trace
+from conformance.trace.player import play
+from conformance.verdicts import WireLine
+
+PATIENCE = "within 150ms"  # while searching: what a target answers at all, it answers soon
+_UNLIMITED = re.compile(r"(?:\w+< (?!nothing)|< (?!nothing)|expect ).*(?<!ms)(?<!end)$")
+_HEADER_LINES = 4
+_NUMBERS = re.compile(r"\d+")
+_TOKEN = re.compile(r"PL[a-z0-9]+x\d+_|_INBOX\.[\w.]+|\$w\d+\w|w\d+(?=[<>])")
+
+# What a difference in the answer to a command decides.
+_REQUIREMENTS: dict[type[Command], str] = {
+    CreateStream: "JS-API-009",
+    DeleteStream: "JS-API-065",
+    CreateConsumer: "JS-API-124",
+    DeleteConsumer: "JS-API-157",
+    Publish: "JS-PUB-002",
+    Pull: "JS-PULL-051",
+    Acknowledge: "JS-ACK-006",
+    AcknowledgeAndPull: "JS-ACK-015",
+    Purge: "JS-API-079",
+    DeleteMessage: "JS-API-094",
+    GetMessage: "JS-API-085",
+    Describe: "JS-API-077",
+    Wait: "JS-CONS-063",
+}
+_OF_PAYLOADS = {"-NAK": "JS-ACK-009", "+WPI": "JS-ACK-013", "+TERM": "JS-ACK-020"}
+
+
+class Difference(Struct, frozen=True):
+    """Where target and reference differ."""
+
+    line: int  # of the script, from 0
+    text: str  # that line
+    command: Command
+    message: str
+    expected: str  # by the reference
+    actual: str  # by the target
+    wire: tuple[WireLine, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The same for what is most likely the same: the command and what is wrong, without numbers."""
+        words = _NUMBERS.sub("#", _TOKEN.sub("", f"{self.text.split(' |')[0][:60]} {self.message}"))
+        return f"{type(self.command).__name__}: {words}"
+
+
+class Lost(Exception):
+    """The target does not answer any more."""
+
+
+def trace_text(script: Script, *, title: str, source: str, verifies: str, patience: str = "") -> str:
+    """The trace file. With ``patience`` every line without a limit of its own gets this one."""
+    header = [
+        f"title     {title}",
+        f"source    {source}",
+        f"verifies  {verifies}",
+        "names     ORDERS EVENTS DISPATCH AUDIT",
+    ]
+    lines = [f"{line} {patience}" if patience and _UNLIMITED.match(line) else line for line in script.lines]
+    return "\n".join([*header, *lines, ""])
+
+
+def requirement_of(command: Command) -> str:
+    """The requirement that a difference in what ``command`` does is nearest to."""
+    if isinstance(command, Acknowledge):
+        return _OF_PAYLOADS.get(command.payload.split(" ")[0], _REQUIREMENTS[Acknowledge])
+    return _REQUIREMENTS[type(command)]
+
+
+def attempt(
+    script: Script, program: Sequence[Command], access: TargetAccess, *, patience: str = ""
+) -> Difference | None:
+    """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said, ``Lost``."""
+    if all(">" in line.split(" ")[0] for line in script.lines):
+        return None  # nothing came, and nothing was expected
+    text = trace_text(script, title="-", source="-", verifies="JS-API-009", patience=patience)
+    trace = parse_trace(text, "trial")
+    session = Session(access)
+    try:
+        with session:
+            play(trace, session)
+    except (Failed, Untestable) as ended:
+        return _difference(ended, script, program, session)
+    except CheckEnded:
+        if absence := access.absence():
+            raise Lost(absence) from None
+        raise
+    return None
+
+
+def _difference(
+    ended: CheckEnded, script: Script, program: Sequence[Command], session: Session
+) -> Difference:
+    place = ended.where.rpartition(":")[2]
+    line = min(max(int(place) - 1 - _HEADER_LINES, 0), len(script.lines) - 1) if place.isdigit() else 0
+    return Difference(
+        line=line,
+        text=script.lines[line],
+        command=program[script.commands[line]],
+        message=ended.message,
+        expected=ended.expected,
+        actual=ended.actual,
+        wire=tuple(session.wire),
+    )

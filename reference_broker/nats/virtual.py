@@ -1,0 +1,73 @@
+"""The broker without sockets, on a clock that is moved by hand: for exploration, and for tests of one's own.
+
+Pure: connections are numbers, and nothing happens but when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from reference_broker.nats.assembly import build
+from reference_broker.nats.config import NS, Config
+from reference_broker.nats.core import Output, Send
+
+START = 1_795_245_184_000_000_000  # nanoseconds since the epoch: as good as any
+PEER = "127.0.0.1"
+
+
+class VirtualBroker:
+    """One broker. Give a ``Config``, or the fields of one as keywords; ``seed`` decides what chance decides.
+
+    Raises ``UnknownDefect`` or ``DefectNotApplicable``.
+    """
+
+    def __init__(
+        self, config: Config | None = None, *, defects: Iterable[str] = (), seed: int = 0, **options: Any
+    ) -> None:
+        self.now = START
+        self.broker = build(config or Config.of(**options), Random(seed), defects)
+        self.closed: set[int] = set()  # connections that the broker has ended
+        self._waiting: dict[int, list[bytes]] = {}
+
+    def open(self) -> int:
+        """A new connection; INFO waits on it."""
+        number = len(self._waiting) + 1
+        self._waiting[number] = []
+        self._carry_out(self.broker.opened(number, self.now, PEER))
+        return number
+
+    def send(self, connection: int, data: bytes) -> None:
+        """Bytes from the client."""
+        self._carry_out(self.broker.received(connection, data, self.now))
+
+    def take(self, connection: int) -> bytes:
+        """What was sent to the client since the last time."""
+        data = b"".join(self._waiting[connection])
+        self._waiting[connection].clear()
+        return data
+
+    def leave(self, connection: int) -> None:
+        """The client goes away."""
+        self._carry_out(self.broker.closed(connection, self.now))
+
+    def next_wake(self) -> float | None:
+        """In how many seconds the next timer is due; None for never."""
+        due = self.broker.next_wake()
+        return None if due is None else max(due - self.now, 0) / NS
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, waking the broker whenever it asked to be."""
+        end = self.now + round(seconds * NS)
+        while (due := self.broker.next_wake()) is not None and due <= end:
+            self.now = max(due, self.now)
+            self._carry_out(self.broker.wake(self.now))
+        self.now = end
+
+    def _carry_out(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                self._waiting[output.connection].append(output.data)
+            else:
+                self.closed.add(output.connection)

@@ -1,0 +1,90 @@
+"""What the reference does is written down as a trace that anyone can read, and that can be played."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from conformance.explore.commands import (
+    Acknowledge,
+    Command,
+    CreateConsumer,
+    CreateStream,
+    DeleteStream,
+    Publish,
+    Pull,
+    Wait,
+)
+from conformance.explore.programs import Program, programs
+from conformance.explore.scribe import write
+from conformance.explore.trial import trace_text
+from conformance.trace.parser import parse_trace
+from reference_broker.nats.virtual import VirtualBroker
+from tests.conformance.explore.worlds import reference
+
+MS = 1_000_000
+STREAM = CreateStream("ORDERS")
+CONSUMER = CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"})
+
+
+def lines(*commands: Command, level: str = "newest") -> list[str]:
+    return list(write(commands, VirtualBroker(jetstream=True, level=level)).lines)
+
+
+@settings(max_examples=50)
+@given(programs())
+def test_every_program_is_written_as_a_trace_that_can_be_read(program: Program) -> None:
+    script = write(program, reference())
+    trace = parse_trace(trace_text(script, title="t", source="s", verifies="JS-API-009"), "t.trace")
+    assert trace.steps
+
+
+@settings(max_examples=20)
+@given(programs())
+def test_the_same_program_is_written_the_same_again(program: Program) -> None:
+    assert write(program, reference()) == write(program, reference())
+
+
+def test_a_publish_is_written_with_its_answer_and_the_state_it_leaves() -> None:
+    assert lines(STREAM, Publish("ORDERS", "a"))[-3:] == [
+        "> PUB ORDERS.a $inbox | m1",
+        '< MSG $inbox 1 {"error":{:absent},"stream":"ORDERS","seq":1,"duplicate":{:absent}}',
+        "expect stream ORDERS messages=1 first_seq=1 last_seq=1",
+    ]
+
+
+def test_the_time_of_a_delivery_is_captured_and_used_by_its_acknowledgement() -> None:
+    written = lines(
+        STREAM, CONSUMER, Publish("ORDERS", "a"), Pull("ORDERS", "DISPATCH"), Acknowledge(0, "+ACK")
+    )
+    assert "w1< MSG ORDERS.a 1 $JS.ACK.ORDERS.DISPATCH.1.1.1.{t1:ns}.0 | m1" in written
+    assert "> PUB $JS.ACK.ORDERS.DISPATCH.1.1.1.{t1}.0 $inbox | +ACK" in written
+    assert written[-1] == (
+        "expect consumer ORDERS DISPATCH"
+        " delivered=1/1 ack_floor=1/1 num_ack_pending=0 num_redelivered=0 num_pending=0"
+    )
+
+
+def test_a_refusal_is_written_with_its_numbers_alone() -> None:
+    assert lines(DeleteStream("ORDERS"))[-1] == '< MSG $inbox 1 {"error":{"code":404,"err_code":10059}}'
+
+
+def test_what_a_timer_sends_is_written_with_its_time() -> None:
+    pull = Pull("ORDERS", "DISPATCH", {"batch": 1, "expires": 600 * MS})
+    written = lines(STREAM, CONSUMER, pull, Wait(0.9))
+    assert (
+        "w1< HMSG $w1a 1 | NATS/1.0 408 Request Timeout"
+        " | Nats-Pending-Messages: 1 | Nats-Pending-Bytes: 0 between 400ms and 1600ms" in written
+    )
+    assert [line for line in written if line.startswith("< nothing for 30")]
+
+
+def test_nothing_is_asked_while_a_timer_is_about_to_be_due() -> None:
+    """0.5 s into a request of 0.6 s: whoever comes next would race with its end, which is awaited instead."""
+    pull = Pull("ORDERS", "DISPATCH", {"batch": 1, "expires": 600 * MS})
+    written = lines(STREAM, CONSUMER, pull, Wait(0.5), Publish("ORDERS", "a"))
+    ends = next(number for number, line in enumerate(written) if "408 Request Timeout" in line)
+    assert ends < written.index("> PUB ORDERS.a $inbox | m1")
+
+
+def test_a_command_upon_what_is_not_there_is_none() -> None:
+    assert lines(STREAM, Acknowledge(3, "+ACK")) == lines(STREAM)
