@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pathlib import Path
 from ci.bootstrap import debian_package
 from ci.servers import ServerError, binaries, cache_folder, packaged_binary, targets_folder, version_of
 from ci.targets import DEBIAN, Target, TargetError
+from ci.targets import target as named
 
 FETCHED_WITHIN_S = 600.0
 ENGINE_WITHIN_S = 30.0
@@ -230,3 +232,19 @@ def _checked(target: Target, place: Path) -> Path:
     if version != target.version:
         raise TargetError(f"it gave version {version}")
     return place
+
+
+def main(names: Sequence[str]) -> int:
+    """``python3 -m ci.getting NAME ...``: exit 0 when all of them are here, 1 saying why not."""
+    status = 0
+    for name in names:
+        try:
+            print(program(named(name), lambda said: print(f"plumbline: {said}", file=sys.stderr)))
+        except TargetError as problem:
+            print(f"plumbline: {problem}", file=sys.stderr)
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
