@@ -1,4 +1,4 @@
-"""``plumbline record`` and ``show``: parses flags, and nothing else."""
+"""``plumbline record``, ``show``, ``trace`` and ``diff``: parses flags, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
-from proxy import trace_writer
+from proxy import diff_reports, trace_writer
 from proxy.addresses import AddressError, Endpoint
 from proxy.capture_file import CaptureFiles
 from proxy.capture_reader import CaptureError
 from proxy.captures import Source, read, rows
 from proxy.dialects import known
+from proxy.diff import compare, differs
 from proxy.filters import FilterError, parse
 from proxy.live import Live
 from proxy.operations import Reader
@@ -23,7 +24,7 @@ from proxy.record import RecordingProxy
 from proxy.recorder import Recording, WhenFull
 from proxy.show import as_json, as_text
 
-EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 2, 3, 4
+EXIT_DIFFERENT, EXIT_USAGE, EXIT_HARNESS = 1, 2, 4
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -177,6 +178,39 @@ def trace(
         output.write_text(text)
 
 
+FirstCapture = Annotated[Path, typer.Argument(help="a capture, or a folder of one recording")]
+SecondCapture = Annotated[Path, typer.Argument(help="the one to compare it with")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="write the differences as JSON")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", help="write the two side by side")]
+
+
+def diff(
+    first: FirstCapture,
+    second: SecondCapture,
+    where: Asked = "",
+    protocol: Spoken = None,
+    json: JsonFile = None,
+    html: HtmlFile = None,
+) -> None:
+    """Compare two recordings by what was said, not by inboxes, ids, ports and times. Exit 1 if they differ."""
+    try:
+        wanted = parse(where)
+        one, other = (
+            filter(lambda row: wanted(row.fields), read([side], protocol)) for side in (first, second)
+        )
+        pairs = compare(one, other)
+    except (FilterError, CaptureError) as error:
+        raise _usage(str(error)) from None
+    for line in diff_reports.as_text(pairs):
+        sys.stdout.write(line + "\n")
+    if json is not None:
+        json.write_text(diff_reports.as_json(pairs))
+    if html is not None:
+        html.write_text(diff_reports.as_html(pairs, str(first), str(second)))
+    if differs(pairs):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
 def _number(text: str, units: dict[str, float] | dict[str, int], flag: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     unit = (
@@ -201,3 +235,4 @@ def register(app: typer.Typer) -> None:
     app.command()(record)
     app.command()(show)
     app.command()(trace)
+    app.command()(diff)
