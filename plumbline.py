@@ -217,6 +217,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "record": _proxy,
     "show": _proxy,
     "trace": _proxy,
+    "diff": _proxy,
 }
 
 
