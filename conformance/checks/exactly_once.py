@@ -155,7 +155,7 @@ class EndToEnd:
     # The judgement
 
     def judge(self) -> None:
-        """Raises ``Failed`` if anything was lost, stored twice, made up, or delivered after its ack was sure."""
+        """Raises ``Failed`` if anything was lost, stored twice, made up, or came after its confirmation."""
         self._judge(self.delivered)
 
     def judge_with_redeliveries(self) -> None:
