@@ -58,9 +58,18 @@ class Parts:
         """A real server, once for every configuration."""
         import msgspec
 
+        from ci.rabbitmq import RabbitMQ, is_rabbitmq
         from ci.servers import ServerError, start_variants
+        from conformance.cli import Served
         from conformance.prepare import UsageProblem
 
+        if is_rabbitmq(binary):
+            try:
+                with RabbitMQ(binary) as node:
+                    yield Served(node.url, {}, ("--server", binary), program=(binary,))
+            except ServerError as error:
+                raise UsageProblem(str(error)) from None
+            return
         configurations = {name: variant.config for name, variant in _configurations().items()}
         with ExitStack() as running:
             try:

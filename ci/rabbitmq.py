@@ -51,6 +51,11 @@ def _version(path: Path) -> str:
     return found[1] if found else "unknown"
 
 
+def is_rabbitmq(binary: Path | str) -> bool:
+    """Whether this is a rabbitmq-server, by the name of the program: to start it takes seconds."""
+    return Path(binary).name.startswith("rabbitmq-server")
+
+
 class RabbitMQ:
     """One node, started by ``start()`` or ``with``. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``.
 

@@ -31,6 +31,11 @@ PROFILES: Mapping[str, str] = {
     "jetstream-push": "JetStream push consumers",
     "kv": "key-value buckets, which are streams with conventions",
     "object-store": "object store buckets, which are streams with conventions",
+    "amqp-core": "AMQP 0-9-1: connections, channels, queues, exchanges, publishing, consuming",
+    "rabbitmq-acks": "consumer acknowledgements, requeueing, prefetch",
+    "rabbitmq-confirms": "publisher confirms and transactions",
+    "rabbitmq-dlx": "dead letters, length limits, expiry, delivery limits",
+    "durability": "what survives a restart: for a target that may be disturbed",
     "client": "what only a client library can meet or break",
 }
 

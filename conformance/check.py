@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from conformance.session import Session
-
-Function = TypeVar("Function", bound=Callable[[Session], None])
+Function = TypeVar("Function", bound=Callable[[Any], None])  # of the session of its protocol
 
 ATTRIBUTE = "plumbline_check"
 
@@ -20,7 +18,7 @@ class Check(Struct, frozen=True):
     id: str
     title: str
     requirements: tuple[str, ...]
-    run: Callable[[Session], None]
+    run: Callable[[Any], None]
     source: str = ""
     where: str = ""
     variant: str | None = None
@@ -28,8 +26,18 @@ class Check(Struct, frozen=True):
     until: str | None = None
 
     @property
+    def protocol(self) -> str:
+        """What it speaks: a check speaks the protocol of its requirements."""
+        return protocol_of(self.requirements[0])
+
+    @property
     def is_trace(self) -> bool:
         return "::" not in self.id
+
+
+def protocol_of(requirement: str) -> str:
+    """The protocol of a requirement, by its id: ``AMQP-ACK-001`` is of ``amqp``, others are of ``nats``."""
+    return "amqp" if requirement.startswith("AMQP-") else "nats"
 
 
 class Marked(Struct, frozen=True):
@@ -64,7 +72,7 @@ def verifies(
     return mark
 
 
-def check_of(function: Callable[[Session], None]) -> Check | None:
+def check_of(function: Callable[[Any], None]) -> Check | None:
     """The check that a marked function is, or None."""
     marked: Marked | None = getattr(function, ATTRIBUTE, None)
     if marked is None:
@@ -84,6 +92,6 @@ def check_of(function: Callable[[Session], None]) -> Check | None:
     )
 
 
-def module_path(function: Callable[[Session], None]) -> str:
+def module_path(function: Callable[[Any], None]) -> str:
     """The function's file as users know it: below the ``conformance`` package."""
     return f"{function.__module__.replace('.', '/')}.py"

@@ -64,7 +64,8 @@ Examples:
 
 \b
   plumbline verify                                   the embedded reference broker
-  plumbline verify nats://127.0.0.1:4222             any server
+  plumbline verify nats://127.0.0.1:4222             any NATS server
+  plumbline verify amqp://guest:guest@127.0.0.1/%2f  any AMQP 0-9-1 broker
   plumbline verify nats://user:password@host:4222 --select 'JS-PULL-*' --strict --html report.html
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
   plumbline verify --target nats-server@2.10.14      get that release first (plumbline targets)
@@ -103,14 +104,16 @@ def register(app: typer.Typer, services: Services) -> None:
             str | None,
             typer.Argument(
                 metavar="URL",
-                help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.",
+                help="nats://[user:password@|token@]host[:port], amqp://[user:password@]host[:port][/vhost]. "
+                "Default: the embedded reference broker for NATS.",
             ),
         ] = None,
         server: Annotated[
             str | None,
             typer.Option(
                 metavar="BINARY",
-                help="Start this program (it must take nats-server's -c FILE) instead of a URL.",
+                help="Start this program (rabbitmq-server, or one that takes nats-server's -c FILE) "
+                "instead of a URL.",
             ),
         ] = None,
         target: Annotated[

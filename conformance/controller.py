@@ -20,6 +20,7 @@ from conformance.engine import not_run
 from conformance.interrupts import kept_from_children, terminated_as_interrupted, uninterrupted
 from conformance.items import RESULT, is_check
 from conformance.judge import hand_over, lost_word
+from conformance.ledger import LEDGER
 from conformance.outcomes import CheckEnded
 from conformance.plugin import SHARED
 from conformance.prepare import Prepared
@@ -52,6 +53,7 @@ class Controller:
         self._config = config
         self._prepared = prepared
         self._folder = folder
+        prepared.access.ledger = folder / LEDGER
         self._complete = complete
         self._titles = {check.id: check.title for check in prepared.checks}
         self._results: dict[str, CheckResult] = {}
@@ -220,7 +222,7 @@ class Controller:
             while sweep(access) and self._interrupted:
                 pass
         except CheckEnded as error:
-            return "", [f"streams with the prefix {access.prefix} may be left on the target: {error.message}"]
+            return "", [f"objects with the prefix {access.prefix} may be left on the target: {error.message}"]
         return "", []
 
     def _lost(self) -> str:

@@ -10,10 +10,11 @@ import traceback
 
 import msgspec
 
+from conformance.base_session import BaseSession
 from conformance.catalogue import Catalogue, within_levels
 from conformance.check import Check
 from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
-from conformance.session import Session
+from conformance.sessions import open_session
 from conformance.target import TargetAccess
 from conformance.verdicts import CheckResult, Level, Outcome
 
@@ -33,7 +34,7 @@ _WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went
 def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> CheckResult:
     """Run ``check`` once."""
     began = time.monotonic()
-    session = Session(access, variant=check.variant)
+    session = open_session(access, variant=check.variant)
     ended: CheckEnded | None = None
     outcome = Outcome.PASSED
     try:
@@ -61,7 +62,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
     )
 
 
-def _in_trouble(session: Session) -> bool:
+def _in_trouble(session: BaseSession) -> bool:
     return any(line.direction == "<" and _SERVER_TROUBLE in line.raw for line in session.wire)
 
 

@@ -35,8 +35,15 @@ class Items:
     """The hooks that find checks and report on them. ``traces`` are those that need not be read again."""
 
     def __init__(
-        self, catalogue: Catalogue, traces: Mapping[str, Check], *, strict: bool, select: Iterable[str]
+        self,
+        catalogue: Catalogue,
+        traces: Mapping[str, Check],
+        *,
+        protocol: str,
+        strict: bool,
+        select: Iterable[str],
     ) -> None:
+        self._protocol = protocol
         self.catalogue = catalogue
         self.traces = traces
         self.strict = strict
@@ -66,10 +73,11 @@ class Items:
         return None if check is None else list(self.items([check], collector))
 
     def items(self, checks: Iterable[Check], parent: pytest.Collector) -> Iterator[CheckItem]:
-        """One item for each of the checks; of packaged ones, for each that is selected."""
+        """One item for each of the checks; of packaged ones, for each of the protocol that is selected."""
         for check in checks:
             # That a pattern matches something somewhere was seen to in conformance.prepare.
-            if self._select and parent.path.is_relative_to(HERE) and not self._selects(check):
+            packaged = parent.path.is_relative_to(HERE)
+            if packaged and (check.protocol != self._protocol or not self._selects(check)):
                 continue
             try:
                 require_known([check], self.catalogue)
@@ -78,7 +86,7 @@ class Items:
             yield CheckItem.from_parent(parent, name=check.id.rpartition("::")[2], check=check, items=self)
 
     def _selects(self, check: Check) -> bool:
-        return any(matches(check, pattern) for pattern in self._select)
+        return not self._select or any(matches(check, pattern) for pattern in self._select)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(

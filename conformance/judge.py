@@ -21,8 +21,10 @@ from conformance.alone import Room
 from conformance.catalogue import Catalogue
 from conformance.check import Check
 from conformance.engine import not_run, run_check
+from conformance.ledger import LEDGER
 from conformance.prepare import Prepared
-from conformance.target import TargetAccess, Url
+from conformance.target import TargetAccess
+from conformance.urls import AnyUrl
 from conformance.verdicts import CheckResult, Outcome, Target
 from conformance.waivers import Waiver, apply
 
@@ -34,7 +36,7 @@ LOST_AFTER = 2  # probes in a row that nobody answered: one may be the machine's
 class Handover(Struct, frozen=True):
     """What a worker needs to judge as the controller would. Functions it finds by import."""
 
-    url: Url
+    url: AnyUrl
     target: Target
     info: dict[str, Any]
     variants: dict[str, str]
@@ -82,6 +84,7 @@ class Judge:
         self, access: TargetAccess, catalogue: Catalogue, waivers: tuple[Waiver, ...], folder: Path
     ) -> None:
         self.access = access
+        access.ledger = folder / LEDGER
         self._catalogue = catalogue
         self._waivers = waivers
         self._room = Room(folder)

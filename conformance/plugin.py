@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
     """``--target`` is ours only where our suite is meant: other projects have options of that name."""
-    target = re.search(r"(?m)^--target[=\n](nats:)?", "\n".join(args))
+    target = re.search(r"(?m)^--target[=\n](nats:|amqp:)?", "\n".join(args))
     if target and (target[1] or any(_is_ours(arg, pyargs="--pyargs" in args) for arg in args)):
         group = parser.getgroup("plumbline")
         group.addoption("--target", dest="plumbline_target", metavar="URL", help="the server under test")
@@ -122,9 +122,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _register_items(config: pytest.Config, catalogue: Catalogue, traces: Mapping[str, Check]) -> None:
     from conformance.items import Items
+    from conformance.urls import BadUrl, parse_url
 
+    try:
+        protocol = parse_url(config.getoption("plumbline_target")).protocol
+    except BadUrl as problem:
+        pytest.exit(str(problem), returncode=USAGE)
     strict, select = config.getoption("plumbline_strict"), config.getoption("plumbline_select")
-    config.pluginmanager.register(Items(catalogue, traces, strict=strict, select=select), ITEMS)
+    items = Items(catalogue, traces, protocol=protocol, strict=strict, select=select)
+    config.pluginmanager.register(items, ITEMS)
 
 
 def _configure_listing(config: pytest.Config) -> None:

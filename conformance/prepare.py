@@ -20,13 +20,13 @@ from conformance.target import (
     BadUrl,
     TargetAccess,
     TargetUnreachable,
-    Url,
     open_target,
     parse_level,
     probe,
 )
 from conformance.trace.check import load_check
 from conformance.trace.parser import TraceSyntaxError
+from conformance.urls import AnyUrl, parse_url
 from conformance.variants import variants as known_variants
 from conformance.waivers import Waiver, WaiverError, load_waivers
 
@@ -62,14 +62,15 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(wanted: Wanted) -> Prepared:
-    """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks NATS at a URL."""
+    """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks the protocol at a URL."""
     try:
-        url = Url.parse(wanted.url)
+        url = parse_url(wanted.url)
         variants = dict(_variant(text) for text in wanted.variants)
         _require_level(wanted.level)
         own = [_own(path) for path in wanted.traces]
         catalogue = Catalogue.load()
-        packaged = all_checks() if wanted.select or wanted.waivers or not own else []
+        packaged = all_checks(url.protocol) if wanted.select or wanted.waivers or not own else []
+        _require_protocol(own, url)
         catalogue.published()  # what is wrong with the suite itself is told before the run, not after it
         checks = _chosen(packaged, own, wanted.select)
         waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
@@ -91,6 +92,14 @@ def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[
     return (*(check for check in selected if check not in own), *own)
 
 
+def _require_protocol(own: Sequence[Check], url: AnyUrl) -> None:
+    for check in own:
+        if check.protocol != url.protocol:
+            raise UsageProblem(
+                f"{check.where} verifies {check.protocol.upper()}, and {url} is no such target"
+            )
+
+
 def _own(path: Path) -> Check:
     try:
         return load_check(path)
@@ -108,7 +117,7 @@ def _variant(text: str) -> tuple[str, str]:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise UsageProblem(f"--variant {name!r} is no variant: did you mean {', '.join(near)}?")
-    Url.parse(url)
+    parse_url(url)
     return name, url
 
 
@@ -123,7 +132,7 @@ def _require_present(variants: Mapping[str, str]) -> None:
     """Raises ``TargetUnreachable`` unless every variant answers; to be refused is an answer, too."""
     for name, url in variants.items():
         try:
-            probe(Url.parse(url))
+            probe(parse_url(url))
         except AccessRefused:
             pass
         except TargetUnreachable as error:

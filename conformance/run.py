@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from conformance.catalogue import REQUIREMENT_SET, Catalogue, Requirement
+from conformance.check import protocol_of
 from conformance.verdicts import (
     CheckResult,
     Counts,
@@ -77,7 +78,8 @@ def conclude(results: Sequence[CheckResult], catalogue: Catalogue, finish: Finis
     """The whole result of a run, stale waivers marked."""
     marked = _with_stale(results, finish)
     scored = catalogue.published().ids
-    requirements = tuple(requirement_results(marked, catalogue, scored))
+    spoken = [row for row in catalogue.requirements if protocol_of(row.id) == finish.target.protocol]
+    requirements = tuple(requirement_results(marked, spoken, scored))
     return RunResult(
         suite=finish.suite,
         target=finish.target,
@@ -103,14 +105,14 @@ def _with_stale(results: Sequence[CheckResult], finish: Finish) -> list[CheckRes
 
 
 def requirement_results(
-    results: Iterable[CheckResult], catalogue: Catalogue, scored: Collection[str]
+    results: Iterable[CheckResult], requirements: Iterable[Requirement], scored: Collection[str]
 ) -> Iterable[RequirementResult]:
-    """One result for every requirement, in order; ``scored`` are the ids of the published set."""
+    """One result for every one of these requirements; ``scored`` are the ids of the published set."""
     by_requirement: dict[str, list[CheckResult]] = {}
     for result in results:
         for name in result.requirements:
             by_requirement.setdefault(name, []).append(result)
-    for requirement in catalogue.requirements:
+    for requirement in requirements:
         yield _requirement_result(requirement, by_requirement.get(requirement.id, []), scored)
 
 

@@ -1,26 +1,26 @@
-"""One execution of one check: its names, its connections, its stage, everything it exchanged.
+"""One execution of one NATS check. What sessions share: ``base_session``.
 
-A session cleans up after itself: connections are closed and every stream it made is deleted.
+Every stream that a session made is deleted with it.
 """
 
 from __future__ import annotations
 
 import re
-import socket
-import time
-from types import TracebackType
 from typing import Any
 
+import msgspec
+
+from conformance.base_session import STAGE, BaseSession, TouchesStranger
 from conformance.connection import Connection, handshake
-from conformance.journal import Journal
 from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from conformance.own_server import OwnServer
-from conformance.pump import Pump
 from conformance.stage import Stage
-from conformance.target import CONNECT_DEFAULTS, CONNECT_TIMEOUT_S, TargetAccess, Url
-from conformance.verdicts import WireLine
+from conformance.target import CONNECT_DEFAULTS, TargetAccess
+from conformance.urls import Url
 from wire.jetstream import API_PREFIX
 from wire.nats import HPub, Operation, Pub
+
+__all__ = ["BUCKET_PREFIXES", "Session", "TouchesStranger"]
 
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 _CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
@@ -28,26 +28,13 @@ _CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
 _CHANGES = re.compile(
     rf"{re.escape(API_PREFIX)}\.(?:STREAM|CONSUMER)\.(?!(?:INFO|NAMES|LIST|MSG\.GET)\b)(?:[A-Z]+\.)+\S+"
 )
-STAGE = "stage"
 
 
-class TouchesStranger(Exception):
-    """A check is about to change an object on the target that may be somebody else's."""
-
-
-class Session:
-    """What a check is given. See ``Connection`` for what a connection can show."""
+class Session(BaseSession):
+    """What a NATS check is given. See ``Connection`` for what a connection can show."""
 
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
-        self.target = target
-        self.variant = variant
-        self.observations = 0
-        self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
-        self._journal = Journal()
-        self._pump = Pump()
-        self._token = target.next_token()
-        self._connections: list[Connection] = []
-        self._names: dict[str, str] = {}
+        super().__init__(target, variant=variant)
         self._streams: set[str] = set()
         self._stage: Stage | None = None
         self._own_servers: list[OwnServer] = []
@@ -97,30 +84,15 @@ class Session:
         return {name: value for name, value in fields.items() if value is not None}
 
     def url(self, variant: str | None) -> Url:
-        """Where ``variant`` listens. Raises ``Unsupported`` if the run names no such server."""
-        url = self.target.url_of(variant)
-        if url is None:
-            raise Unsupported(
-                f"the run names no server with the configuration {variant!r} "
-                f"(--variant {variant}=URL, or --server BINARY)"
-            )
+        url = super().url(variant)
+        assert isinstance(url, Url)
         return url
 
     def _open(self, name: str, url: Url, *, own: bool = False) -> Connection:
-        try:
-            link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
-        except OSError as error:
-            raise Inconclusive(f"{name}: {url.address} cannot be reached ({error})") from None
-        connection = Connection(
-            name,
-            link,
-            pump=self._pump,
-            journal=self._journal,
-            slack_s=self.target.slack_s,
-            is_alive=lambda: self.target.is_alive(url),
-            on_send=self._sent_to_own if own else self._sent,
-            on_evidence=self.observed,
-        )
+        wiring = self._wiring(url)
+        if own:
+            wiring = msgspec.structs.replace(wiring, on_send=self._sent_to_own)
+        connection = Connection(name, self._link(name, url), wiring)
         self._connections.append(connection)
         return connection
 
@@ -129,7 +101,7 @@ class Session:
         self.moment = at
 
     def _sent(self, at: float, operation: Operation) -> None:
-        self.moment = at
+        super()._sent(at, operation)
         if isinstance(operation, Pub | HPub):
             self._refuse_strangers(operation.subject)
         if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):
@@ -168,32 +140,6 @@ class Session:
         except Failed as error:
             raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
 
-    # -- evidence ----------------------------------------------------------------------------
-
-    @property
-    def wire(self) -> list[WireLine]:
-        """Everything exchanged so far, in the order of time."""
-        return self._journal.lines
-
-    @property
-    def journal(self) -> Journal:
-        return self._journal
-
-    def observed(self) -> None:
-        """Count one piece of evidence: a check that has none fails."""
-        self.observations += 1
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass on the wire, still reading and answering PING. For what the protocol itself times
-        (``ack_wait``); where an event can be awaited, await it."""
-        self._pump.run(lambda: False, time.monotonic() + seconds)
-
-    def require(self, condition: object, message: str, *, expected: str, actual: str) -> None:
-        """Evidence that is not an arrival: ``condition`` must hold. Raises ``Failed``."""
-        if not condition:
-            raise Failed(message, expected=expected, actual=actual)
-        self.observed()
-
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""
         if self.variant is None and feature not in self.target.target.features:
@@ -216,21 +162,17 @@ class Session:
     # -- end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Delete what was made, close every connection. Idempotent; a target that is gone is no error."""
-        self._journal.paused = True
+        """As the base; servers of its own end last."""
         try:
-            if self._streams:
-                self._delete_streams()
+            super().close()
         finally:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._pump.close()
             for server in self._own_servers:
                 server.close()
             self._own_servers.clear()
 
-    def _delete_streams(self) -> None:
+    def _clean_up(self) -> None:
+        if not self._streams:
+            return
         for connection in self._connections:
             if connection.name != STAGE:
                 connection.close()
@@ -240,11 +182,3 @@ class Session:
             self._streams.clear()
         except (Failed, Inconclusive, Untestable, Unsupported):
             pass  # the run's final sweep (conformance.sweep) deletes what is left, and says so
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

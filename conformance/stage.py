@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
+from conformance.outcomes import Failed, Inconclusive, Untestable
+from conformance.polling import poll_state
 from wire.jetstream import ApiError, api_subject
 from wire.nats import HMsg, HPub, Msg, Pub, Sub
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from conformance.session import Session
 
 REQUEST_WITHIN_S = 5.0
-POLL_EVERY_S = 0.01
 STREAM_NOT_FOUND = 10059
 SERVER_TROUBLE = 500  # codes from here on are as HTTP's: not the request's fault
 
@@ -136,57 +135,42 @@ class Stage:
 
         ``delivered="2/1"`` and ``ack_floor="1/1"`` are consumer_seq/stream_seq; others as in the answer.
         """
-        return self._poll(
-            lambda: self.consumer_info(stream, consumer), consumer_shows, fields, within, Untestable
+        return poll_state(
+            self._session,
+            lambda: self.consumer_info(stream, consumer),
+            fields,
+            within,
+            Untestable,
+            consumer_shows,
         )
 
     def await_stream(self, stream: str, within: float = 2.0, **fields: Any) -> dict[str, Any]:
         """Poll STREAM.INFO until its ``state`` shows ``fields``. Raises ``Untestable``."""
-        return self._poll(lambda: self.stream_info(stream), stream_shows, fields, within, Untestable)
+        return poll_state(
+            self._session, lambda: self.stream_info(stream), fields, within, Untestable, stream_shows
+        )
 
     def expect_consumer(
         self, stream: str, consumer: str, within: float = 1.0, **fields: Any
     ) -> dict[str, Any]:
         """As ``await_consumer``, but evidence: raises ``Failed``, and counts as an observation."""
-        info = self._poll(
-            lambda: self.consumer_info(stream, consumer), consumer_shows, fields, within, Failed
+        info = poll_state(
+            self._session,
+            lambda: self.consumer_info(stream, consumer),
+            fields,
+            within,
+            Failed,
+            consumer_shows,
         )
         self._session.observed()
         return info
 
     def expect_stream(self, stream: str, within: float = 1.0, **fields: Any) -> dict[str, Any]:
         """As ``await_stream``, but evidence."""
-        info = self._poll(lambda: self.stream_info(stream), stream_shows, fields, within, Failed)
+        info = poll_state(
+            self._session, lambda: self.stream_info(stream), fields, within, Failed, stream_shows
+        )
         self._session.observed()
-        return info
-
-    def _poll(
-        self,
-        ask: Callable[[], dict[str, Any]],
-        shows: Callable[[dict[str, Any], str], Any],
-        fields: dict[str, Any],
-        within: float,
-        unmet: type[CheckEnded],
-    ) -> dict[str, Any]:
-        deadline = time.monotonic() + within + self._session.target.slack_s
-        lines = self._session.journal.lines
-        mark = len(lines)
-        moment = self._session.moment
-        while True:
-            info = ask()
-            found = {name: shows(info, name) for name in fields}
-            if found == fields or time.monotonic() > deadline:
-                break
-            del lines[mark:]  # of many polls the last one is what a reader wants
-            self._session.pause(POLL_EVERY_S)
-        self._session.moment = moment
-        if found != fields:
-            wrong = [name for name in fields if found[name] != fields[name]]
-            raise unmet(
-                "; ".join(f"{name}: expected {fields[name]}, found {found[name]}" for name in wrong),
-                expected=_pairs(fields) + f" within {within:g} s",
-                actual=_pairs(found),
-            )
         return info
 
 
@@ -202,10 +186,6 @@ def stream_shows(info: dict[str, Any], name: str) -> Any:
     """A field of a stream info answer: of its ``state``, else of its ``config``."""
     state = info.get("state", {})
     return state[name] if name in state else info.get("config", {}).get(name)
-
-
-def _pairs(fields: dict[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
 def _decoded(operation: Msg | HMsg) -> dict[str, Any]:

@@ -22,13 +22,13 @@ class UnknownPattern(ValueError):
     """A ``--select`` pattern that matches nothing; the text offers what may have been meant."""
 
 
-def all_checks() -> list[Check]:
-    """Every packaged check, traces first, each kind in the order of paths."""
+def all_checks(protocol: str = "") -> list[Check]:
+    """Every packaged check (that speaks ``protocol``), traces first, each kind in the order of paths."""
     traces = [load_check(path) for path in sorted(TRACES.rglob("*.trace"))]
     functions = [
         check for path in sorted(CHECKS.glob("test_*.py")) for check in checks_in(import_module(path))
     ]
-    return traces + functions
+    return [check for check in traces + functions if protocol in ("", check.protocol)]
 
 
 def import_module(path: Path) -> ModuleType:

@@ -1,17 +1,23 @@
-"""The end of a run: whatever carries the run's prefix and is still on the target is deleted."""
+"""The end of a run: whatever the run made and is still on the target is deleted."""
 
 from __future__ import annotations
 
+from conformance.amqp_session import AmqpSession
+from conformance.ledger import Ledger
 from conformance.session import BUCKET_PREFIXES, Session
 from conformance.target import TargetAccess
 
 
 def sweep(access: TargetAccess) -> list[str]:
-    """Delete the streams that this run left on the target (its own, by their prefix); their names.
+    """Delete what this run left on the target (its own, by their prefix); the names.
 
     For what a killed worker or Ctrl-C left; checks delete what they make. Raises ``CheckEnded`` if the
     target refuses.
     """
+    return _sweep_ledger(access) if access.url.protocol == "amqp" else _sweep_streams(access)
+
+
+def _sweep_streams(access: TargetAccess) -> list[str]:
     if "jetstream" not in access.target.features:
         return []
     with Session(access) as session:
@@ -20,6 +26,18 @@ def sweep(access: TargetAccess) -> list[str]:
         for name in left:
             session.stage.delete_stream(name)
     return left
+
+
+def _sweep_ledger(access: TargetAccess) -> list[str]:
+    """A broker lists nothing over AMQP: what the run's processes noted and did not delete."""
+    ledger = Ledger(access.ledger)
+    left = ledger.left()
+    if left:
+        with AmqpSession(access) as session:
+            for kind, name in left:
+                session.stage.delete(kind, name)
+                ledger.gone(kind, name)
+    return [name for _, name in left]
 
 
 def all_stream_names(session: Session) -> list[str]:

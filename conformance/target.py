@@ -6,97 +6,42 @@ clear sentence, within five seconds. Nothing here judges.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import re
 import socket
 import statistics
-import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import Struct
 
+from conformance import amqp_probe, nats_probe
+from conformance.nats_probe import CONNECT_DEFAULTS
+from conformance.urls import AccessRefused, AmqpUrl, AnyUrl, BadUrl, TargetUnreachable, Url, parse_url
 from conformance.verdicts import Target
-from wire.errors import ProtocolError
-from wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
+
+__all__ = [
+    "CONNECT_DEFAULTS",
+    "CONNECT_TIMEOUT_S",
+    "AccessRefused",
+    "BadUrl",
+    "TargetAccess",
+    "TargetUnreachable",
+    "Url",
+    "open_target",
+    "parse_level",
+    "probe",
+]
 
 CONNECT_TIMEOUT_S = 2.0
-SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
-ANSWER_S = 1.0
-PROBE_S = 3.0  # all of a probe: what answers every second byte in time is no target either
 ROUND_TRIPS = 9
-ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
 BUSY_ROUND_TRIPS = 30
 BUSY_PAUSE_S = 0.01
 LEAST_SLACK_S = 0.05
 MOST_SLACK_S = 2.0
 SLACK_ROUND_TRIPS = 20
-
-_FEATURES = ("headers", "jetstream", "auth_required", "tls_required", "tls_available", "nonce")
-
-
-class BadUrl(ValueError):
-    """The URL is not one of a NATS server; the text says what to write instead."""
-
-
-class TargetUnreachable(Exception):
-    """Nothing at the URL speaks NATS; the text is one sentence for the user."""
-
-
-class AccessRefused(Exception):
-    """The target speaks NATS and does not let us in; the text says what to write instead."""
-
-
-class Url(Struct, frozen=True):
-    """A NATS URL: ``nats://[user:password@|token@]host[:port]``."""
-
-    host: str
-    port: int = 4222
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Url:
-        """Raises ``BadUrl``."""
-        example = "write nats://127.0.0.1:4222 or nats://user:password@host:4222"
-        try:
-            parts = urlsplit(text if "://" in text else f"nats://{text}")
-            port = parts.port or 4222
-        except ValueError as error:
-            raise BadUrl(f"{mask(text)!r} is not a URL ({error}): {example}") from None
-        if parts.scheme != "nats":
-            raise BadUrl(f"{mask(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}")
-        if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise BadUrl(f"{mask(text)!r} is not the URL of a server: {example}")
-        user = unquote(parts.username) if parts.username else None
-        password = unquote(parts.password) if parts.password is not None else None
-        if user is not None and password is None:
-            return cls(parts.hostname, port, token=user)
-        return cls(parts.hostname, port, user=user, password=password)
-
-    @property
-    def credentials(self) -> dict[str, str]:
-        """The CONNECT fields that authenticate."""
-        fields = {"user": self.user, "pass": self.password, "auth_token": self.token}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    @property
-    def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def __str__(self) -> str:
-        """The URL without its secrets."""
-        return f"nats://{self.user}@{self.address}" if self.user else f"nats://{self.address}"
-
-
-def mask(url: str) -> str:
-    """``url`` with what may be a secret blotted out."""
-    return re.sub(r"//[^@/]*@", "//***@", url)
 
 
 class TargetAccess:
@@ -104,7 +49,7 @@ class TargetAccess:
 
     def __init__(
         self,
-        url: Url,
+        url: AnyUrl,
         target: Target,
         info: Mapping[str, Any],
         variants: Mapping[str, str] | None = None,
@@ -117,6 +62,7 @@ class TargetAccess:
         self.variants = dict(variants or {})
         self.run = run
         self.program: tuple[str, ...] = ()  # starts another server like it, where Plumbline knows how
+        self.ledger: Path | None = None  # notes what is made on a target that cannot list it
         self._worker = worker
         self._counter = itertools.count(1)
 
@@ -152,14 +98,14 @@ class TargetAccess:
         """A name prefix for one check; unique on the target."""
         return f"{self.prefix}{self._worker}x{next(self._counter)}"
 
-    def url_of(self, variant: str | None) -> Url | None:
+    def url_of(self, variant: str | None) -> AnyUrl | None:
         """Where a variant of the target listens; None if the run names none."""
         if variant is None:
             return self.url
         text = self.variants.get(variant)
-        return Url.parse(text) if text else None
+        return parse_url(text) if text else None
 
-    def is_alive(self, url: Url | None = None) -> bool:
+    def is_alive(self, url: AnyUrl | None = None) -> bool:
         """Whether a fresh connection (to a variant's ``url``, say) is answered, without a restart between.
 
         A variant may refuse whom it does not know (NKeys) or has no room for: a refusal is an answer too.
@@ -180,14 +126,9 @@ class TargetAccess:
             info, _ = probe(self.url)
         except (TargetUnreachable, AccessRefused) as error:
             return str(error)
-        if _identity(info) != _identity(self.info):
+        if _identity(self.url, info) != _identity(self.url, self.info):
             return f"Another server process answers at {self.url.address}: it was restarted during the run."
         return ""
-
-
-def _identity(info: Mapping[str, Any]) -> Any:
-    """What stays the same while a target lives; behind one address there may be all servers of a cluster."""
-    return info.get("cluster") or info.get("server_id")
 
 
 def parse_level(text: str) -> tuple[int, ...]:
@@ -199,7 +140,7 @@ def parse_level(text: str) -> tuple[int, ...]:
 
 
 def open_target(
-    url: Url, *, level: str | None = None, variants: Mapping[str, str] | None = None, run: str = "0"
+    url: AnyUrl, *, level: str | None = None, variants: Mapping[str, str] | None = None, run: str = "0"
 ) -> TargetAccess:
     """Probe and calibrate. Raises ``TargetUnreachable`` or ``AccessRefused``, each with one sentence."""
     info, round_trips = probe(url, round_trips=ROUND_TRIPS)
@@ -212,10 +153,11 @@ def open_target(
         ) from None
     target = Target(
         url=str(url),
+        protocol=url.protocol,
         server_name=str(info.get("server_name", "")),
         version=version,
         level=chosen,
-        features=tuple(name for name in _FEATURES if info.get(name)),
+        features=_features(url, info),
         rtt_s=statistics.median(round_trips),
         slack_s=_slack(round_trips),
         variants=tuple(sorted(variants or {})),
@@ -227,8 +169,19 @@ def _slack(round_trips: Sequence[float]) -> float:
     return min(MOST_SLACK_S, LEAST_SLACK_S + SLACK_ROUND_TRIPS * max(round_trips))
 
 
-def probe(url: Url, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[dict[str, Any], list[float]]:
-    """INFO's fields, and the round trips of some PINGs in seconds.
+def _features(url: AnyUrl, info: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the target claims, by the protocol's own names."""
+    if isinstance(url, AmqpUrl):
+        return amqp_probe.features(info)
+    return tuple(name for name in nats_probe.FEATURES if info.get(name))
+
+
+def _identity(url: AnyUrl, info: Mapping[str, Any]) -> Any:
+    return amqp_probe.identity(info) if isinstance(url, AmqpUrl) else nats_probe.identity(info)
+
+
+def probe(url: AnyUrl, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[dict[str, Any], list[float]]:
+    """What the target says of itself, and some round trips in seconds.
 
     With ``pause_s`` each is preceded by such a wait; how much longer that took counts as well.
     Raises ``TargetUnreachable`` or ``AccessRefused``.
@@ -243,116 +196,8 @@ def probe(url: Url, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[dict
         raise TargetUnreachable(f"{url.address} cannot be reached ({error}).") from None
     with link:
         try:
-            return _greet(link, url, round_trips, pause_s)
-        except ProtocolError as error:
-            if error.excerpt.startswith(b"HTTP/"):
-                raise TargetUnreachable(f"{url.address} speaks HTTP, not NATS.") from None
-            raise TargetUnreachable(f"{url.address} does not speak NATS: {error}.") from None
+            if isinstance(url, AmqpUrl):
+                return amqp_probe.probe(link, url, round_trips, pause_s)
+            return nats_probe.probe(link, url, round_trips, pause_s)
         except OSError as error:
             raise TargetUnreachable(f"{url.address} broke the connection off ({error}).") from None
-
-
-def _greet(
-    link: socket.socket, url: Url, round_trips: int, pause_s: float
-) -> tuple[dict[str, Any], list[float]]:
-    reader = _Reader(link, url, time.monotonic() + PROBE_S)
-    try:
-        first = reader.next(SPEAK_FIRST_S)
-    except TimeoutError:
-        # An HTTP server waits for a request: an answer to this tells it from one that is silent.
-        link.sendall(b"PING\r\n\r\n")
-        try:
-            first = reader.next(ANSWER_S)
-        except TimeoutError:
-            raise TargetUnreachable(
-                f"{url.address} accepts connections and says nothing; a NATS server sends INFO first."
-            ) from None
-    if not isinstance(first, Info):
-        raise TargetUnreachable(f"{url.address} does not speak NATS: it began with {str(first)[:80]!r}.")
-    info = first.fields
-    if info.get("tls_required"):
-        raise AccessRefused(f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener")
-    headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
-    connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
-    _send(link, Connect.make(connect))
-    return info, _round_trips(link, reader, url, round_trips, pause_s)
-
-
-def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int, pause_s: float) -> list[float]:
-    until = time.monotonic() + ROUND_TRIPS_S
-    found = [_round_trip(link, reader, url, pause_s)]
-    while len(found) < count and time.monotonic() < until:
-        found.append(_round_trip(link, reader, url, pause_s))
-    return found
-
-
-def _round_trip(link: socket.socket, reader: _Reader, url: Url, pause_s: float) -> float:
-    began = time.monotonic() + pause_s
-    time.sleep(pause_s)
-    _send(link, Ping.make())
-    while True:
-        try:
-            operation = reader.next(ANSWER_S)
-        except TimeoutError:
-            raise TargetUnreachable(f"{url.address} does not answer PING within {ANSWER_S:.0f} s.") from None
-        if isinstance(operation, Pong):
-            return time.monotonic() - began
-        if isinstance(operation, Ping):
-            _send(link, Pong.make())
-        if isinstance(operation, Err):
-            raise AccessRefused(
-                f"{url} refuses the connection: {operation.message}. "
-                f"Write the credentials into the URL: nats://user:password@{url.address}"
-            )
-
-
-def _send(link: socket.socket, operation: Operation) -> None:
-    """Write it. If the server has closed already, what it said before is still to be read: no error here."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        link.sendall(operation.raw)
-
-
-class _Reader:
-    """Operations one at a time from a blocking socket, each within a deadline."""
-
-    def __init__(self, link: socket.socket, url: Url, deadline: float) -> None:
-        self._link = link
-        self._url = url
-        self._deadline = deadline
-        self._decoder = Decoder(Sender.SERVER)
-        self._ready: list[Operation] = []
-        self._spoke = False
-
-    def next(self, within: float) -> Operation:
-        """Raises ``TimeoutError``, ``ProtocolError``, ``TargetUnreachable`` (closed)."""
-        deadline = min(time.monotonic() + within, self._deadline)
-        while (left := deadline - time.monotonic()) > 0 and not self._ready:
-            self._link.settimeout(left)
-            data = self._link.recv(65536)
-            if not data:
-                raise TargetUnreachable(f"{self._url.address} closes the connection {self._when()}.")
-            try:
-                self._ready = self._decoder.feed(data)
-            except ProtocolError as error:
-                if not error.operations:
-                    raise
-                self._ready = list(error.operations)
-        if left <= 0:  # also of a peer that never stops talking
-            raise TimeoutError
-        self._spoke = True
-        return self._ready.pop(0)
-
-    def _when(self) -> str:
-        return "before it answers PING" if self._spoke else "without a word of NATS"
-
-
-# docs.nats.io, "Client Protocol", CONNECT: what an ordinary client of today asks for.
-CONNECT_DEFAULTS: dict[str, Any] = {
-    "verbose": False,
-    "pedantic": False,
-    "lang": "plumbline",
-    "version": "0",
-    "protocol": 1,
-    "headers": True,
-    "no_responders": True,
-}

@@ -123,6 +123,7 @@ class Target(Struct, frozen=True):
     """
 
     url: str  # never with a password: see conformance.target
+    protocol: str = "nats"  # or "amqp"
     server_name: str = ""
     version: str = ""
     level: str = ""

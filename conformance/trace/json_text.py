@@ -97,7 +97,7 @@ class JsonText(Struct, frozen=True):
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             yield "payload", f"JSON {self.show(scope)}", as_text(payload) or "nothing"
             return
-        yield from _differences(self.root, actual, "payload", scope)
+        yield from node_differences(self.root, actual, "payload", scope)
 
     def _replaced(self, replace: Callable[[Value | Open], str]) -> str:
         pieces, position = list[str](), 0
@@ -298,7 +298,8 @@ def _as_captured(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _differences(node: Node, actual: Any, path: str, scope: Scope) -> Iterator[tuple[str, str, str]]:
+def node_differences(node: Node, actual: Any, path: str, scope: Scope) -> Iterator[tuple[str, str, str]]:
+    """Where a JSON value is not what ``node`` asks for: (path, expected, found)."""
     if isinstance(node, Object):
         if not isinstance(actual, dict):
             yield path, "an object", _shown(actual)
@@ -313,7 +314,7 @@ def _differences(node: Node, actual: Any, path: str, scope: Scope) -> Iterator[t
             wanted = f"{len(node.items)} elements" + (" or more" if node.open_ended else "")
             yield path, wanted, f"{len(actual)}: {_shown(actual)}"
         for position, (child, element) in enumerate(zip(node.items, actual, strict=False)):
-            yield from _differences(child, element, f"{path}[{position}]", scope)
+            yield from node_differences(child, element, f"{path}[{position}]", scope)
     elif isinstance(node, Constant):
         if not _same(node.value, actual):
             yield path, _shown(node.value), _shown(actual)
@@ -332,9 +333,20 @@ def _field(
     if key in actual and absent:
         yield path, "no such field", _shown(actual[key])
     elif key in actual:
-        yield from _differences(child, actual[key], path, scope)
+        yield from node_differences(child, actual[key], path, scope)
     elif not absent:
         yield path, _wanted(child, scope), "no such field"
+
+
+def shown_node(node: Node, scope: Scope) -> str:
+    """A value as it is expected, for reports."""
+    if isinstance(node, Object):
+        fields = (f"{_quote(key)}:{shown_node(child, scope)}" for key, child in node.fields)
+        return "{" + ",".join(fields) + "}"
+    if isinstance(node, Array):
+        items = [shown_node(item, scope) for item in node.items] + ["..."] * node.open_ended
+        return "[" + ",".join(items) + "]"
+    return _wanted(node, scope)
 
 
 def _wanted(node: Node, scope: Scope) -> str:

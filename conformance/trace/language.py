@@ -16,7 +16,7 @@ from conformance.trace.template import Scope, Template
 from conformance.trace.text import Text
 
 if TYPE_CHECKING:
-    from conformance.session import Session
+    from conformance.base_session import BaseSession
 
 DEFAULT_CONNECTION = "client"
 DEFAULT_WITHIN_S = 1.0
@@ -59,6 +59,10 @@ class Pattern(Protocol):
     def asked(self) -> tuple[type[Any], ...]:
         """Kinds of operation that come at any time and are skipped, unless asked for like this."""
 
+    @property
+    def stream(self) -> int | None:
+        """On which stream of the connection it must come (AMQP: channel); None if there are none."""
+
     def show(self, scope: Scope) -> str:
         """The pattern with what is known filled in, for reports."""
 
@@ -69,17 +73,17 @@ class Pattern(Protocol):
 class Prerequisite(Protocol):
     """Something a ``given`` line sets up on the target."""
 
-    def set(self, session: Session, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: Scope) -> None:
         """Raises ``Untestable`` if it cannot."""
 
 
 class State(Protocol):
     """State of an object on the target."""
 
-    def wait(self, session: Session, scope: Scope, within: float) -> None:
+    def wait(self, session: BaseSession, scope: Scope, within: float) -> None:
         """Until it is so. Raises ``Untestable`` if it never is."""
 
-    def expect(self, session: Session, scope: Scope, within: float) -> None:
+    def expect(self, session: BaseSession, scope: Scope, within: float) -> None:
         """The same as evidence. Raises ``Failed``."""
 
 
@@ -184,10 +188,11 @@ class ExpectState(Struct, frozen=True):
 
 
 class Close(Struct, frozen=True):
-    """``close NAME``"""
+    """``close NAME``; ``abort NAME`` resets the TCP connection."""
 
     line: int
     connection: str
+    abruptly: bool = False
 
 
 Step = Send | SendBytes | Expect | Silence | Closed | Group | Given | Await | ExpectState | Close

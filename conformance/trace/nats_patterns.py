@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -23,6 +23,8 @@ from wire.nats import Err, HMsg, Info, Msg, Operation, Ping
 
 class Fixed(Struct, frozen=True):
     """An operation without fields, or INFO with any."""
+
+    stream: ClassVar[None] = None
 
     verb: str
 
@@ -39,6 +41,8 @@ class Fixed(Struct, frozen=True):
 
 class InfoPattern(Struct, frozen=True):
     """``INFO {...}``: the fields given."""
+
+    stream: ClassVar[None] = None
 
     json: JsonText
 
@@ -62,6 +66,8 @@ class InfoPattern(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """``-ERR 'text'``; documents and servers differ in the case of the text, so case counts for nothing."""
 
+    stream: ClassVar[None] = None
+
     message: Template | None
 
     @property
@@ -82,6 +88,8 @@ class Refusal(Struct, frozen=True):
 
 class Delivery(Struct, frozen=True):
     """``MSG`` and ``HMSG``. A block or a payload of None may be anything; a reply of None must not come."""
+
+    stream: ClassVar[None] = None
 
     verb: str
     subject: Subject

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from conformance.stage import Stage
 from conformance.trace.durations import nanoseconds
 from conformance.trace.json_text import WORDS_OF_THE_PROTOCOL, Array, Constant, Node, evaluate
 from conformance.trace.language import Following, Prerequisite, State
@@ -34,7 +35,7 @@ from conformance.trace.template import Scope, Subject, Value, fill
 from conformance.trace.text import Problem, Text, near
 
 if TYPE_CHECKING:
-    from conformance.session import Session
+    from conformance.base_session import BaseSession
 
 Settings = tuple[tuple[str, Node], ...]
 
@@ -45,12 +46,12 @@ class GivenStream(Struct, frozen=True):
     label: str
     settings: Settings
 
-    def set(self, session: Session, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: Scope) -> None:
         config = _config(self.settings, scope)
         subjects = config.pop("subjects", None)
         if subjects is None and not config.keys() & {"mirror", "sources"}:
             subjects = [scope.names.label(self.label)]
-        session.stage.stream(self.label, subjects or [], **config)
+        _stage(session).stream(self.label, subjects or [], **config)
 
 
 class GivenConsumer(Struct, frozen=True):
@@ -60,8 +61,8 @@ class GivenConsumer(Struct, frozen=True):
     label: str
     settings: Settings
 
-    def set(self, session: Session, scope: Scope) -> None:
-        session.stage.consumer(scope.names.label(self.stream), self.label, **_config(self.settings, scope))
+    def set(self, session: BaseSession, scope: Scope) -> None:
+        _stage(session).consumer(scope.names.label(self.stream), self.label, **_config(self.settings, scope))
 
 
 class GivenMessage(Struct, frozen=True):
@@ -71,9 +72,9 @@ class GivenMessage(Struct, frozen=True):
     block: HeaderBlock | None
     payload: PayloadText
 
-    def set(self, session: Session, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: Scope) -> None:
         headers = [] if self.block is None else self.block.pairs(scope)
-        session.stage.publish(fill(self.subject.template(scope), scope), self.payload.fill(scope), headers)
+        _stage(session).publish(fill(self.subject.template(scope), scope), self.payload.fill(scope), headers)
 
 
 class ConsumerState(Struct, frozen=True):
@@ -83,11 +84,11 @@ class ConsumerState(Struct, frozen=True):
     consumer: str
     fields: Settings
 
-    def wait(self, session: Session, scope: Scope, within: float) -> None:
-        session.stage.await_consumer(*self._names(scope), within, **_config(self.fields, scope))
+    def wait(self, session: BaseSession, scope: Scope, within: float) -> None:
+        _stage(session).await_consumer(*self._names(scope), within, **_config(self.fields, scope))
 
-    def expect(self, session: Session, scope: Scope, within: float) -> None:
-        session.stage.expect_consumer(*self._names(scope), within, **_config(self.fields, scope))
+    def expect(self, session: BaseSession, scope: Scope, within: float) -> None:
+        _stage(session).expect_consumer(*self._names(scope), within, **_config(self.fields, scope))
 
     def _names(self, scope: Scope) -> tuple[str, str]:
         return scope.names.label(self.stream), scope.names.label(self.consumer)
@@ -99,11 +100,11 @@ class StreamState(Struct, frozen=True):
     stream: str
     fields: Settings
 
-    def wait(self, session: Session, scope: Scope, within: float) -> None:
-        session.stage.await_stream(scope.names.label(self.stream), within, **self._on_the_wire(scope))
+    def wait(self, session: BaseSession, scope: Scope, within: float) -> None:
+        _stage(session).await_stream(scope.names.label(self.stream), within, **self._on_the_wire(scope))
 
-    def expect(self, session: Session, scope: Scope, within: float) -> None:
-        session.stage.expect_stream(scope.names.label(self.stream), within, **self._on_the_wire(scope))
+    def expect(self, session: BaseSession, scope: Scope, within: float) -> None:
+        _stage(session).expect_stream(scope.names.label(self.stream), within, **self._on_the_wire(scope))
 
     def _on_the_wire(self, scope: Scope) -> dict[str, Any]:
         fields = _config(self.fields, scope)
@@ -111,6 +112,13 @@ class StreamState(Struct, frozen=True):
             # Every stored subject has one rewritten token, and all names grow by the same length.
             fields["bytes"] += fields["messages"] * (len(scope.names.label(self.stream)) - len(self.stream))
         return fields
+
+
+def _stage(session: BaseSession) -> Stage:
+    """A NATS trace is played in a NATS session."""
+    stage = session.stage
+    assert isinstance(stage, Stage)
+    return stage
 
 
 def read_given(kind: Text, rest: Text, following: Following, reader: Reader) -> Prerequisite:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from conformance.trace.amqp import AmqpDialect
 from conformance.trace.durations import read_seconds
 from conformance.trace.json_text import evaluate
 from conformance.trace.language import (
@@ -41,9 +42,9 @@ from conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
 __all__ = ["TraceSyntaxError", "parse_trace"]
 
 HEADER = ("title", "source", "verifies", "protocol", "needs", "variant", "since", "until", "names")
-BODY = ("given", "await", "expect", "close", "in", "end")
+BODY = ("given", "await", "expect", "close", "abort", "in", "end")
 DIRECTIVES = (*HEADER, *BODY)
-DIALECTS: dict[str, Dialect] = {"nats": NatsDialect()}
+DIALECTS: dict[str, Dialect] = {"nats": NatsDialect(), "amqp": AmqpDialect()}
 AWAIT_WITHIN_S = 5.0
 LARGEST_GROUP = 12
 
@@ -51,6 +52,7 @@ _MARKED = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?([<>])")
 _REQUIREMENT = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+")
 _LEVEL = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_FEATURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _WINDOW = re.compile(
     r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"
     r"|between[ \t]+(?P<from>[0-9]\S*)[ \t]+and[ \t]+(?P<to>[0-9]\S*))$"
@@ -203,7 +205,7 @@ class _File:
                 _matching(_REQUIREMENT, item, "an id such as JS-PULL-015") for item in rest.words()
             ]
         elif word.value == "needs":
-            self._needs += [_matching(_NAME, item, "a feature such as headers") for item in rest.words()]
+            self._needs += [_matching(_FEATURE, item, "a feature such as headers") for item in rest.words()]
         elif word.value == "names":
             self._names(rest)
         elif word.value == "protocol":
@@ -235,8 +237,8 @@ class _File:
     def _directive(self, word: Text, rest: Text, lines: _Lines) -> None:
         if word.value == "end":
             raise Problem.at(word, '"in any order" above "end"')
-        if word.value == "close":
-            self._add(Close(word.line, self._opened(rest)))
+        if word.value in ("close", "abort"):
+            self._add(Close(word.line, self._opened(rest), word.value == "abort"))
         elif word.value == "given":
             kind, behind = rest.first_word()
             if kind.value == "connection":

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from conformance import connection as connections
-from conformance.connection import UNASKED, Arrival, Connection
+from conformance.base_connection import Arrival, BaseConnection
+from conformance.base_connection import Closed as PeerClosed
+from conformance.base_session import BaseSession
 from conformance.outcomes import CheckEnded, Failed
-from conformance.session import Session
 from conformance.trace.language import (
     Await,
     Close,
@@ -37,17 +37,17 @@ from conformance.trace.names import Names
 from conformance.trace.template import NotANumber, Scope, as_bytes, fill
 
 
-def play(trace: Trace, session: Session) -> None:
+def play(trace: Trace, session: BaseSession) -> None:
     """Play the whole trace. Raises a ``CheckEnded`` if it does not end as written."""
     _Player(trace, session).play()
 
 
 class _Player:
-    def __init__(self, trace: Trace, session: Session) -> None:
+    def __init__(self, trace: Trace, session: BaseSession) -> None:
         self._trace = trace
         self._session = session
         self._scope = Scope(Names(trace.labels, session.name, session.inbox), {})
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, BaseConnection] = {}
         self._ended: set[str] = set()  # connections that a line has seen closed
 
     def play(self) -> None:
@@ -92,12 +92,15 @@ class _Player:
             case ExpectState():
                 step.state.expect(self._session, self._scope, step.within)
             case Close():
-                self._connection(step.connection).close()
+                connection = self._connection(step.connection)
+                if step.abruptly:
+                    connection.abort()
+                connection.close()
                 del self._connections[step.connection]
 
     # -- connections -------------------------------------------------------------------------
 
-    def _connection(self, name: str) -> Connection:
+    def _connection(self, name: str) -> BaseConnection:
         connection = self._connections.get(name)
         if connection is None:
             options = self._trace.connections.get(name, ConnectionOptions())
@@ -125,14 +128,15 @@ class _Player:
                     actual=str(operation),
                 )
 
-    def _rest(self, name: str, connection: Connection) -> Iterator[Any]:
+    def _rest(self, name: str, connection: BaseConnection) -> Iterator[Any]:
         if self._trace.connections.get(name, ConnectionOptions()).handshake:
             yield from connection.flush()
         try:
             while (arrival := connection.poll(time.monotonic())) is not None:
                 yield arrival.operation
-        except connections.Closed:
-            connection.lost("an open connection: no line expects it closed")
+        except PeerClosed:
+            if not connection.may_end:
+                connection.lost("an open connection: no line expects it closed")
 
     # -- expectations ------------------------------------------------------------------------
 
@@ -150,24 +154,28 @@ class _Player:
                     actual=str(operation),
                 )
 
-        arrival = self._arrival(connection, step.window, wanted, step.pattern.asked, judge)
+        pattern = step.pattern
+        arrival = self._arrival(connection, step.window, wanted, pattern.asked, pattern.stream, judge)
         self._check_not_early(connection, step.window, wanted, arrival)
         self._scope.captures.update(trial.captures)
         self._session.observed()
 
     def _arrival(
         self,
-        connection: Connection,
+        connection: BaseConnection,
         window: Window,
         wanted: str,
         asked: tuple[type[Any], ...],
+        stream: int | None,
         judge: Callable[[Any], None],
     ) -> Arrival:
-        skip = tuple(kind for kind in UNASKED if kind not in asked)
+        skip = tuple(kind for kind in connection.unasked if kind not in asked)
         since = self._session.moment if window.since_send else None
-        return connection.arrival(window.within, wanted, skip, since=since, judge=judge)
+        return connection.arrival(window.within, wanted, skip, since=since, stream=stream, judge=judge)
 
-    def _check_not_early(self, connection: Connection, window: Window, wanted: str, arrival: Arrival) -> None:
+    def _check_not_early(
+        self, connection: BaseConnection, window: Window, wanted: str, arrival: Arrival
+    ) -> None:
         came = arrival.at - self._session.moment
         if came < window.after:
             connection.mark_offending(arrival.operation)
@@ -190,16 +198,18 @@ class _Player:
             connection = self._connection(name)
             members = [expect for expect in step.expects if expect.connection == name]
             asked = tuple(kind for expect in members for kind in expect.pattern.asked)
+            streams = {expect.pattern.stream for expect in members}
+            stream = streams.pop() if len(streams) == 1 else None
             latest = max((expect.window for expect in members), key=lambda window: window.within)
             for _ in members:
                 wanted = "one of: " + "; ".join(expect.pattern.show(self._scope) for expect in members)
                 judge = partial(self._check_member, connection, members, wanted)
-                arrival = self._arrival(connection, latest, wanted, asked, judge)
+                arrival = self._arrival(connection, latest, wanted, asked, stream, judge)
                 arrived.append((name, arrival))
         self._settle(step, arrived)
 
     def _check_member(
-        self, connection: Connection, members: list[Expect], wanted: str, operation: Any
+        self, connection: BaseConnection, members: list[Expect], wanted: str, operation: Any
     ) -> None:
         found = closest(members, operation, self._scope)
         if found is not None:

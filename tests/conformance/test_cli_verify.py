@@ -26,7 +26,7 @@ def test_the_help_shows_urls_examples_and_exit_codes_as_they_are_written(tmp_pat
     assert ended.code == 0
     assert "Usage: plumbline verify [OPTIONS] [URL] [-- PYTEST-ARGUMENT...]\n" in ended.out
     assert "nats://[user:password@|token@]host[:port]" in ended.out
-    assert "\n    plumbline verify nats://127.0.0.1:4222             any server\n" in ended.out
+    assert "\n    plumbline verify nats://127.0.0.1:4222             any NATS server\n" in ended.out
     assert "3 target unreachable or lost" in ended.out
 
 

@@ -86,7 +86,7 @@ def test_levels_are_marks(tmp_path: Path, level: str) -> None:
     ended = pytest_by_hand(tmp_path, *SUITE, "--target", "nats://127.0.0.1:1", "--collect-only", "-qm", level)
     assert ended.code == 0
     found = int(_outcomes(ended).partition("/")[0])
-    assert 0 < found < len(all_checks())
+    assert 0 < found < len(all_checks("nats"))
 
 
 def test_it_runs_without_xdist(tmp_path: Path, broker: str) -> None:
@@ -145,7 +145,7 @@ def test_a_users_configuration_loses_no_check(tmp_path: Path, broker: str) -> No
         "xfail_strict = true\n"
     )
     listed = pytest_by_hand(tmp_path, *SUITE, "--target", broker, "--collect-only", "-q")
-    assert _outcomes(listed) == f"{len(all_checks())} tests collected"
+    assert _outcomes(listed) == f"{len(all_checks('nats'))} tests collected"
     ended = pytest_by_hand(tmp_path, *SUITE, "--target", broker, "-k", "CORE-00 or JS-PULL-00")
     assert ended.code == 0, ended.out
 

@@ -20,16 +20,18 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.catalogue import Catalogue
+from conformance.check import protocol_of
 from conformance.suite import all_checks
 from conformance.verdicts import Level
 from reference_broker.nats.defects import Defect, all_defects
 from tests.mutation.detection import Detection, detect
 
+PROTOCOL = "nats"  # what the broker with the defects speaks
 WORKERS = 3 * (os.cpu_count() or 1)  # checks mostly wait
 
 
 def _detect(name: str, *, everything: bool) -> Detection:
-    return detect(name, all_checks() if everything else None)
+    return detect(name, all_checks(PROTOCOL) if everything else None)
 
 
 def main() -> int:
@@ -84,7 +86,10 @@ def _musts_without_defect() -> list[str]:
     return [
         requirement.id
         for requirement in Catalogue.load().requirements
-        if requirement.level is Level.MUST and not requirement.excluded and requirement.id not in broken
+        if requirement.level is Level.MUST
+        and not requirement.excluded
+        and requirement.id not in broken
+        and protocol_of(requirement.id) == PROTOCOL
     ]
 
 

@@ -1,0 +1,119 @@
+"""One execution of one AMQP check. What sessions share: ``base_session``.
+
+Every queue and exchange that a session declares is deleted with it. A broker lists nothing over AMQP, so the
+names are also noted in the run's ledger: the sweep at the end deletes what a killed process left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.amqp_connection import AmqpConnection
+from conformance.amqp_stage import AmqpStage
+from conformance.base_session import STAGE, BaseSession, TouchesStranger
+from conformance.ledger import Ledger
+from conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
+from conformance.target import TargetAccess
+from conformance.urls import AmqpUrl
+from wire.amqp import Method, Operation
+
+DECLARES = {"queue.declare": "queue", "exchange.declare": "exchange"}
+# Arguments that name an object of the target which the method changes or takes from.
+_TOUCHES = {
+    "queue.declare": ("queue",),
+    "queue.bind": ("queue",),
+    "queue.unbind": ("queue",),
+    "queue.purge": ("queue",),
+    "queue.delete": ("queue",),
+    "exchange.declare": ("exchange",),
+    "exchange.delete": ("exchange",),
+    "exchange.bind": ("destination",),
+    "exchange.unbind": ("destination",),
+    "basic.consume": ("queue",),
+    "basic.get": ("queue",),
+}
+RESERVED = "amq."  # the broker's own names: it refuses what it must
+
+
+class AmqpSession(BaseSession):
+    """What an AMQP check is given. See ``AmqpConnection`` for what a connection can show."""
+
+    def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
+        super().__init__(target, variant=variant)
+        self._made: set[tuple[str, str]] = set()  # kind and name
+        self._ledger = Ledger(target.ledger)
+        self._stage: AmqpStage | None = None
+
+    def inbox(self, label: str = "inbox") -> str:
+        """``$queue`` in a trace: a name nobody else uses."""
+        return self.name(label)
+
+    # -- connections -------------------------------------------------------------------------
+
+    def connect(
+        self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
+    ) -> AmqpConnection:
+        """A new connection; ``options`` as ``amqp_handshake.OPTIONS``, and ``channels="manual"``.
+
+        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
+        """
+        url = self.url(variant or self.variant)
+        connection = AmqpConnection(name, self._link(name, url), self._wiring(url))
+        self._connections.append(connection)
+        connection.opens_channels = handshake and options.pop("channels", "auto") == "auto"
+        if handshake:
+            connection.handshake(url, options)
+        return connection
+
+    def url(self, variant: str | None) -> AmqpUrl:
+        url = super().url(variant)
+        assert isinstance(url, AmqpUrl)
+        return url
+
+    def _sent(self, at: float, operation: Operation) -> None:
+        super()._sent(at, operation)
+        if not isinstance(operation, Method):
+            return
+        for argument in _TOUCHES.get(operation.method, ()):
+            name = str(operation.arguments[argument])
+            if name and self.target.prefix not in name and not name.startswith(RESERVED):
+                raise TouchesStranger(f"{name} is not what this run made: take names from the session")
+        if operation.method in DECLARES:
+            name = str(operation.arguments[DECLARES[operation.method]])
+            if self.target.prefix in name and not operation.arguments["passive"]:
+                made = (DECLARES[operation.method], name)
+                self._ledger.made(*made)
+                self._made.add(made)
+
+    def needs(self, feature: str) -> None:
+        """Raises ``Unsupported`` unless connection.start claims the capability, or names the product."""
+        if feature not in self.target.target.features:
+            raise Unsupported(f"connection.start does not claim {feature!r}")
+
+    # -- stage -------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> AmqpStage:
+        """Declarations, publishes and looks on a connection of their own."""
+        if self._stage is None:
+            try:
+                self._stage = AmqpStage(self, self.connect(STAGE))
+            except Failed as error:
+                raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+        return self._stage
+
+    # -- end ---------------------------------------------------------------------------------
+
+    def _clean_up(self) -> None:
+        if not self._made:
+            return
+        for connection in self._connections:
+            if connection.name != STAGE:
+                connection.close()
+        try:
+            for kind, name in sorted(self._made):
+                self.stage.delete(kind, name)
+                self._ledger.gone(kind, name)
+            self._made.clear()
+        except CheckEnded:
+            pass  # the run's final sweep (conformance.sweep) deletes what is left, and says so

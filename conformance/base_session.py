@@ -1,0 +1,149 @@
+"""What a check is given, whatever the protocol: its names, its connections, everything it exchanged.
+
+One execution of one check is one session. It cleans up after itself: connections are closed and every object
+that it made on the target is deleted.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from conformance.base_connection import BaseConnection, Wiring
+from conformance.journal import Journal
+from conformance.outcomes import Failed, Inconclusive, Unsupported
+from conformance.pump import Pump
+from conformance.target import CONNECT_TIMEOUT_S, TargetAccess
+from conformance.urls import AnyUrl
+from conformance.verdicts import WireLine
+
+STAGE = "stage"
+
+
+class TouchesStranger(Exception):
+    """A check is about to change an object on the target that may be somebody else's."""
+
+
+class BaseSession:
+    """What sessions of every protocol share."""
+
+    def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
+        self.target = target
+        self.variant = variant
+        self.observations = 0
+        self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
+        self._journal = Journal()
+        self._pump = Pump()
+        self._token = target.next_token()
+        self._connections: list[BaseConnection] = []
+        self._names: dict[str, str] = {}
+
+    # -- what a protocol adds ----------------------------------------------------------------
+
+    def name(self, label: str) -> str:
+        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: what an object of the check is called on the target."""
+        return self._names.setdefault(label, f"{self._token}_{label}")
+
+    def inbox(self, label: str = "inbox") -> str:
+        """What ``$inbox`` stands for in a trace: a name nobody else uses, the same one for the same label."""
+        raise NotImplementedError
+
+    def connect(
+        self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
+    ) -> BaseConnection:
+        """A new connection. Without ``handshake`` nothing is read or sent. Raises ``Unsupported``."""
+        raise NotImplementedError
+
+    @property
+    def stage(self) -> Any:
+        """Means to set the stage, on a connection of their own. Raises ``Unsupported``, ``Untestable``."""
+        raise NotImplementedError
+
+    def _sent(self, at: float, operation: Any) -> None:
+        """Called for every operation that is sent."""
+        self.moment = at
+
+    def _clean_up(self) -> None:
+        """Delete what the check made on the target, as far as it lets us."""
+
+    # -- connections -------------------------------------------------------------------------
+
+    def url(self, variant: str | None) -> AnyUrl:
+        """Where ``variant`` listens. Raises ``Unsupported`` if the run names no such server."""
+        url = self.target.url_of(variant)
+        if url is None:
+            raise Unsupported(
+                f"the run names no server with the configuration {variant!r} "
+                f"(--variant {variant}=URL, or --server BINARY)"
+            )
+        return url
+
+    def _link(self, name: str, url: AnyUrl) -> socket.socket:
+        """Raises ``Inconclusive`` if nobody answers."""
+        try:
+            return socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise Inconclusive(f"{name}: {url.address} cannot be reached ({error})") from None
+
+    def _wiring(self, url: AnyUrl) -> Wiring:
+        return Wiring(
+            pump=self._pump,
+            journal=self._journal,
+            slack_s=self.target.slack_s,
+            is_alive=lambda: self.target.is_alive(url),
+            on_send=self._sent,
+            on_evidence=self.observed,
+        )
+
+    # -- evidence ----------------------------------------------------------------------------
+
+    @property
+    def wire(self) -> list[WireLine]:
+        """Everything exchanged so far, in the order of time."""
+        return self._journal.lines
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    def observed(self) -> None:
+        """Count one piece of evidence: a check that has none fails."""
+        self.observations += 1
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass on the wire, still reading and answering PING. For what the protocol itself times
+        (``ack_wait``); where an event can be awaited, await it."""
+        self._pump.run(lambda: False, time.monotonic() + seconds)
+
+    def require(self, condition: object, message: str, *, expected: str, actual: str) -> None:
+        """Evidence that is not an arrival: ``condition`` must hold. Raises ``Failed``."""
+        if not condition:
+            raise Failed(message, expected=expected, actual=actual)
+        self.observed()
+
+    def needs(self, feature: str) -> None:
+        """Raises ``Unsupported`` unless the target says that it has ``feature``."""
+        raise NotImplementedError
+
+    # -- end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Delete what was made, close every connection. Idempotent; a target that is gone is no error."""
+        self._journal.paused = True
+        try:
+            self._clean_up()
+        finally:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+            self._pump.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,43 @@
+"""What a run has made on a target that cannot list it: one line for each object made and for each deleted.
+
+Several processes append to one file; a line is shorter than what a write keeps whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LEDGER = "made.ledger"  # the file in the folder that all processes of a run share
+
+
+class Ledger:
+    """Of one run. Without a file nothing is noted."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def made(self, kind: str, name: str) -> None:
+        """Note it before it is made, so that nothing is lost with a process."""
+        self._note("+", kind, name)
+
+    def gone(self, kind: str, name: str) -> None:
+        """It is deleted."""
+        self._note("-", kind, name)
+
+    def left(self) -> list[tuple[str, str]]:
+        """Kind and name of all that was made and not deleted, in the order it was made."""
+        if self._path is None or not self._path.exists():
+            return []
+        left: dict[tuple[str, str], None] = {}
+        for line in self._path.read_text("utf-8", "surrogateescape").splitlines():
+            sign, kind, name = line.split(" ", 2)
+            if sign == "+":
+                left[kind, name] = None
+            else:
+                left.pop((kind, name), None)
+        return list(left)
+
+    def _note(self, sign: str, kind: str, name: str) -> None:
+        if self._path is not None:
+            with self._path.open("ab") as file:
+                file.write(f"{sign} {kind} {name}\n".encode("utf-8", "surrogateescape"))

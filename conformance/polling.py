@@ -1,0 +1,50 @@
+"""Asks for the state of an object on the target until it is as wanted, or time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.base_session import BaseSession
+from conformance.outcomes import CheckEnded
+
+POLL_EVERY_S = 0.01
+
+
+def poll_state(
+    session: BaseSession,
+    look: Callable[[], dict[str, Any]],
+    fields: Mapping[str, Any],
+    within: float,
+    unmet: type[CheckEnded],
+    shows: Callable[[dict[str, Any], str], Any] = dict.get,
+) -> dict[str, Any]:
+    """What ``look`` gives, once it ``shows`` these fields. Raises ``unmet`` if it never does.
+
+    Of many looks the journal keeps the last one: that is what a reader wants.
+    """
+    deadline = time.monotonic() + within + session.target.slack_s
+    lines = session.journal.lines
+    mark = len(lines)
+    moment = session.moment
+    while True:
+        state = look()
+        found = {name: shows(state, name) for name in fields}
+        if found == fields or time.monotonic() > deadline:
+            break
+        del lines[mark:]
+        session.pause(POLL_EVERY_S)
+    session.moment = moment
+    if found != fields:
+        wrong = [name for name in fields if found[name] != fields[name]]
+        raise unmet(
+            "; ".join(f"{name}: expected {fields[name]}, found {found[name]}" for name in wrong),
+            expected=_pairs(fields) + f" within {within:g} s",
+            actual=_pairs(found),
+        )
+    return state
+
+
+def _pairs(fields: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())

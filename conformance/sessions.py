@@ -1,0 +1,15 @@
+"""Which session a target's checks are given: that of the protocol its URL names."""
+
+from __future__ import annotations
+
+from conformance.amqp_session import AmqpSession
+from conformance.base_session import BaseSession
+from conformance.session import Session
+from conformance.target import TargetAccess
+
+_SESSIONS: dict[str, type[BaseSession]] = {"nats": Session, "amqp": AmqpSession}
+
+
+def open_session(access: TargetAccess, *, variant: str | None = None) -> BaseSession:
+    """A session for one execution of one check."""
+    return _SESSIONS[access.url.protocol](access, variant=variant)
