@@ -44,8 +44,8 @@ class Consumer(Push):
         self.watch_inactivity(now)
         if kept and self.stream.files is not None:
             self.stream.files.save_consumer(self)
-        if self.acks.pending and config.ack_policy != "flow_control":
-            self.ack_timer.set_earliest(now)
+        if self.acks.pending:
+            self.watch_acks(now)
         if config.is_pull:
             self.run(now)
         else:
@@ -191,7 +191,7 @@ class Consumer(Push):
             acks.drop(seq, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
         if acks.pending:
-            self.ack_timer.set_earliest(now)
+            self.watch_acks(now)
         if not self.config.is_pull:
             self.begin(now)
 

@@ -231,8 +231,8 @@ class Delivery:
             self.replay.delivered(message, now)
         if self.config.ack_policy == "none":
             self.stream.settled(seq)
-        elif self.config.ack_policy != "flow_control":  # which knows no redelivery
-            self.ack_timer.set_earliest(now + self.redelivery_delay(seq))
+        else:
+            self.watch_acks(now + self.redelivery_delay(seq))
 
     def last_delivered(self) -> tuple[int, int]:
         """What an idle heartbeat reports: the last delivery, and how far the stream has been looked at."""
@@ -273,6 +273,11 @@ class Delivery:
         if not backoff:
             return self.config.ack_wait
         return backoff[min(self.acks.redelivered.get(seq, 0), len(backoff) - 1)]
+
+    def watch_acks(self, when: int) -> None:
+        """See at that moment what has waited long enough; ack_policy flow_control knows no redelivery."""
+        if self.config.ack_policy != "flow_control":
+            self.ack_timer.set_earliest(when)
 
     def acks_due(self, now: int) -> None:
         """Queue for redelivery what has waited long enough, and look again when the next one has."""

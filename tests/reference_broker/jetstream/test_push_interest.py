@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.reference_broker.jetstream.disk import Kept
 from tests.reference_broker.virtual import Client, Virtual
 
 
@@ -143,3 +144,70 @@ def test_nothing_is_remembered_of_subscriptions_that_have_ended(virtual: Virtual
     for number in range(100):
         client.send(f"SUB inbox.{number} {number}\nUNSUB {number}")
     assert virtual.broker.router.ended == []
+
+
+# After a restart
+
+
+def restarted(kept: Kept) -> Kept:
+    return Kept(kept.files, now=kept.now)
+
+
+def with_push_consumer(**config: object) -> Kept:
+    """A stream in files, three messages, and a push consumer with acknowledgements."""
+    kept = Kept()
+    stage = kept.client()
+    request(stage, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": "file"})
+    create(stage, **{"ack_policy": "explicit", **config})
+    for payload in "abc":
+        publish(kept, payload)
+    return kept
+
+
+def test_a_durable_push_consumer_goes_on_after_a_restart() -> None:
+    kept = with_push_consumer()
+    client = kept.client()
+    client.send("SUB dlv 1")
+    acks = [text.split()[3] for text in client.take()]
+    client.send(f"PUB {acks[0]} 0\n\nPUB {acks[1]} 0\n")
+    kept = restarted(kept)
+    assert not is_bound(kept)
+    publish(kept, "d")
+    client = kept.client()
+    client.send("SUB dlv 1")
+    assert payloads(client) == ["d"]
+    kept.pass_time(30)
+    assert payloads(client) == ["c", "d"]  # neither was acknowledged, whichever side of the restart
+
+
+def test_heartbeats_go_on_after_a_restart() -> None:
+    kept = restarted(with_push_consumer(idle_heartbeat=1_000_000_000))
+    client = kept.client()
+    client.send("SUB dlv 1")
+    client.take()
+    kept.pass_time(1)
+    (beat,) = client.take()
+    assert "100 Idle Heartbeat" in beat
+    assert "Nats-Last-Consumer: 3" in beat
+
+
+def test_what_flow_control_has_not_acknowledged_is_not_redelivered_after_a_restart() -> None:
+    kept = with_push_consumer(ack_policy="flow_control", ack_wait=0)
+    client = kept.client()
+    client.send("SUB dlv 1")
+    assert len(payloads(client)) == 3
+    kept = restarted(kept)
+    client = kept.client()
+    client.send("SUB dlv 1")
+    kept.pass_time(60)
+    assert payloads(client) == []
+
+
+def test_an_ephemeral_push_consumer_ends_after_a_restart_without_its_subscriber() -> None:
+    kept = with_push_consumer(durable_name="", name="P", inactive_threshold=5_000_000_000)
+    kept = restarted(kept)
+    kept.pass_time(4)
+    assert not is_bound(kept)
+    kept.pass_time(2)
+    answer = kept.client().ask("SUB inbox 1\nPUB $JS.API.CONSUMER.INFO.S.P inbox 0\n")
+    assert '"err_code":10014' in answer[0]
