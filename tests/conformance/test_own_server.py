@@ -1,0 +1,83 @@
+"""A server that a check has to itself: started, killed, started again, and gone afterwards."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci.servers import ServerBinary
+from conformance.catalogue import Catalogue
+from conformance.engine import run_check
+from conformance.outcomes import Inconclusive
+from conformance.own_server import OwnServer
+from conformance.session import Session
+from conformance.suite import all_checks
+from conformance.target import TargetUnreachable, Url, open_target, probe
+from conformance.verdicts import Outcome
+from reference_broker.nats.server import NatsBroker
+
+REFERENCE_BROKER = (sys.executable, "-m", "plumbline", "broker", "nats")
+
+
+def lives(server: OwnServer) -> None:
+    """Start, kill, start, stop, start: the process is another one each time, and answers."""
+    ids = set()
+    try:
+        for end in (server.kill, server.stop, server.kill):
+            info, _ = probe(Url.parse(server.start()))
+            ids.add(info["server_id"])
+            end()
+            with pytest.raises(TargetUnreachable):
+                probe(Url.parse(server.url))
+    finally:
+        server.close()
+    assert len(ids) == 3
+
+
+def test_the_reference_broker_is_started_again_and_again() -> None:
+    lives(OwnServer(REFERENCE_BROKER, {}))
+
+
+def test_a_real_server_is_started_again_and_again(server_binary: ServerBinary) -> None:
+    lives(OwnServer([str(server_binary.path)], {}))
+
+
+def test_nothing_is_left_of_it() -> None:
+    server = OwnServer(REFERENCE_BROKER, {})
+    url = server.start()
+    folder = Path(server._folder.name)
+    assert (folder / "store/jetstream/layout.json").exists()
+    server.close()
+    assert not folder.exists()
+    with pytest.raises(TargetUnreachable):
+        probe(Url.parse(url))
+
+
+def test_a_program_that_ends_is_told_with_its_last_words() -> None:
+    server = OwnServer([sys.executable, "-c", "print('no such option')"], {})
+    with pytest.raises(Inconclusive, match="ended with code 0") as caught:
+        server.start()
+    assert "no such option" in caught.value.actual
+    server.close()
+
+
+def test_a_session_ends_its_servers() -> None:
+    with NatsBroker.in_thread(jetstream=True) as url:
+        access = open_target(Url.parse(url))
+        access.program = REFERENCE_BROKER
+        with Session(access) as session:
+            server = session.own_server()
+            server.start()
+            assert session.stage_on(server).api("INFO")["streams"] == 0
+        with pytest.raises(TargetUnreachable):
+            probe(Url.parse(server.url))
+
+
+def test_a_target_that_plumbline_did_not_start_is_not_restarted() -> None:
+    check = next(one for one in all_checks() if one.id.startswith("store_restart::"))
+    with NatsBroker.in_thread(jetstream=True) as url:
+        result = run_check(check, open_target(Url.parse(url)), Catalogue.load())
+    assert result.outcome is Outcome.UNSUPPORTED
+    assert "restarts its server, and Plumbline did not start this one" in result.message
