@@ -122,8 +122,8 @@ def _(broker: Broker) -> None:
     summary="A purge leaves num_ack_pending and ack_floor as they are.",
 )
 def _(broker: Broker) -> None:
-    def restart_at(self: AckState, position: int, kept: set[int], now: int) -> None:
-        AckState.restart_at(self, position, kept | set(self.pending), now)
+    def restart_at(self: AckState, position: int, kept: set[int], now: int, start: int) -> None:
+        AckState.restart_at(self, position, kept | set(self.pending), now, start=0)
 
     alter_acks(broker, restart_at=restart_at)
 

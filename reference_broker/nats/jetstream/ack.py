@@ -180,14 +180,22 @@ class AckState:
         self.forget_redelivery(seq)
         return True
 
-    def restart_at(self, position: int, kept: set[int], now: int) -> None:
-        """After a purge: only ``kept`` stays pending, and the counters never lie behind ``position``."""
-        for seq in [seq for seq in self.pending if seq not in kept]:
-            del self.pending[seq]
+    def restart_at(self, position: int, kept: set[int], now: int, start: int) -> None:
+        """After a purge up to ``start``: only ``kept`` stays pending, no counter lies behind ``position``."""
+        floor, moved = self.floor, self.floor.stream < start
+        gone = [seq for seq in self.pending if seq not in kept or self.rules.purge_is_blunt]
+        for seq in gone:
+            acknowledged = self.pending.pop(seq).consumer_seq
+            if moved:
+                floor.consumer = max(floor.consumer, acknowledged)
             self.forget_redelivery(seq)
             self.last_ack = now
+        if moved:
+            floor.stream = start - 1
+            if self.rules.purge_is_blunt:
+                floor.consumer = self.delivered.consumer
         self.delivered.stream = max(self.delivered.stream, position - 1)
-        if not self.pending:
+        if not self.pending and not self.rules.purge_is_blunt:
             self.redelivered.clear()
             self.queue.clear()
             self.floor.consumer, self.floor.stream = self.delivered.consumer, self.delivered.stream

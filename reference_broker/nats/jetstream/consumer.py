@@ -15,6 +15,8 @@ from reference_broker.nats.jetstream.position import deliveries_pending
 from reference_broker.nats.jetstream.pull import NEVER
 from reference_broker.nats.jetstream.push import Push
 from reference_broker.nats.jetstream.store import Message
+from reference_broker.nats.jetstream.subjects import matcher
+from reference_broker.nats.subjects import covers, is_literal
 from wire.jetstream import Ack, AckKind
 
 if TYPE_CHECKING:
@@ -203,15 +205,33 @@ class Consumer(Push):
         names = (self.stream.config.name.encode(), self.name.encode())
         return AckSubject(*names, max(self.acks.redelivered.get(seq, 0), 1), seq, pending.consumer_seq)
 
-    def purged(self, now: int) -> None:
-        """Many messages are gone at once."""
+    def purged(self, subject: bytes | None, now: int) -> None:
+        """Messages on ``subject`` are gone: b"" for any, None if the purge was of all there is."""
         store = self.stream.store
-        self.position.not_before(store.first_seq)
-        kept = {seq for seq in self.acks.pending if store.load(seq)}
-        self.acks.restart_at(self.position.next_seq, kept, now)
+        start = self.start_after_purge(subject)
+        if start is not None:
+            self.position.not_before(start)
+            kept = {seq for seq in self.acks.pending if store.load(seq)}
+            self.acks.restart_at(self.position.next_seq, kept, now, start)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
         self.changed(None)
         self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
+
+    def start_after_purge(self, subject: bytes | None) -> int | None:
+        """The sequence that a purge moves this consumer to, at least; None if it does not concern it.
+
+        Servers: a consumer of no more than was purged goes to the next such message, or to the end.
+        """
+        store, filters = self.stream.store, self.config.filters
+        if not subject:
+            untouched = self.rules.purge_is_blunt and subject is not None and filters
+            return None if untouched else store.first_seq
+        within = bool(filters) and all(covers(subject, wanted) for wanted in filters)
+        matches = not filters or any(covers(wanted, subject) for wanted in filters)
+        if within or (matches and self.rules.purge_is_blunt):
+            left = store.first_of(subject) if is_literal(subject) else store.next(0, matcher([subject]))
+            return left.seq if left else store.last_seq + 1
+        return store.first_seq if matches else None
 
     def needs(self, message: Message) -> bool:
         """Whether interest retention must keep ``message`` for this consumer."""

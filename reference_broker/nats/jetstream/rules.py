@@ -33,6 +33,7 @@ class Rules(Struct):
     ack_none_has_no_responder: bool  # an ack on an ack-none consumer gets 503, before an empty reply
     ack_beyond_position_is_ignored: bool  # before, it moved the floor and was answered
     one_delivery_is_no_redelivery: bool  # with max_deliver 1 num_redelivered is 0
+    purge_is_blunt: bool  # a purge forgets all that is pending, and spares consumers with a filter or not
     exhausted_at_ack_wait: bool  # max_deliver is noticed when ack_wait passes, before only with the next pull
 
     # Consumers
@@ -77,6 +78,7 @@ class Rules(Struct):
 
     # Publishing
     puback_has_blank: bool
+    size_comes_first: bool  # a message that is too large is refused for that, before for its headers
     duplicates_come_first: bool  # the duplicate check precedes the expected-sequence checks
     record_overhead_counts: bool  # discard new compares max_bytes with whole records, before with payloads
     bad_rollup_is_answered: bool
@@ -97,6 +99,7 @@ class Rules(Struct):
             ack_none_has_no_responder=v2_10,
             ack_beyond_position_is_ignored=v2_10,
             one_delivery_is_no_redelivery=v2_11,
+            purge_is_blunt=not v2_10,
             exhausted_at_ack_wait=v2_10,
             floor_starts_at_position=v2_14,
             start_beyond_end_is_kept=v2_11,
@@ -135,6 +138,7 @@ class Rules(Struct):
             account_shows_reservations=v2_10,
             sources_name_subjects=v2_10,
             puback_has_blank=not v2_12,
+            size_comes_first=v2_14,  # 2.14.9; observed 2.9.10 and 2.15.2
             duplicates_come_first=not v2_12,
             record_overhead_counts=v2_10,  # 2.10.27 at the latest
             bad_rollup_is_answered=v2_11,

@@ -165,10 +165,14 @@ class Stream:
         self, subject: bytes, header_block: bytes, payload: bytes, now: int
     ) -> tuple[Message | None, bytes]:
         """The same, for a message by itself."""
-        self.check_size(len(header_block), len(payload))
+        size_comes_first = self.jetstream.rules.size_comes_first
+        if size_comes_first:
+            self.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
         if (duplicate := self.check_headers(subject, directives, now)) is not None:
             return None, self.duplicate_puback % duplicate
+        if not size_comes_first:
+            self.check_size(len(header_block), len(payload))
         if self.needs_interest and not self.is_wanted(subject):
             message, seq = None, self.store.skip()
         else:
@@ -370,14 +374,16 @@ class Stream:
         went."""
         store = self.store
         before = len(store)
-        if subject is None and not below and not keep:
+        everything = subject is None and not below and not keep
+        if everything:
             store.restart_at(store.last_seq + 1)
+        elif subject is None and below > store.last_seq:  # servers: the next message then gets this sequence
+            store.restart_at(below)
         else:
             for seq in self.purgeable(subject, below, keep):
                 store.remove(seq)
-        if before != len(store):
-            for consumer in tuple(self.consumers.values()):
-                consumer.purged(now)
+        for consumer in tuple(self.consumers.values()):
+            consumer.purged(None if everything else (subject or b""), now)
         return before - len(store)
 
     def purgeable(self, subject: bytes | None, below: int, keep: int) -> list[int]:

@@ -1,0 +1,78 @@
+"""Programs on which the reference broker once differed from real servers: now it answers as they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ci.servers import NatsServer
+from conformance.explore.commands import (
+    Acknowledge,
+    CreateConsumer,
+    CreateStream,
+    DeleteMessage,
+    Publish,
+    Pull,
+    Purge,
+)
+from conformance.explore.programs import Program
+from conformance.explore.scribe import write
+from conformance.explore.trial import attempt
+from tests.conformance.explore.worlds import access, reference
+
+STREAM = CreateStream("ORDERS")
+SMALL = CreateStream("ORDERS", {"max_msg_size": 4})
+A, B = Publish("ORDERS", "a"), Publish("ORDERS", "b")
+ACK, ACK_OF_TWO_AGO, ACK_OF_THE_ONE_BEFORE = (Acknowledge(ago, "+ACK") for ago in (0, 2, 1))
+
+
+def consumer(**settings: Any) -> CreateConsumer:
+    return CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit", **settings})
+
+
+def pull(batch: int) -> Pull:
+    return Pull("ORDERS", "DISPATCH", {"batch": batch, "no_wait": True})
+
+
+def purge(token: str | None = None, **body: int) -> Purge:
+    return Purge("ORDERS", body, token)
+
+
+def expecting(header: str, value: str) -> Publish:
+    return Publish("ORDERS", "a", ((header, value),))
+
+
+PROGRAMS: dict[str, Program] = {
+    "a purge beyond the end, of nothing": (STREAM, consumer(), purge(seq=3)),
+    "a purge beyond the end": (STREAM, consumer(), A, purge(seq=3), A),
+    "a purge beyond the end, with a filter": (STREAM, consumer(filter_subject="ORDERS.a"), A, purge(seq=3)),
+    "a purge of what the filter passes over": (STREAM, consumer(filter_subject="ORDERS.a"), B, purge(seq=2)),
+    "a purge of another subject": (STREAM, consumer(), B, purge("a")),
+    "a purge of another subject, one pending": (STREAM, consumer(), B, pull(1), purge("a")),
+    "a purge of the consumer's own subject, of nothing": (
+        *(STREAM, consumer(filter_subject="ORDERS.a"), B),
+        purge("a"),
+    ),
+    "a purge of a part of what is pending": (STREAM, consumer(), A, A, pull(2), purge(seq=2)),
+    "a purge of all but one of what is pending": (STREAM, consumer(), A, A, pull(2), purge(keep=1)),
+    "a purge of what is acknowledged": (STREAM, consumer(), A, A, A, pull(3), ACK_OF_TWO_AGO, purge(seq=2)),
+    "a purge, then an acknowledgement of what it left": (
+        *(STREAM, consumer(), A, A, A, pull(3)),
+        *(purge(seq=2), ACK_OF_THE_ONE_BEFORE),
+    ),
+    "a purge below what is pending": (
+        *(STREAM, consumer(), A, A, A, DeleteMessage("ORDERS", 1), pull(1), ACK, pull(1)),
+        purge(seq=2),
+    ),
+    "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
+    "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),
+    "too large, and another stream": (SMALL, expecting("Nats-Expected-Stream", "EVENTS")),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_real_server_and_the_reference_broker_answer_the_same(name: str, nats_server: NatsServer) -> None:
+    target = access(nats_server.url, "real")
+    program = PROGRAMS[name]
+    assert attempt(write(program, reference(target.target.level)), program, target) is None

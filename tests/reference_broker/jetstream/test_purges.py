@@ -1,0 +1,76 @@
+"""What a purge does to sequences and to consumers, which servers of 2.9 did otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference_broker.nats.levels import NEWEST, Level
+from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench
+
+
+def filled(level: Level, *subjects: str) -> Bench:
+    """A stream O with a message on each of these subjects and a consumer C of all of them."""
+    bench = Bench(level)
+    bench.stream("O", subjects=["o.>"])
+    for subject in subjects:
+        bench.request(subject)
+    bench.consumer("O", "C")
+    return bench
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_purge_beyond_the_end_moves_the_sequences_on(level: Level) -> None:
+    bench = filled(level, "o.a")
+    assert bench.api("STREAM.PURGE.O", {"seq": 9})["purged"] == 1
+    assert bench.stream_state("O") == "msgs 0 bytes 0 first 9 last 8"
+    assert bench.state("O", "C").startswith("delivered 0/8 ack_floor 0/8")
+    assert bench.request("o.a")["seq"] == 9
+
+
+@pytest.mark.parametrize(
+    ("level", "state"),
+    [
+        (OLDEST, "delivered 2/2 ack_floor 2/1 ack_pending 0 redelivered 0 waiting 0 pending 0"),
+        (NEWEST, "delivered 2/2 ack_floor 1/1 ack_pending 1 redelivered 0 waiting 0 pending 0"),
+    ],
+)
+def test_a_purge_of_a_part_keeps_the_rest_pending(level: Level, state: str) -> None:
+    bench = filled(level, "o.a", "o.a")
+    bench.pull("O", "C", b"2")
+    bench.api("STREAM.PURGE.O", {"seq": 2})
+    assert bench.state("O", "C") == state
+
+
+@pytest.mark.parametrize(
+    ("level", "state"),
+    [
+        (OLDEST, "delivered 0/1 ack_floor 0/1 ack_pending 0 redelivered 0 waiting 0 pending 0"),
+        (NEWEST, "delivered 0/0 ack_floor 0/0 ack_pending 0 redelivered 0 waiting 0 pending 1"),
+    ],
+)
+def test_a_purge_of_another_subject_leaves_a_consumer_of_all_alone(level: Level, state: str) -> None:
+    bench = filled(level, "o.a")
+    bench.api("STREAM.PURGE.O", {"filter": "o.b"})
+    assert bench.state("O", "C") == state
+
+
+def test_a_consumer_of_what_was_purged_goes_to_the_end() -> None:
+    bench = filled(NEWEST, "o.a")
+    bench.consumer("O", "B", filter_subject="o.b")
+    bench.api("STREAM.PURGE.O", {"filter": "o.b"})
+    assert bench.state("O", "B").startswith("delivered 0/1 ack_floor 0/1")
+
+
+def test_a_purge_by_sequence_spares_consumers_with_a_filter_in_2_9() -> None:
+    bench = filled(OLDEST, "o.a")
+    bench.consumer("O", "B", filter_subject="o.a")
+    bench.api("STREAM.PURGE.O", {"seq": 2})
+    assert bench.state("O", "B").startswith("delivered 0/0 ack_floor 0/0")
+
+
+@pytest.mark.parametrize(("level", "code"), [(OLDEST, 10071), (NEWEST, 10054)])
+def test_size_or_expectation_is_refused_first(level: Level, code: int) -> None:
+    bench = Bench(level)
+    bench.stream("S", max_msg_size=4)
+    header = b"NATS/1.0\r\nNats-Expected-Last-Sequence: 7\r\n\r\n"
+    assert bench.request("S", b"x", header)["error"]["err_code"] == code
