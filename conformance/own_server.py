@@ -8,7 +8,6 @@ reference broker does in its first line. Nothing of it is left when the check ha
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -78,7 +77,7 @@ class OwnServer:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
-        os.kill(self._process.pid, number)
+        self._process.send_signal(number)  # none is sent to one that has ended
         try:
             self._process.wait(ENDED_WITHIN_S)
         except subprocess.TimeoutExpired:
