@@ -1,0 +1,118 @@
+"""Events on the pure core that take time to come, or that tell who asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reference_broker.nats.jetstream.times import format_time
+from reference_broker.nats.levels import NEWEST, Level
+from tests.reference_broker.jetstream.bench import OLDEST, START, Bench
+from tests.reference_broker.virtual import Virtual
+from wire.durations import SECOND
+from wire.nats import Decoder, Msg, Pub, Sender, Sub
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A stream ``V`` with a consumer ``C``; whoever listens hears every event."""
+    bench = Bench(NEWEST)
+    bench.stream("V", subjects=["v"])
+    bench.consumer("V", "C")
+    bench.subscriptions.append(b"$JS.EVENT.ADVISORY.CONSUMER.>")
+    return bench
+
+
+def events(bench: Bench) -> list[tuple[str, dict[str, Any]]]:
+    """What was told since the last call: what follows ADVISORY in the subject, and the body."""
+    told = [one for one in bench.sent if one.target.startswith(b"$JS.EVENT.ADVISORY.")]
+    bench.sent[:] = [one for one in bench.sent if one not in told]
+    return [
+        (one.target.decode().removeprefix("$JS.EVENT.ADVISORY."), msgspec.json.decode(one.payload))
+        for one in told
+    ]
+
+
+def test_the_end_of_a_pause_is_told_when_it_comes(bench: Bench) -> None:
+    until = format_time(START + 2 * SECOND)
+    bench.api("CONSUMER.PAUSE.V.C", {"pause_until": until})
+    ((subject, paused),) = events(bench)
+    assert (subject, paused["paused"], paused["pause_until"]) == ("CONSUMER.PAUSE.V.C", True, until)
+    bench.advance(1)
+    assert events(bench) == []
+    bench.advance(1)
+    ((subject, over),) = events(bench)
+    assert (subject, over["paused"], over["pause_until"]) == ("CONSUMER.PAUSE.V.C", False, until)
+
+
+def test_a_pause_that_is_called_off_is_told_once(bench: Bench) -> None:
+    bench.api("CONSUMER.PAUSE.V.C", {"pause_until": format_time(START + 2 * SECOND)})
+    bench.api("CONSUMER.PAUSE.V.C")
+    assert [told["paused"] for _, told in events(bench)] == [True, False]
+    bench.advance(3)
+    assert events(bench) == []
+
+
+def test_a_consumer_that_is_created_paused_tells_both(bench: Bench) -> None:
+    bench.consumer("V", "P", pause_until=format_time(START + SECOND))
+    assert [subject for subject, _ in events(bench)] == ["CONSUMER.CREATED.V.P", "CONSUMER.PAUSE.V.P"]
+
+
+def test_a_pinned_client_that_is_silent_loses_its_pin(bench: Bench) -> None:
+    bench.consumer(
+        "V", "PIN", priority_groups=["g"], priority_policy="pinned_client", priority_timeout=SECOND
+    )
+    bench.request("v", b"1")
+    events(bench)
+    bench.subscriptions.append(b"_INBOX.>")
+    bench.pull("V", "PIN", {"batch": 1, "group": "g"})
+    ((subject, pinned),) = events(bench)
+    assert (subject, pinned["group"]) == ("CONSUMER.PINNED.V.PIN", "g")
+    bench.advance(1)
+    ((subject, unpinned),) = events(bench)
+    assert (subject, unpinned["reason"]) == ("CONSUMER.UNPINNED.V.PIN", "timeout")
+
+
+def test_nothing_is_made_that_nobody_hears() -> None:
+    bench = Bench(NEWEST)
+    before = bench.jetstream.config.random.getstate()
+    bench.stream("V", subjects=["v"])
+    bench.consumer("V", "C")
+    assert bench.jetstream.config.random.getstate() == before
+
+
+@pytest.mark.parametrize(
+    ("level", "fields"),
+    [
+        (OLDEST, {"acc", "server"}),
+        (NEWEST, {"start", "host", "id", "name", "lang", "ver", "acc", "server", "kind", "client_type"}),
+    ],
+    ids=("2.9", "newest"),
+)
+def test_an_audit_tells_who_asked(level: Level, fields: set[str]) -> None:
+    virtual = Virtual(jetstream=True, level=level)
+    listener = virtual.client()
+    listener.send(Sub.make("$JS.EVENT.ADVISORY.API", 1).raw)
+    asking = virtual.client(name="me", lang="test", version="1")
+    asking.send(Pub.make("$JS.API.STREAM.NAMES", b'{"offset":0}', "_INBOX.a").raw)
+    (audit,) = Decoder(Sender.SERVER).feed(listener.take_bytes())
+    assert isinstance(audit, Msg)
+    told = msgspec.json.decode(audit.payload)
+    assert set(told["client"]) == fields
+    assert told["subject"] == "$JS.API.STREAM.NAMES"
+    assert told["request"] == '{"offset":0}'
+    assert msgspec.json.decode(told["response"])["total"] == 0
+    if level == NEWEST:
+        assert told["client"]["name"] == "me"
+
+
+def test_a_message_that_is_got_is_told_only_if_that_fails(bench: Bench) -> None:
+    bench.subscriptions.append(b"$JS.EVENT.ADVISORY.API")
+    bench.request("v", b"1")
+    bench.api("STREAM.MSG.GET.V", {"seq": 1})
+    assert events(bench) == []
+    bench.error("STREAM.MSG.GET.V", {"seq": 2})
+    ((subject, _),) = events(bench)
+    assert subject == "API"
