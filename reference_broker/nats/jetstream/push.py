@@ -98,7 +98,8 @@ class Push(Delivery):
             self.stream.jetstream.listen(self)
             for seq in self.acks.pending:
                 self.acks.request_redelivery(seq)
-        self.rate_limit = self.limit_of(config)
+        if config.rate_limit_bps != (self.rate_limit.bits_per_second if self.rate_limit else 0):
+            self.rate_limit = self.limit_of(config)
         is_listened_to = self.is_listened_to()
         if self.active and not is_listened_to:
             self.subscriber_lost(now)

@@ -12,6 +12,7 @@ class RateLimit:
     """``burst`` is what the full bucket holds; what is larger goes out when it is full."""
 
     def __init__(self, bits_per_second: int, burst: int) -> None:
+        self.bits_per_second = bits_per_second
         self.burst = burst
         self._bytes_per_second = max(bits_per_second // 8, 1)
         self._full_at = 0

@@ -300,6 +300,8 @@ def test_a_rate_limit_may_be_lifted(bench: Bench) -> None:
     publish(bench, 40, 52_000)
     push(bench, rate_limit_bps=8)
     bench.advance(1)
+    push(bench, rate_limit_bps=8, description="the burst is used up all the same")
+    bench.advance(1)
     assert len(delivered(bench)) == 20
     push(bench)
     bench.advance(0)
