@@ -15,8 +15,10 @@ from proxy.addresses import AddressError, Endpoint
 from proxy.capture_file import CaptureFiles
 from proxy.capture_reader import CaptureError
 from proxy.captures import Source, read, rows
+from proxy.control import Control
 from proxy.dialects import known
 from proxy.diff import compare, differs
+from proxy.fault_language import FaultError, parse_fault
 from proxy.filters import FilterError, parse
 from proxy.live import Live
 from proxy.operations import Reader
@@ -42,6 +44,9 @@ Full = Annotated[
     WhenFull, typer.Option(help="if the capture cannot be written: close everything, or forward unrecorded")
 ]
 Secrets = Annotated[bool, typer.Option("--keep-secrets", help="do not mask pass, auth_token, jwt, sig, nkey")]
+FaultTexts = Annotated[list[str] | None, typer.Option("--fault", help="like: latency 50ms ±10ms")]
+Seed = Annotated[int, typer.Option(help="of what faults leave to chance")]
+ControlPort = Annotated[int | None, typer.Option("--control", help="serve the control API; 0: any port")]
 Drain = Annotated[str, typer.Option(help="after Ctrl-C, wait so long for clients to leave")]
 
 
@@ -54,14 +59,22 @@ def record(
     roll_after: RollAfter = "1h",
     when_full: Full = WhenFull.CLOSE,
     keep_secrets: Secrets = False,
+    fault: FaultTexts = None,
+    seed: Seed = 0,
+    control: ControlPort = None,
     drain: Drain = "0s",
 ) -> None:
     """Stand between clients and a server, and write what passes to pcapng files, until Ctrl-C.
 
-    Bytes are forwarded as they come. Secrets of CONNECT are masked in the files, at equal length.
+    Bytes are forwarded as they come. Secrets of CONNECT are masked in the files, at equal length. Faults are
+    one line each: latency 50ms ±10ms, bandwidth 100k, slice 10 every 5ms, slow_close 500ms, limit 10k,
+    reset 2s, timeout 2s, with "on upstream" or "on downstream" or both ways; and of operations: drop +ACK
+    every 10th, duplicate MSG the 3rd, reorder HMSG with 5%, delay 200ms PUB where subject ~ "a.>".
     """
     try:
-        server = Endpoint.parse(url)
+        server, address = Endpoint.parse(url), Endpoint.parse(listen, Endpoint.parse(url).protocol)
+        faults = [parse_fault(text) for text in fault or []]
+        drain_s = _number(drain, _SECONDS, "--drain")
         files = CaptureFiles(
             output,
             f"before {server}",
@@ -71,17 +84,25 @@ def record(
         recording = Recording(server.protocol, strict, not keep_secrets, when_full)
         live = Live(sys.stdout)
         proxy = RecordingProxy(
-            server, Endpoint.parse(listen, server.protocol), files, recording, live.stopped
+            server,
+            address,
+            files,
+            recording,
+            live.stopped,
+            faults=faults,
+            seed=seed,
         )
-        drain_s = _number(drain, _SECONDS, "--drain")
-    except AddressError as error:
+        controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
+    except (AddressError, FaultError) as error:
         raise _usage(str(error)) from None
     except OSError as error:
         raise _usage(f"cannot record to {output}: {error.strerror or error}") from None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: proxy.relay.stop(drain_s))
-    live.start(proxy)
+    live.start(proxy, f"; control API at {controls.url}" if controls else "")
     proxy.run()
+    if controls:
+        controls.close()
     live.end()
     if proxy.recorder.stopped:
         raise typer.Exit(EXIT_HARNESS)
@@ -192,7 +213,7 @@ def diff(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """Compare two recordings by what was said, not by inboxes, ids, ports and times. Exit 1 if they differ."""
+    """Compare two recordings by what was said, not by inboxes, ids and times. Exit 1 if they differ."""
     try:
         wanted = parse(where)
         one, other = (

@@ -65,12 +65,24 @@ class Turn(Protocol):
         """Both sockets are closed."""
 
 
+class Disturbance(Protocol):
+    """Takes the place of ``Pipe.forward`` and ``pass_end_on``, and calls them when it sees fit."""
+
+    delayed: int  # bytes that were received and not yet forwarded
+
+    def forward(self, data: bytes) -> None:
+        """Bytes were received."""
+
+    def pass_end_on(self) -> None:
+        """The source has ended."""
+
+
 class Pipe:
     """One direction of a connection."""
 
     __slots__ = (
-        "_loop", "_recv", "_send", "_size", "blocked", "bytes", "direction", "ended", "link", "pending",
-        "shut", "sink", "source",
+        "_loop", "_recv", "_send", "_size", "blocked", "bytes", "direction", "disturbance", "ended", "held",
+        "link", "pending", "shut", "sink", "source",
     )  # fmt: skip
 
     def __init__(self, link: Link, direction: Direction, source: End, sink: End) -> None:
@@ -80,6 +92,8 @@ class Pipe:
         self.sink = sink
         self.pending: deque[memoryview] = deque()
         self.blocked = False  # there is something pending: the source is not read
+        self.held = False  # the disturbance has enough: the source is not read
+        self.disturbance: Disturbance | None = None  # stands between receiving and forwarding
         self.ended = False  # the source has nothing more to say
         self.shut = False  # and the sink was told
         self.bytes = 0
@@ -145,6 +159,12 @@ class Pipe:
         if self.ended:
             self._shut()
 
+    def hold(self, *, now_held: bool) -> None:
+        """Reads no more from the source, or reads on."""
+        if self.held != now_held:
+            self.held = now_held
+            self.source.update()
+
     def _block(self, *, now_blocked: bool) -> None:
         self.blocked = now_blocked
         self.source.update()
@@ -194,7 +214,7 @@ class End:
     def update(self) -> None:
         """Waits for what the two directions want."""
         incoming = self.incoming
-        mask = 0 if incoming.ended or incoming.blocked else _IN
+        mask = 0 if incoming.ended or incoming.blocked or incoming.held else _IN
         if self.outgoing.blocked:
             mask |= _OUT
         if mask != self._mask and not incoming.link.broken and not incoming.link.closed:
@@ -238,7 +258,8 @@ class Link:
     @property
     def unsent(self) -> int:
         """Bytes that were received and not yet written."""
-        return sum(len(data) for pipe in self.pipes for data in pipe.pending)
+        pending = sum(len(data) for pipe in self.pipes for data in pipe.pending)
+        return pending + sum(pipe.disturbance.delayed for pipe in self.pipes if pipe.disturbance)
 
     def connect(self, places: Sequence[Place]) -> None:
         """Tries these addresses of the server in turn."""
@@ -286,7 +307,6 @@ class Link:
             self._failed(_reason(OSError(code, os.strerror(code))))
             return
         self.loop.remove(self._server.fileno())
-        self.turn.connected(self)
         for sock in (self._client, self._server):
             if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -295,6 +315,7 @@ class Link:
             Pipe(self, Direction.TO_SERVER, client, server),
             Pipe(self, Direction.TO_CLIENT, server, client),
         )
+        self.turn.connected(self)
         client.start()
         server.start()
 

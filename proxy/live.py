@@ -26,12 +26,11 @@ class Live:
         self._display: rich.live.Live | None = None
         self._shown = (time.monotonic(), 0, 0)
 
-    def start(self, proxy: RecordingProxy) -> None:
+    def start(self, proxy: RecordingProxy, more: str = "") -> None:
         """Says where to connect; on a terminal, draws from now on."""
         self._proxy = proxy
-        self._print(
-            f"{proxy.url} forwards to {proxy.relay.server}, recorded in {proxy.files.path}; Ctrl-C ends it"
-        )
+        where = f"recorded in {proxy.files.path}{more}"
+        self._print(f"{proxy.url} forwards to {proxy.relay.server}, {where}; Ctrl-C ends it")
         if self._console.is_terminal:
             self._display = rich.live.Live(console=self._console, auto_refresh=False, transient=True)
             self._display.start()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from proxy.addresses import Endpoint
 from proxy.capture_file import CaptureFiles
 from proxy.counters import Counters
+from proxy.dialects import known
+from proxy.fault_language import Fault, parse_fault
+from proxy.faults import Faults
 from proxy.recorder import Recorder, Recording
 from proxy.relay import Relay
 
@@ -29,12 +33,24 @@ class RecordingProxy:
         files: CaptureFiles,
         recording: Recording,
         on_stopped: Callable[[str], None] = lambda why: None,
+        *,
+        faults: Sequence[Fault] = (),
+        seed: int = 0,
     ) -> None:
         self.files = files
         self.relay = Relay(server, listen, record_first=recording.strict)
         self.recorder = Recorder(files, recording, self.relay.loop, self.relay.counters, on_stopped)
         self.relay.tap = self.recorder
         self.recorder.on_lost = self.relay.abandon
+        self.faults = Faults(
+            self.relay.loop,
+            known().get(recording.protocol),
+            seed,
+            lambda link, direction, text: self.recorder.note(link, direction, text, time.time_ns()),
+            self.relay.finished.append,
+        )
+        self.faults.change({str(number): fault for number, fault in enumerate(faults, 1)})
+        self.relay.disturb = self.faults.disturb
 
     @property
     def counters(self) -> Counters:
@@ -60,13 +76,25 @@ class RecordingProxy:
 
 @contextmanager
 def recorded(
-    url: str, place: Path, *, listen: str = ANY_PORT, strict: bool = True, roll_bytes: int = 0
+    url: str,
+    place: Path,
+    *,
+    listen: str = ANY_PORT,
+    strict: bool = True,
+    roll_bytes: int = 0,
+    faults: Sequence[str] = (),
+    seed: int = 0,
 ) -> Iterator[RecordingProxy]:
     """A recording proxy before ``url``, in a thread; when the block ends, the capture is whole."""
     server = Endpoint.parse(url)
     files = CaptureFiles(place, f"before {server}", roll_bytes=roll_bytes)
     proxy = RecordingProxy(
-        server, Endpoint.parse(listen, server.protocol), files, Recording(server.protocol, strict=strict)
+        server,
+        Endpoint.parse(listen, server.protocol),
+        files,
+        Recording(server.protocol, strict=strict),
+        faults=[parse_fault(text) for text in faults],
+        seed=seed,
     )
     thread = threading.Thread(target=proxy.run, name="plumbline-proxy")
     thread.start()

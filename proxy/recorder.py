@@ -139,7 +139,9 @@ class Recorder:
 
     def note(self, link: Link, direction: Direction, text: str, now: int) -> None:
         """Puts a comment on record, on a packet without bytes."""
-        self._add(now, self._open[link].flow.head(direction, 0, ACK), notes=(MARK + text,))
+        if link in self._open:
+            self._add(now, self._open[link].flow.head(direction, 0, ACK), notes=(MARK + text,))
+            self._write_soon()
 
     def commit(self) -> bool:
         if self._recording.strict or self._size >= HOLD_BYTES:

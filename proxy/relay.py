@@ -12,6 +12,7 @@ import resource
 import select
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -79,7 +80,9 @@ class Relay:
         self.ended: list[Pipe] = []
         self.aborted: list[tuple[Link, Direction, str]] = []
         self.refused: list[tuple[Link, str]] = []
+        self.finished: list[Link] = []  # to be closed at the end of the turn
         self._gone: list[Link] = []
+        self.disturb: Callable[[Link], None] = lambda link: None  # may set ``Pipe.disturbance``
         self._places = server.resolve()
         self._listen = listen
         self._listener: socket.socket | None = listening_socket(listen)
@@ -148,6 +151,7 @@ class Relay:
     def connected(self, link: Link) -> None:
         """A link reached the server."""
         self.tap.connected(link, time.time_ns())
+        self.disturb(link)
 
     def closed(self, link: Link) -> None:
         """A link closed its sockets."""
@@ -176,6 +180,9 @@ class Relay:
                     link.say_last(direction, words)
                 self.tap.reset(link, direction, time.time_ns(), why)
                 link.reset()
+        for link in self.finished:
+            self.end(link)
+        self.finished.clear()
         for link in self._gone:
             self.tap.closed(link)
         self._gone.clear()
@@ -208,9 +215,9 @@ class Relay:
                 counters.to_server += len(chunk)
             else:
                 counters.to_client += len(chunk)
-            pipe.forward(chunk)
+            (pipe.disturbance or pipe).forward(chunk)
         for pipe in ended:
-            pipe.pass_end_on()
+            (pipe.disturbance or pipe).pass_end_on()
 
     def abandon(self) -> None:
         """What cannot be recorded may not pass: everything is closed, and ``run`` returns."""
@@ -218,6 +225,14 @@ class Relay:
         for link in list(self._links.values()):
             link.reset()
         self.loop.stop()
+
+    def end(self, link: Link) -> None:
+        """Closes a connection in both directions, as if each side had."""
+        for pipe in link.pipes:
+            if not pipe.ended and not link.closed:
+                pipe.ended = True
+                self.tap.ended(link, pipe.direction, time.time_ns())
+        link.close()
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -230,7 +245,13 @@ class Relay:
         if not self._links:
             self.loop.stop()
             return
-        self.loop.after(drain_s, lambda: self._flush(time.monotonic() + FLUSH_WITHIN_S))
+        self.loop.after(drain_s, self._begin_flush)
+
+    def _begin_flush(self) -> None:
+        for link in self._links.values():
+            for pipe in link.pipes:
+                pipe.hold(now_held=True)
+        self._flush(time.monotonic() + FLUSH_WITHIN_S)
 
     def _flush(self, until: float) -> None:
         """Closes each link that owes nothing; all of them at ``until``."""
@@ -241,12 +262,8 @@ class Relay:
             self._finish()
 
     def _finish(self) -> None:
-        now = time.time_ns()
         for link in list(self._links.values()):
-            for pipe in link.pipes:
-                if not pipe.ended:
-                    self.tap.ended(link, pipe.direction, now)
-            link.close()
+            self.end(link)
         self.loop.stop()
 
     def _close_listener(self) -> None:

@@ -1,0 +1,259 @@
+"""Faults: what they do to bytes and operations, the same for the same seed, and on record in the capture."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.captures import read
+from proxy.control import Control
+from proxy.fault_language import Fault, FaultError, Kind, parse_fault
+from proxy.link import Direction
+from proxy.record import RecordingProxy, recorded
+from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
+from wire.nats import Pub
+
+
+@contextmanager
+def disturbed(place: Path, *faults: str, seed: int = 0) -> Iterator[tuple[RecordingProxy, socket.socket]]:
+    """A client of a server that says what the client says, with faults between them."""
+    with (
+        server(echo) as url,
+        recorded(url.replace("tcp", "nats"), place, faults=faults, seed=seed) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        yield proxy, client
+
+
+def notes(place: Path) -> list[str]:
+    return [row.remark[1] for row in read([place]) if row.fields["op"] == "note"]
+
+
+def numbered(*numbers: int) -> bytes:
+    return b"".join(Pub.make("a", b"%d" % number).raw for number in numbers)
+
+
+def exchanged(place: Path, *faults: str, seed: int = 0, count: int = 6, expected: int) -> list[int]:
+    """Which of the operations numbered from 1 to ``count`` reach the server, in which order."""
+    with disturbed(place, *faults, seed=seed) as (_, client):
+        data = numbered(*range(1, count + 1))
+        client.sendall(data[:20])
+        client.sendall(data[20:])
+        came = receive(client, expected * len(numbered(1)))
+    return [int(part.split(b"\r\n")[1]) for part in came.split(b"PUB")[1:]]
+
+
+def test_latency_delays_each_way(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "latency 100ms ±20ms on upstream", "latency 50ms on downstream") as (_, client):
+        started = time.monotonic()
+        client.sendall(b"PING\r\n")
+        assert receive(client, 6) == b"PING\r\n"
+        assert time.monotonic() - started >= 0.13
+    assert notes(tmp_path) == [
+        "plumbline: fault 1: latency 100ms ±20ms on upstream",
+        "plumbline: fault 2: latency 50ms on downstream",
+    ]
+
+
+def test_bandwidth_takes_its_time_and_loses_nothing(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "bandwidth 200k on upstream") as (_, client):
+        data = bytes(range(256)) * 256
+        started = time.monotonic()
+        client.sendall(data)
+        assert receive(client, len(data)) == data
+        assert time.monotonic() - started >= len(data) / 200_000 * 0.9
+
+
+def test_slices_come_one_by_one(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "slice 4 every 20ms on downstream") as (_, client):
+        client.sendall(b"0123456789")
+        pieces: list[bytes] = []
+        while len(b"".join(pieces)) < 10:
+            pieces.append(client.recv(100))
+        assert pieces == [b"0123", b"4567", b"89"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "came"),
+    [
+        ("drop PUB the 2nd on upstream", [1, 3, 4, 5, 6]),
+        ("drop PUB every 3rd on upstream", [1, 2, 4, 5]),
+        ("drop where payload = 4 on upstream", [1, 2, 3, 5, 6]),
+        ("duplicate PUB the 2nd on upstream", [1, 2, 2, 3, 4, 5, 6]),
+        ("reorder PUB the 2nd on upstream", [1, 3, 2, 4, 5, 6]),
+        ("reorder PUB the 6th on upstream", [1, 2, 3, 4, 5, 6]),
+        ("delay 50ms PUB the 2nd on upstream", [1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_operations(tmp_path: Path, fault: str, came: list[int]) -> None:
+    assert exchanged(tmp_path, fault, expected=len(came)) == came
+    assert all(note.startswith(f"plumbline: fault 1: {fault} operation ") for note in notes(tmp_path))
+    assert notes(tmp_path)
+
+
+def test_acknowledgements_are_dropped_by_name(tmp_path: Path) -> None:
+    subject = "$JS.ACK.S.C.1.1.1.1000000000000000000.0"
+    with disturbed(tmp_path, "drop +ACK every 2nd on upstream") as (_, client):
+        kept = [Pub.make(subject, b"-NAK"), Pub.make(subject, b"+ACK"), Pub.make("other", b"+ACK")]
+        client.sendall(kept[0].raw + kept[1].raw + Pub.make(subject).raw + kept[2].raw)
+        wanted = b"".join(operation.raw for operation in kept)
+        assert receive(client, len(wanted)) == wanted
+
+
+def test_chance_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    def run(name: str, seed: int) -> list[int]:
+        fault = "duplicate PUB with 50% on upstream"
+        with disturbed(tmp_path / name, fault, seed=seed) as (_, client):
+            client.sendall(numbered(*range(10, 90)) + b"PING\r\n")
+            came = b""
+            while not came.endswith(b"PING\r\n"):
+                came += client.recv(65536)
+        return [int(part.split(b"\r\n")[1]) for part in came.split(b"PUB")[1:]]
+
+    first, again, other = run("first", 1), run("again", 1), run("other", 2)
+    assert first == again != other
+    assert 100 < len(first) < 140
+
+
+def test_what_is_no_protocol_passes_as_it_is(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "drop PUB on upstream") as (_, client):
+        client.sendall(numbered(1) + b"nonsense\r\n" + numbered(2))
+        wanted = b"nonsense\r\n" + numbered(2)
+        assert receive(client, len(wanted)) == wanted
+
+
+def test_a_limit_closes_after_its_bytes(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "limit 10 on downstream") as (_, client):
+        client.sendall(b"0123456789abc")
+        assert receive(client, 100) == b"0123456789"
+
+
+def test_a_reset_resets_after_its_time(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "reset 100ms") as (_, client), pytest.raises(ConnectionResetError):
+        client.recv(1)
+    assert any("reset 100ms" in note for note in notes(tmp_path))
+
+
+def test_a_timeout_swallows_and_closes(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "timeout 200ms on downstream") as (_, client):
+        started = time.monotonic()
+        client.sendall(b"hello")
+        assert receive(client, 5) == b""
+        assert time.monotonic() - started >= 0.2
+
+
+def test_an_end_is_passed_on_later(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "slow_close 200ms on upstream") as (_, client):
+        started = time.monotonic()
+        client.sendall(b"hello")
+        client.shutdown(socket.SHUT_WR)
+        assert receive(client, 100) == b"hello"
+        assert time.monotonic() - started >= 0.2
+
+
+def test_a_delayed_flood_stops_the_sender(tmp_path: Path) -> None:
+    with disturbed(tmp_path, "latency 30s on upstream") as (proxy, client):
+        client.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            client.sendall(bytes(64 << 20))
+        (link,) = proxy.relay.links
+        assert link.unsent < 1 << 20
+
+
+def ask(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{url}{path}", data=data, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> None:
+    with server(echo) as url, recorded(url.replace("tcp", "nats"), tmp_path) as proxy:
+        control = Control(proxy.relay, proxy.faults, 0)
+        try:
+            with connect(proxy.relay.address) as client:
+                client.sendall(numbered(1))
+                assert receive(client, len(numbered(1))) == numbered(1)
+                fault = {"name": "lossy", "fault": "drop PUB the 2nd on upstream"}
+                assert ask(control.url, "POST", "/faults", fault) == (200, {"lossy": fault["fault"]})
+                assert ask(control.url, "POST", "/faults", fault) == (
+                    409,
+                    {"error": "there is a fault lossy"},
+                )
+                client.sendall(numbered(1, 2, 3))
+                assert receive(client, len(numbered(1, 3))) == numbered(1, 3)
+                changed = {"fault": "duplicate PUB the 1st on upstream"}
+                assert ask(control.url, "POST", "/faults/lossy", changed)[0] == 200
+                client.sendall(numbered(4, 5))
+                assert receive(client, len(numbered(4, 4, 5))) == numbered(4, 4, 5)
+                assert ask(control.url, "DELETE", "/faults/lossy") == (200, {})
+                client.sendall(numbered(6))
+                assert receive(client, len(numbered(6))) == numbered(6)
+                (seen,) = ask(control.url, "GET", "/connections")[1]
+                assert seen["connection"] == 1
+                assert seen["to_client"] == len(numbered(1, 1, 3, 4, 4, 5, 6))
+            assert ask(control.url, "DELETE", "/faults/lossy") == (404, {"error": "no fault lossy"})
+            assert ask(control.url, "POST", "/faults", {"name": "x", "fault": "lag 5"})[0] == 400
+            assert ask(control.url, "POST", "/faults", [])[0] == 400
+            assert ask(control.url, "GET", "/nothing")[0] == 404
+            assert ask(control.url, "GET", "/faults") == (200, {})
+        finally:
+            control.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("latency 50ms ±10ms on downstream", (Kind.LATENCY, Direction.TO_CLIENT, 0.05, 0.01, 0)),
+        ("latency 1.5s", (Kind.LATENCY, None, 1.5, 0, 0)),
+        ("bandwidth 100k/s on upstream", (Kind.BANDWIDTH, Direction.TO_SERVER, 0, 0, 100_000)),
+        ("slice 10 every 5ms", (Kind.SLICE, None, 0.005, 0, 10)),
+        ("reset 10kB", (Kind.RESET, None, 0, 0, 10_000)),
+        ("limit 2m", (Kind.LIMIT, None, 120.0, 0, 0)),
+    ],
+)
+def test_the_language(text: str, expected: tuple[object, ...]) -> None:
+    fault = parse_fault(text)
+    assert (fault.kind, fault.direction, fault.time, fault.jitter, fault.size) == expected
+
+
+def test_the_language_of_choices() -> None:
+    fault: Fault = parse_fault('drop PUB where subject ~ "a.*" and size > 3 on upstream every 10th')
+    assert (fault.kind, fault.every, fault.only) == (Kind.DROP, 10, 0)
+    assert fault.where({"op": "PUB", "subject": "a.b", "size": 4})
+    assert not fault.where({"op": "PUB", "subject": "a.b", "size": 3})
+    assert not fault.where({"op": "MSG", "subject": "a.b", "size": 4})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lag 50ms", "lag 50ms: expected one of latency, bandwidth"),
+        ("latency soon", "latency soon: expected latency 50ms ±10ms"),
+        (
+            "latency 5ms every 2nd",
+            "latency 5ms every 2nd: latency is about bytes: neither every, the nor where",
+        ),
+        ("drop PUB on sideways", "drop PUB on sideways: on sideways: expected upstream or downstream"),
+        ("drop PUB every 0th", "drop PUB every 0th: counting begins with the 1st"),
+        ("drop a b", "drop a b: expected an operation, such as MSG, basic.ack or +ACK, not 'a b'"),
+        ("drop PUB where size >", "expected a value"),
+    ],
+)
+def test_what_cannot_be_read_is_told(text: str, message: str) -> None:
+    with pytest.raises(FaultError) as error:
+        parse_fault(text)
+    assert str(error.value).startswith(message)
