@@ -54,6 +54,7 @@ class DurableShell(Shell):
         self.failed: asyncio.Future[str] | None = None
         self._held: list[tuple[Iterable[Any], Client | None]] = []
         self._commit_is_due = False
+        self._has_ended = False  # the folder is let go: it may be another broker's now
         self._sync_handle: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -73,9 +74,12 @@ class DurableShell(Shell):
     async def stop(self) -> None:
         """Everything is on the disk when it returns, unless the configuration says never."""
         await super().stop()
+        if self._has_ended:
+            return
+        self._commit()
+        self._has_ended = True
         if self._sync_handle is not None:
             self._sync_handle.cancel()
-        self._commit()
         if self.keeping is not None and self.keeping.sync != "never" and not self.is_broken:
             self.keeping.folder.sync()
         self._let_go()
@@ -89,7 +93,7 @@ class DurableShell(Shell):
         if self.keeping is None or not (self._held or self.keeping.ledger):
             super().carry_out(outputs, producer)
             return
-        if self.is_broken:
+        if self.is_broken or self._has_ended:
             return
         self._held.append((outputs, producer))
         self.schedule()
@@ -101,7 +105,7 @@ class DurableShell(Shell):
         """Write what has changed; then say what waited for it."""
         self._commit_is_due = False
         keeping = self.keeping
-        if keeping is None or self.is_broken:
+        if keeping is None or self.is_broken or self._has_ended:
             return
         try:
             if keeping.ledger:

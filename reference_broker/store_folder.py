@@ -8,7 +8,6 @@ shell above it touch files.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 from collections import OrderedDict
@@ -17,6 +16,11 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+try:
+    import fcntl
+except ImportError:  # no file locks on this platform: two brokers on one folder are then not noticed
+    fcntl = None  # type: ignore[assignment]
 
 from reference_broker.ledger import Append, Change, Move, Remove, Replace, Truncate
 
@@ -80,9 +84,10 @@ class StoreFolder:
             self._lock = None
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
             raise StoreError(
@@ -158,7 +163,7 @@ class StoreFolder:
         for path in self._dirty:
             descriptor = self._open.get(path)
             if descriptor is not None:
-                os.fdatasync(descriptor)
+                _to_disk(descriptor)
             else:
                 self._sync_path(path, os.O_RDONLY)
         self._dirty.clear()
@@ -182,7 +187,7 @@ class StoreFolder:
         target = self.path / path
         temporary = target.with_name(target.name + TEMPORARY)
         self._make_folder(target.parent)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             _write_all(descriptor, data)
             if self.synced:
@@ -217,14 +222,14 @@ class StoreFolder:
             return descriptor
         target = self.path / path
         self._make_folder(target.parent)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._open[path] = descriptor
         self._dirty_folders.add(_parent(path))
         if len(self._open) > MOST_OPEN_FILES:
             oldest, other = self._open.popitem(last=False)
             if oldest in self._dirty:
                 self._dirty.discard(oldest)
-                os.fdatasync(other)
+                _to_disk(other)
             os.close(other)
         return descriptor
 
@@ -245,11 +250,15 @@ class StoreFolder:
 
     def _sync_path(self, path: str, flags: int) -> None:
         with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(self.path / path, flags | os.O_CLOEXEC)
+            descriptor = os.open(self.path / path, flags)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _to_disk(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
 def _parent(path: str) -> str:

@@ -129,3 +129,21 @@ def test_a_broker_that_cannot_listen_lets_go_of_its_store(tmp_path: Path) -> Non
             pass
 
     asyncio.run(run())
+
+
+def test_a_broker_that_has_stopped_writes_no_more(tmp_path: Path) -> None:
+    async def run() -> None:
+        broker = with_files(tmp_path)
+        async with broker as url:
+            _, writer = await client(url)
+            writer.close()
+        spy = Spy(broker)
+        assert broker.keeping is not None
+        broker.keeping.ledger.append("streams/F/msgs/1.blk", b"late")
+        broker.advance(3600)
+        await asyncio.sleep(0)  # the turn in which it would be written
+        await asyncio.sleep(0)
+        await broker.stop()
+        assert not spy.seen
+
+    asyncio.run(run())
