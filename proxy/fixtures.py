@@ -1,4 +1,4 @@
-"""A pytest fixture: ``pytest_plugins = ["proxy.fixtures"]`` in a conftest, and tests ask for ``recording_proxy``.
+"""A pytest fixture: ``pytest_plugins = ["proxy.fixtures"]`` in a conftest, then ask for ``recording_proxy``.
 
 def test_a_lost_ack_is_sent_again(recording_proxy):
     proxy = recording_proxy("nats://127.0.0.1:4222", "drop +ACK the 1st")
