@@ -1,0 +1,458 @@
+"""Defects in connections: headers, logins, terms, heartbeats, framing, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reference_broker.amqp.connection import Connection, Phase
+from reference_broker.amqp.core import Broker
+from reference_broker.amqp.defects import defect, replace
+from reference_broker.amqp.defects.alterations import (
+    Values,
+    before_sending,
+    never_sent,
+    on_faults,
+    overlooked,
+    refused_with,
+)
+from reference_broker.amqp.errors import CHANNEL_ERROR, INTERNAL_ERROR, NOT_ALLOWED, AmqpFault
+from reference_broker.amqp.state import Alarm
+from wire.amqp import (
+    FRAME_OVERHEAD,
+    PROTOCOL_HEADER,
+    AmqpError,
+    Decoder,
+    FrameType,
+    Heartbeat,
+    Limits,
+    Method,
+    Operation,
+    ProtocolHeader,
+    Sender,
+    frame,
+)
+from wire.errors import ErrorKind
+
+
+@defect(
+    "start-names-another-version",
+    breaks=("AMQP-CONN-001",),
+    summary="connection.start says version 0.8.",
+)
+def _(broker: Broker) -> None:
+    before_sending(broker, "connection.start", lambda connection, number, values: (0, 8, *values[2:]))
+
+
+@defect(
+    "wrong-header-gets-no-header",
+    breaks=("AMQP-CONN-002",),
+    summary="After an unsupported protocol header the socket is closed without a word.",
+)
+def _(broker: Broker) -> None:
+    def refuse_header(connection: Connection) -> None:
+        connection.phase = Phase.REFUSED
+        broker.end(connection)
+
+    replace(broker, "refuse_header", refuse_header)
+
+
+@defect(
+    "start-before-the-header-is-whole",
+    breaks=("AMQP-CONN-004",),
+    summary="connection.start is sent after the first bytes of a protocol header.",
+)
+def _(broker: Broker) -> None:
+    original = broker.decoded
+
+    def decoded(
+        connection: Connection, data: bytes | Sequence[Operation]
+    ) -> tuple[Sequence[Operation], AmqpError | None]:
+        operations, error = original(connection, data)
+        if connection.phase is Phase.HEADER and not operations and connection.decoder.unfinished:
+            return [ProtocolHeader.make()], error
+        return operations, error
+
+    replace(broker, "decoded", decoded)
+
+
+@defect("no-english", breaks=("AMQP-CONN-007",), summary="The only locale that is offered is de_DE.")
+def _(broker: Broker) -> None:
+    replace(broker, "locales", lambda: "de_DE")
+
+
+@defect(
+    "login-without-properties-gets-no-tune",
+    breaks=("AMQP-CONN-008",),
+    summary="A valid PLAIN login of a client that names no properties is refused.",
+)
+def _(broker: Broker) -> None:
+    original = broker.started
+
+    def started(connection: Connection, arguments: Mapping[str, Any], now: int) -> None:
+        if arguments["mechanism"] == "PLAIN" and not arguments["client_properties"]:
+            broker.drop(connection, now)
+        else:
+            original(connection, arguments, now)
+
+    replace(broker, "started", started)
+
+
+@defect("any-password-is-right", breaks=("AMQP-CONN-009",), summary="A known user needs no right password.")
+def _(broker: Broker) -> None:
+    replace(broker, "admits", lambda user, password: user in broker.config.users)
+
+
+@defect(
+    "any-mechanism-will-do",
+    breaks=("AMQP-CONN-011",),
+    summary="A mechanism that was not offered is taken for PLAIN.",
+)
+def _(broker: Broker) -> None:
+    original = broker.credentials
+
+    def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
+        known = original(mechanism, response)
+        if known is not None or mechanism in ("PLAIN", "AMQPLAIN"):
+            return known
+        return next(iter(broker.config.users.items()))
+
+    replace(broker, "credentials", credentials)
+
+
+@defect(
+    "malformed-plain-is-let-in",
+    breaks=("AMQP-CONN-012",),
+    summary="A PLAIN response without its two separators logs the first user in.",
+)
+def _(broker: Broker) -> None:
+    original = broker.credentials
+
+    def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
+        known = original(mechanism, response)
+        if known is None and mechanism == "PLAIN":
+            return next(iter(broker.config.users.items()))
+        return known
+
+    replace(broker, "credentials", credentials)
+
+
+@defect(
+    "tune-proposes-nothing",
+    breaks=("AMQP-CONN-013",),
+    summary="connection.tune says 0 for frame_max, channel_max and heartbeat.",
+)
+def _(broker: Broker) -> None:
+    before_sending(broker, "connection.tune", lambda connection, number, values: (0, 0, 0))
+
+
+def _accepts(broker: Broker, **kinder: bool) -> None:
+    """Terms that break only the bounds that are named are accepted."""
+
+    def terms_are_acceptable(*, channel_max: int, frame_max: int, heartbeat: int) -> bool:
+        config = broker.config
+        return (
+            (channel_max > 0)
+            and (channel_max <= config.channel_max or "channels" in kinder)
+            and (frame_max >= 4096 or ("small" in kinder and frame_max > 0))
+            and (frame_max <= config.frame_max or "large" in kinder)
+        )
+
+    replace(broker, "terms_are_acceptable", terms_are_acceptable)
+
+
+@defect(
+    "larger-frames-may-be-agreed",
+    breaks=("AMQP-CONN-014",),
+    summary="connection.tune-ok with a frame_max above the proposal is accepted.",
+)
+def _(broker: Broker) -> None:
+    _accepts(broker, large=True)
+
+
+@defect(
+    "tiny-frames-may-be-agreed",
+    breaks=("AMQP-CONN-015",),
+    summary="connection.tune-ok with a frame_max below 4096 is accepted.",
+)
+def _(broker: Broker) -> None:
+    _accepts(broker, small=True)
+
+
+@defect(
+    "more-channels-may-be-agreed",
+    breaks=("AMQP-CONN-017",),
+    summary="connection.tune-ok with a channel_max above the proposal is accepted.",
+)
+def _(broker: Broker) -> None:
+    _accepts(broker, channels=True)
+
+
+@defect(
+    "heartbeat-may-not-be-lowered",
+    breaks=("AMQP-CONN-019",),
+    summary="connection.tune-ok with another heartbeat than the proposed one, but 0, is refused.",
+)
+def _(broker: Broker) -> None:
+    original = broker.terms_are_acceptable
+
+    def terms_are_acceptable(*, channel_max: int, frame_max: int, heartbeat: int) -> bool:
+        return heartbeat in (0, broker.config.heartbeat) and original(
+            channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat
+        )
+
+    replace(broker, "terms_are_acceptable", terms_are_acceptable)
+
+
+@defect(
+    "open-is-not-answered-to-small-frames",
+    breaks=("AMQP-CONN-020",),
+    summary="With a frame_max of 4096, connection.open is not answered.",
+)
+def _(broker: Broker) -> None:
+    before_sending(
+        broker,
+        "connection.open-ok",
+        lambda connection, number, values: None if connection.frame_max == 4096 else values,
+    )
+
+
+@defect(
+    "any-virtual-host-is-there",
+    breaks=("AMQP-CONN-021",),
+    summary="connection.open of an unknown virtual host opens the first one.",
+)
+def _(broker: Broker) -> None:
+    original = broker.entered
+
+    def entered(connection: Connection, vhost: str, now: int) -> None:
+        original(connection, vhost if vhost in broker.vhosts else next(iter(broker.vhosts)), now)
+
+    replace(broker, "entered", entered)
+
+
+@defect(
+    "handshake-in-any-order",
+    breaks=("AMQP-CONN-022",),
+    summary="connection.open is accepted before connection.tune-ok, and even before the login.",
+)
+def _(broker: Broker) -> None:
+    original = broker.negotiate
+
+    def negotiate(connection: Connection, operation: Method, now: int) -> None:
+        if operation.method == "connection.open":
+            connection.frame_max, connection.channel_max = broker.config.frame_max, broker.config.channel_max
+            connection.phase = Phase.OPEN
+        original(connection, operation, now)
+
+    replace(broker, "negotiate", negotiate)
+
+
+@defect(
+    "second-handshake-is-overlooked",
+    breaks=("AMQP-CONN-023",),
+    summary="A second connection.start-ok or connection.open is ignored.",
+)
+def _(broker: Broker) -> None:
+    overlooked(broker, code=CHANNEL_ERROR, method="connection.start-ok")
+    overlooked(broker, code=CHANNEL_ERROR, method="connection.open")
+
+
+@defect(
+    "close-is-not-answered",
+    breaks=("AMQP-CONN-024",),
+    summary="A client's connection.close closes the socket without connection.close-ok.",
+)
+def _(broker: Broker) -> None:
+    never_sent(broker, "connection.close-ok")
+
+
+@defect(
+    "socket-outlives-close-ok",
+    breaks=("AMQP-CONN-025",),
+    summary="After the client's connection.close-ok the socket stays open.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "while_closing", lambda connection, operation: None)
+    replace(
+        broker,
+        "ring",
+        lambda alarm, connection, now: (
+            None
+            if alarm is Alarm.END and connection.phase is Phase.CLOSING
+            else Broker.ring(broker, alarm, connection, now)
+        ),
+    )
+
+
+def forgives(
+    broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
+) -> None:
+    """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
+    original = broker.malformed
+
+    def malformed(connection: Connection, error: AmqpError, now: int) -> None:
+        as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
+        if error.kind is kind and as_meant:
+            fresh(connection)
+        else:
+            original(connection, error, now)
+
+    replace(broker, "malformed", malformed)
+
+
+def fresh(connection: Connection) -> None:
+    """As after the protocol header: nothing is held."""
+    connection.decoder = Decoder(Sender.CLIENT, connection.decoder.limits)
+    connection.decoder.feed(PROTOCOL_HEADER)
+
+
+@defect(
+    "frame-end-is-not-checked",
+    breaks=("AMQP-CONN-026", "AMQP-ERRORS-007"),
+    summary="A frame that does not end with 0xCE is dropped, and the connection goes on.",
+)
+def _(broker: Broker) -> None:
+    forgives(broker, ErrorKind.FRAME_END)
+
+
+@defect(
+    "unknown-frame-types-are-dropped",
+    breaks=("AMQP-CONN-027",),
+    summary="A frame of an unknown type is dropped, and the connection goes on.",
+)
+def _(broker: Broker) -> None:
+    forgives(broker, ErrorKind.FRAME_TYPE)
+
+
+@defect(
+    "large-frames-are-taken",
+    breaks=("AMQP-CONN-028",),
+    summary="Frames above the agreed frame_max are accepted.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=16 * frame_max))
+
+
+@defect(
+    "frames-of-exactly-frame-max-are-refused",
+    breaks=("AMQP-CONN-029",),
+    summary="A frame of exactly frame_max octets is refused as too large.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=frame_max - FRAME_OVERHEAD - 1))
+
+
+@defect(
+    "bodies-are-not-split",
+    breaks=("AMQP-CONN-030",),
+    summary="A body goes out in one frame, however small the client's frame_max is.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "cut", lambda connection: 0)
+
+
+@defect(
+    "heartbeats-on-channel-1",
+    breaks=("AMQP-CONN-032",),
+    summary="Heartbeat frames are sent on channel 1.",
+)
+def _(broker: Broker) -> None:
+    def beat(connection: Connection, now: int) -> None:
+        broker.write(connection, frame(FrameType.HEARTBEAT, 1, b""))
+        broker.timers.set((Alarm.BEAT, connection.id), now + connection.heartbeat // 2)
+
+    replace(broker, "beat", beat)
+
+
+@defect("no-heartbeats", breaks=("AMQP-CONN-033",), summary="The server sends no heartbeats.")
+def _(broker: Broker) -> None:
+    replace(broker, "beat", lambda connection, now: None)
+
+
+@defect(
+    "silence-is-not-noticed",
+    breaks=("AMQP-CONN-034",),
+    summary="A client that says nothing for two heartbeat intervals stays connected.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "check_silence", lambda connection, now: None)
+
+
+@defect(
+    "heartbeats-do-not-count",
+    breaks=("AMQP-CONN-035",),
+    summary="Heartbeats of the client do not count as a sign of life.",
+)
+def _(broker: Broker) -> None:
+    original = broker.received
+
+    def received(connection_id: int, data: bytes | Sequence[Operation], now: int) -> Any:
+        connection = broker.connections.get(connection_id)
+        before = connection.heard if connection is not None else 0
+        outputs = original(connection_id, data, now)
+        if connection is not None and data == Heartbeat.make().raw:
+            connection.heard = before
+        return outputs
+
+    replace(broker, "received", received)
+
+
+@defect(
+    "heartbeats-on-any-channel",
+    breaks=("AMQP-CONN-036",),
+    summary="A heartbeat on a channel is taken for one of the connection.",
+)
+def _(broker: Broker) -> None:
+    forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="a heartbeat on")
+
+
+@defect(
+    "cut-arguments-are-overlooked",
+    breaks=("AMQP-CONN-038",),
+    summary="A method frame that ends before its last argument is dropped.",
+)
+def _(broker: Broker) -> None:
+    forgives(broker, ErrorKind.ARGUMENTS)
+
+
+@defect(
+    "unknown-methods-are-overlooked",
+    breaks=("AMQP-CONN-040",),
+    summary="A frame with an unknown class or method is dropped, and the connection goes on.",
+)
+def _(broker: Broker) -> None:
+    forgives(broker, ErrorKind.UNKNOWN_OPERATION)
+
+
+@defect(
+    "nobody-hears-of-the-end",
+    breaks=("AMQP-ERRORS-002",),
+    summary="When the broker stops it closes sockets without connection.close.",
+)
+def _(broker: Broker) -> None:
+    def change(connection: Connection, number: int, values: Values) -> Values | None:
+        return None if values[0] == 320 else values
+
+    before_sending(broker, "connection.close", change)
+
+
+@defect(
+    "unknown-virtual-host-is-an-internal-error",
+    breaks=("AMQP-ERRORS-012",),
+    summary="530 NOT_ALLOWED is told as 541 INTERNAL_ERROR.",
+)
+def _(broker: Broker) -> None:
+    refused_with(broker, INTERNAL_ERROR, code=NOT_ALLOWED)
+
+
+@defect(
+    "close-names-no-method",
+    breaks=("AMQP-ERRORS-016", "AMQP-CHAN-011"),
+    summary="channel.close names class 60, method 40, whatever method was wrong.",
+)
+def _(broker: Broker) -> None:
+    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
+        return AmqpFault(fault.code, fault.detail, cause=(60, 40))
+
+    on_faults(broker, change)

@@ -1,0 +1,150 @@
+"""Defects in basic.get."""
+
+from __future__ import annotations
+
+from reference_broker.amqp.connection import Channel, Connection
+from reference_broker.amqp.core import Broker
+from reference_broker.amqp.defects import defect, replace
+from reference_broker.amqp.defects.alterations import (
+    before_handling,
+    never_sent,
+    with_arguments,
+)
+from reference_broker.amqp.errors import NOT_FOUND, AmqpFault
+from reference_broker.amqp.messages import Entry, Message
+from reference_broker.amqp.queues import Queue
+from wire.amqp import Method
+
+
+@defect("get-counts-itself", breaks=("AMQP-GET-001",), summary="basic.get-ok counts its own message.")
+def _(broker: Broker) -> None:
+    original = broker.gets
+
+    def gets(channel: Channel, operation: Method, now: int) -> None:
+        queue = broker.usable_queue(channel, operation.arguments["queue"])
+        extra = Entry(Message.make("", "", {}, b"\0\0", b""), queue.last_position + 1, None)
+        if not len(queue.ready):
+            original(channel, operation, now)
+            return
+        queue.append(extra)
+        original(channel, operation, now)
+        entries = [entry for entry in queue.clear() if entry is not extra]
+        for entry in entries:
+            queue.append(entry)
+
+    replace(broker, "gets", gets)
+
+
+@defect(
+    "get-of-nothing-is-silent",
+    breaks=("AMQP-GET-002",),
+    summary="basic.get of an empty queue gets no answer.",
+)
+def _(broker: Broker) -> None:
+    never_sent(broker, "basic.get-empty")
+
+
+@defect(
+    "get-of-no-queue-is-empty",
+    breaks=("AMQP-GET-003",),
+    summary="basic.get of an unknown queue is answered with get-empty.",
+)
+def _(broker: Broker) -> None:
+    original = broker.fail
+
+    def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
+        if fault.code == NOT_FOUND and operation.method == "basic.get":
+            broker.send(connection, operation.channel, "basic.get-empty", "")
+        else:
+            original(connection, operation, fault, now)
+
+    replace(broker, "fail", fail)
+
+
+@defect(
+    "got-is-gone",
+    breaks=("AMQP-GET-004",),
+    summary="What basic.get got is gone at once.",
+)
+def _(broker: Broker) -> None:
+    original = broker.requeue
+
+    def requeue(deliveries: object, now: int) -> set[Queue]:
+        return original([one for one in deliveries if one.consumer is not None], now)  # type: ignore[attr-defined]
+
+    replace(broker, "requeue", requeue)
+
+
+@defect(
+    "got-without-ack-can-be-acknowledged",
+    breaks=("AMQP-GET-005",),
+    summary="What basic.get got with no_ack stays outstanding.",
+)
+def _(broker: Broker) -> None:
+    before_handling(broker, "gets", lambda channel, operation: with_arguments(operation, no_ack=False))
+
+
+@defect(
+    "get-without-ack-uses-no-tag",
+    breaks=("AMQP-GET-006",),
+    summary="basic.get with no_ack does not count delivery tags on.",
+)
+def _(broker: Broker) -> None:
+    original = broker.gets
+
+    def gets(channel: Channel, operation: Method, now: int) -> None:
+        before = channel.last_tag
+        original(channel, operation, now)
+        if operation.arguments["no_ack"]:
+            channel.last_tag = before
+
+    replace(broker, "gets", gets)
+
+
+def _limited_get(broker: Broker, *, by_channel: bool) -> None:
+    """basic.get finds nothing while as much is outstanding as basic.qos allows."""
+    original = broker.gets
+
+    def gets(channel: Channel, operation: Method, now: int) -> None:
+        most = channel.limit if by_channel else channel.prefetch
+        if most and len(channel.outstanding) >= most:
+            broker.answer(channel, "basic.get-empty", "")
+        else:
+            original(channel, operation, now)
+
+    replace(broker, "gets", gets)
+
+
+@defect(
+    "prefetch-limits-get",
+    breaks=("AMQP-GET-007", "AMQP-QOS-008"),
+    summary="basic.get finds nothing while prefetch_count messages are outstanding.",
+)
+def _(broker: Broker) -> None:
+    _limited_get(broker, by_channel=False)
+
+
+@defect(
+    "global-prefetch-limits-get",
+    breaks=("AMQP-GET-008",),
+    summary="basic.get finds nothing while as many messages are outstanding as the channel may have.",
+)
+def _(broker: Broker) -> None:
+    _limited_get(broker, by_channel=True)
+
+
+@defect(
+    "multiple-passes-over-what-was-got",
+    breaks=("AMQP-GET-009",),
+    summary="Acknowledging several deliveries at once leaves out those of basic.get, but the named one.",
+)
+def _(broker: Broker) -> None:
+    original = broker.take_outstanding
+
+    def take_outstanding(channel: Channel, tag: int, *, multiple: bool) -> object:
+        taken = original(channel, tag, multiple=multiple)
+        kept = {one: taken.pop(one) for one in list(taken) if one != tag and taken[one].consumer is None}
+        channel.outstanding = dict(sorted({**channel.outstanding, **kept}.items()))
+        return taken
+
+    replace(broker, "take_outstanding", take_outstanding)

@@ -1,0 +1,190 @@
+"""Defects in publishing and returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference_broker.amqp.connection import Channel
+from reference_broker.amqp.core import Broker
+from reference_broker.amqp.defects import defect, replace
+from reference_broker.amqp.defects.alterations import (
+    overlooked,
+)
+from reference_broker.amqp.errors import ACCESS_REFUSED, NOT_FOUND, AmqpFault
+from reference_broker.amqp.exchanges import Exchange
+from reference_broker.amqp.messages import Message
+from reference_broker.amqp.queues import Queue
+from wire.amqp import Method
+
+
+@defect(
+    "unknown-exchanges-swallow",
+    breaks=("AMQP-PUB-001",),
+    summary="What is published to an unknown exchange is dropped silently.",
+)
+def _(broker: Broker) -> None:
+    overlooked(broker, code=NOT_FOUND, method="basic.publish")
+
+
+@defect(
+    "internal-exchanges-are-open",
+    breaks=("AMQP-PUB-002",),
+    summary="Clients can publish to internal exchanges.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "refuse_internal", lambda exchange, vhost: None)
+
+
+@defect(
+    "unroutable-messages-close-the-channel",
+    breaks=("AMQP-PUB-003",),
+    summary="An unroutable message without mandatory is a channel error.",
+)
+def _(broker: Broker) -> None:
+    original = broker.published
+
+    def published(channel: Channel, operation: Method, now: int) -> None:
+        original(channel, operation, now)
+        arguments = operation.arguments
+        vhost = broker.vhosts[channel.connection.vhost]
+        message = broker.message(operation)
+        exchange = vhost.exchanges[message.exchange]
+        if not arguments["mandatory"] and not broker.route(channel, exchange, message):
+            raise AmqpFault(ACCESS_REFUSED, "no route")
+
+    replace(broker, "published", published)
+
+
+@defect(
+    "mandatory-is-ignored",
+    breaks=("AMQP-PUB-004",),
+    summary="Unroutable mandatory messages are not returned.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "give_back", lambda channel, message: None)
+
+
+def _returns(broker: Broker, change: Any) -> None:
+    """What is returned is another message."""
+    original = broker.give_back
+    replace(broker, "give_back", lambda channel, message: original(channel, change(message)))
+
+
+@defect(
+    "returns-lose-their-properties",
+    breaks=("AMQP-PUB-005",),
+    summary="basic.return has no properties.",
+)
+def _(broker: Broker) -> None:
+    _returns(
+        broker,
+        lambda message: Message.make(
+            message.exchange, message.routing_key, {}, b"\0\0", message.operation.body
+        ),
+    )
+
+
+@defect(
+    "routable-messages-are-returned",
+    breaks=("AMQP-PUB-006",),
+    summary="Every mandatory message is returned, even if a queue took it.",
+)
+def _(broker: Broker) -> None:
+    original = broker.published
+
+    def published(channel: Channel, operation: Method, now: int) -> None:
+        message = broker.message(operation)
+        vhost = broker.vhosts[channel.connection.vhost]
+        exchange = vhost.exchanges.get(message.exchange)
+        if operation.arguments["mandatory"] and exchange and broker.route(channel, exchange, message):
+            broker.give_back(channel, message)
+        original(channel, operation, now)
+
+    replace(broker, "published", published)
+
+
+@defect(
+    "returned-bodies-are-not-split",
+    breaks=("AMQP-PUB-007",),
+    summary="The body of a basic.return goes out in one frame.",
+)
+def _(broker: Broker) -> None:
+    original_return, original_cut = broker.give_back, broker.cut
+
+    def give_back(channel: Channel, message: Message) -> None:
+        replace(broker, "cut", lambda connection: 0)
+        original_return(channel, message)
+        replace(broker, "cut", original_cut)
+
+    replace(broker, "give_back", give_back)
+
+
+@defect(
+    "returns-come-on-channel-1",
+    breaks=("AMQP-PUB-009",),
+    summary="basic.return comes on the first channel of the connection.",
+)
+def _(broker: Broker) -> None:
+    original = broker.give_back
+
+    def give_back(channel: Channel, message: Message) -> None:
+        original(channel.connection.channels[min(channel.connection.channels)], message)
+
+    replace(broker, "give_back", give_back)
+
+
+@defect(
+    "headers-lose-a-property",
+    breaks=("AMQP-PUB-011",),
+    summary="A message with all properties arrives without any.",
+)
+def _(broker: Broker) -> None:
+    original = broker.message
+
+    def message(operation: Method) -> Message:
+        made = original(operation)
+        if len(made.properties) < 10:
+            return made
+        return Message.make(made.exchange, made.routing_key, {}, b"\0\0", operation.body)
+
+    replace(broker, "message", message)
+
+
+@defect(
+    "every-fifth-message-overtakes",
+    breaks=("AMQP-PUB-015",),
+    summary="In a queue of at least 50 ready messages each fifth one overtakes the one before it.",
+)
+def _(broker: Broker) -> None:
+    original = broker.enqueue
+
+    def enqueue(queue: Queue, message: Message, now: int) -> bool:
+        taken = original(queue, message, now)
+        if len(queue.ready) >= 50 and queue.last_position % 5 == 0:
+            entries = queue.clear()
+            entries[-1], entries[-2] = entries[-2], entries[-1]
+            for entry in entries:
+                queue.append(entry)
+        return taken
+
+    replace(broker, "enqueue", enqueue)
+
+
+@defect(
+    "default-exchange-knows-patterns",
+    breaks=("AMQP-PUB-016",),
+    summary="The default exchange delivers to the queue whose name begins with the routing key.",
+)
+def _(broker: Broker) -> None:
+    original = broker.route
+
+    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+        found = list(original(channel, exchange, message))
+        if exchange.name or found or not message.routing_key:
+            return found
+        queues = broker.vhosts[channel.connection.vhost].queues
+        return [queue for name, queue in queues.items() if name.lower() == message.routing_key.lower()] or [
+            queue for name, queue in queues.items() if name.startswith(message.routing_key)
+        ][:1]
+
+    replace(broker, "route", route)

@@ -1,0 +1,71 @@
+"""How defects settle other deliveries than a client names, and overlook tags that are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from reference_broker.amqp.connection import Channel, Connection, Delivery
+from reference_broker.amqp.core import Broker
+from reference_broker.amqp.defects.alterations import on_faults
+from reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from reference_broker.registry import replace
+from wire.amqp import Method
+
+Taken = dict[int, Delivery]
+UNKNOWN = "unknown delivery tag"
+
+
+class Takes(Protocol):
+    """Which deliveries a tag means; None: those that it should mean."""
+
+    def __call__(self, channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
+        """Takes them off the channel, too."""
+        ...
+
+
+def takes(broker: Broker, method: str, taken: Takes) -> None:
+    """For ``method`` other deliveries are settled than it names; None: those that it names."""
+    original = broker.take_outstanding
+    handled = [""]
+
+    def take_outstanding(channel: Channel, tag: int, *, multiple: bool) -> Taken:
+        other = taken(channel, tag, multiple=multiple) if handled[0] == method else None
+        return original(channel, tag, multiple=multiple) if other is None else other
+
+    def watch(handler: str) -> None:
+        before = getattr(broker, handler)
+
+        def handle(channel: Channel, operation: Method, now: int) -> None:
+            handled[0] = operation.method
+            if operation.method == method == "basic.ack":  # past the quick way of single acks
+                broker.settled(
+                    channel,
+                    operation.arguments["delivery_tag"],
+                    "ack",
+                    now,
+                    multiple=operation.arguments["multiple"],
+                )
+            else:
+                before(channel, operation, now)
+
+        replace(broker, handler, handle)
+
+    replace(broker, "take_outstanding", take_outstanding)
+    for handler in ("acked", "nacked", "rejected"):
+        watch(handler)
+
+
+def pop(channel: Channel, tags: Iterable[int]) -> Taken:
+    """Take these off the channel."""
+    return {tag: channel.outstanding.pop(tag) for tag in tags}
+
+
+def overlooks(broker: Broker, is_meant: Callable[[Channel, int], bool], method: str = "basic.ack") -> None:
+    """Unknown tags of this sort are ignored."""
+
+    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
+        channel = connection.channels[operation.channel]
+        return None if is_meant(channel, operation.arguments["delivery_tag"]) else fault
+
+    on_faults(broker, change, code=PRECONDITION_FAILED, method=method, text=UNKNOWN)
