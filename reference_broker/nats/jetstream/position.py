@@ -73,6 +73,8 @@ def starting_position(config: ConsumerConfig, store: Store, rules: Rules) -> Pos
 def _first_seq(config: ConsumerConfig, store: Store, wanted: SubjectTest | None) -> int:
     match config.deliver_policy:
         case "last":
+            if wanted is None:
+                return store.last_seq  # also where that message was deleted
             matching = [seq for subject in store.subjects() if (seq := _last_seq(store, subject, wanted))]
             return max(matching, default=store.last_seq + 1)
         case "new":

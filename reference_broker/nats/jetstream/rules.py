@@ -70,6 +70,7 @@ class Rules(Struct):
     overlap_names_duplicates: bool
     capture_all_needs_no_ack: bool
     retention_may_change: bool
+    interest_needs_consumers: bool  # a stream that turns to interest without a consumer loses its messages
     max_consumers_may_change: bool
     direct_get_off_has_no_responder: bool
     direct_gets_in_batches: bool  # batch and multi_last of DIRECT.GET
@@ -132,6 +133,7 @@ class Rules(Struct):
             overlap_names_duplicates=v2_12,
             capture_all_needs_no_ack=v2_10,
             retention_may_change=v2_10,
+            interest_needs_consumers=v2_14,
             max_consumers_may_change=v2_12,
             direct_get_off_has_no_responder=v2_10,
             direct_gets_in_batches=v2_11,

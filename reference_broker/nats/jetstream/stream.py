@@ -87,9 +87,12 @@ class Stream:
         self.republish = copying.Republish(self) if config.republish else None
 
     def reconfigure(self, config: StreamConfig, now: int) -> None:
+        turns_to_interest = config.retention == "interest" != self.config.retention
         self.config = config
         self.duplicates.window = config.duplicate_window
         self.configured()
+        if turns_to_interest:
+            self.release_acknowledged()
         self.enforce_limits(None, now)
         self.messages_age(now)
         self.save()
@@ -413,6 +416,16 @@ class Stream:
         if self.config.retention == "interest":
             for message in list(self.store.messages()):
                 self.settled(message.seq)
+
+    def release_acknowledged(self) -> None:
+        """After a change to interest retention; without a consumer nothing is wanted any more."""
+        if not self.consumers:
+            if self.jetstream.rules.interest_needs_consumers:
+                self.store.restart_at(self.store.last_seq + 1)
+            return
+        done = max(consumer.acks.floor.stream for consumer in self.consumers.values())
+        for message in [message for message in self.store.messages() if message.seq <= done]:
+            self.settled(message.seq)
 
     def release_settled(self) -> None:
         """After a restart: what consumers were done with may still be there."""

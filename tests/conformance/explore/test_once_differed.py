@@ -23,6 +23,7 @@ from tests.conformance.explore.worlds import access, reference
 
 STREAM = CreateStream("ORDERS")
 SMALL = CreateStream("ORDERS", {"max_msg_size": 4})
+TO_INTEREST = CreateStream("ORDERS", {"retention": "interest"}, update=True)
 A, B = Publish("ORDERS", "a"), Publish("ORDERS", "b")
 ACK, ACK_OF_TWO_AGO, ACK_OF_THE_ONE_BEFORE = (Acknowledge(ago, "+ACK") for ago in (0, 2, 1))
 
@@ -49,7 +50,6 @@ PROGRAMS: dict[str, Program] = {
     "a purge beyond the end, with a filter": (STREAM, consumer(filter_subject="ORDERS.a"), A, purge(seq=3)),
     "a purge of what the filter passes over": (STREAM, consumer(filter_subject="ORDERS.a"), B, purge(seq=2)),
     "a purge of another subject": (STREAM, consumer(), B, purge("a")),
-    "a purge of another subject, one pending": (STREAM, consumer(), B, pull(1), purge("a")),
     "a purge of the consumer's own subject, of nothing": (
         *(STREAM, consumer(filter_subject="ORDERS.a"), B),
         purge("a"),
@@ -65,6 +65,13 @@ PROGRAMS: dict[str, Program] = {
         *(STREAM, consumer(), A, A, A, DeleteMessage("ORDERS", 1), pull(1), ACK, pull(1)),
         purge(seq=2),
     ),
+    "the last message, which was deleted": (
+        *(STREAM, A, A, DeleteMessage("ORDERS", 2), consumer(deliver_policy="last")),
+        *(A, pull(1)),
+    ),
+    "to interest retention, without a consumer": (STREAM, A, TO_INTEREST, A),
+    "to interest retention, acknowledged": (STREAM, A, B, consumer(), pull(1), ACK, TO_INTEREST),
+    "to interest retention, pending": (STREAM, A, B, consumer(), pull(1), TO_INTEREST, ACK),
     "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
     "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),
     "too large, and another stream": (SMALL, expecting("Nats-Expected-Stream", "EVENTS")),

@@ -68,6 +68,28 @@ def test_a_purge_by_sequence_spares_consumers_with_a_filter_in_2_9() -> None:
     assert bench.state("O", "B").startswith("delivered 0/0 ack_floor 0/0")
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_deliver_policy_last_means_the_last_sequence_though_its_message_is_gone(level: Level) -> None:
+    bench = filled(level, "o.a", "o.a")
+    bench.api("STREAM.MSG.DELETE.O", {"seq": 2})
+    bench.consumer("O", "L", deliver_policy="last")
+    assert bench.state("O", "L").endswith("pending 0")
+
+
+@pytest.mark.parametrize(("with_consumer", "left"), [(True, "msgs 1"), (False, "msgs 0")])
+def test_a_stream_that_turns_to_interest_lets_go_what_nobody_waits_for(
+    with_consumer: bool, left: str
+) -> None:
+    bench = filled(NEWEST, "o.a", "o.a")
+    (first,) = bench.pull("O", "C")
+    bench.send(first.reply or b"", b"+ACK")
+    if not with_consumer:
+        bench.api("CONSUMER.DELETE.O.C")
+    config = bench.api("STREAM.INFO.O")["config"]
+    bench.api("STREAM.UPDATE.O", {**config, "retention": "interest"})
+    assert bench.stream_state("O").startswith(left)
+
+
 @pytest.mark.parametrize(("level", "code"), [(OLDEST, 10071), (NEWEST, 10054)])
 def test_size_or_expectation_is_refused_first(level: Level, code: int) -> None:
     bench = Bench(level)
