@@ -1,0 +1,89 @@
+"""pika's ordinary API on the reference broker: a client that knows nothing of us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
+
+from reference_broker.amqp.server import AmqpBroker
+
+
+@pytest.fixture
+def channel() -> Iterator[BlockingChannel]:
+    """A channel of a connection to a fresh broker."""
+    with AmqpBroker.in_thread() as url:
+        connection = pika.BlockingConnection(pika.URLParameters(url))
+        yield connection.channel()
+        connection.close()
+
+
+def test_publishing_with_confirms(channel: BlockingChannel) -> None:
+    channel.confirm_delivery()
+    channel.queue_declare("q", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.basic_publish("", "q", b"taken", mandatory=True)
+    with pytest.raises(NackError):
+        channel.basic_publish("", "q", b"rejected")
+    with pytest.raises(UnroutableError) as returned:
+        channel.basic_publish("", "nowhere", b"returned", mandatory=True)
+    assert [message.body for message in returned.value.messages] == [b"returned"]
+
+
+def test_consuming_with_acknowledgements_and_prefetch(channel: BlockingChannel) -> None:
+    channel.queue_declare("q")
+    for number in range(5):
+        channel.basic_publish("", "q", str(number).encode())
+    channel.basic_qos(prefetch_count=2)
+    got: list[tuple[int, bytes]] = []
+    for method, _, body in channel.consume("q", inactivity_timeout=5):
+        assert method is not None
+        got.append((method.delivery_tag, body))
+        channel.basic_ack(method.delivery_tag)
+        if len(got) == 5:
+            break
+    channel.cancel()
+    assert got == [(number + 1, str(number).encode()) for number in range(5)]
+
+
+def test_getting_and_requeueing(channel: BlockingChannel) -> None:
+    channel.queue_declare("q")
+    properties = pika.BasicProperties(headers={"nested": [1, {"deep": None}]}, delivery_mode=2)
+    channel.basic_publish("", "q", b"message", properties)
+    method, came, body = channel.basic_get("q")
+    assert method is not None
+    assert came is not None
+    assert (method.redelivered, came.headers, body) == (False, {"nested": [1, {"deep": None}]}, b"message")
+    channel.basic_nack(method.delivery_tag, requeue=True)
+    method, _, _ = channel.basic_get("q")
+    assert method is not None
+    assert method.redelivered
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    assert channel.basic_get("q") == (None, None, None)
+
+
+def test_transactions(channel: BlockingChannel) -> None:
+    channel.queue_declare("q")
+    channel.tx_select()
+    channel.basic_publish("", "q", b"rolled back")
+    channel.tx_rollback()
+    channel.basic_publish("", "q", b"committed")
+    assert channel.basic_get("q") == (None, None, None)
+    channel.tx_commit()
+    assert channel.basic_get("q", auto_ack=True)[2] == b"committed"
+
+
+def test_errors_are_told_as_rabbitmq_tells_them(channel: BlockingChannel) -> None:
+    with pytest.raises(ChannelClosedByBroker) as caught:
+        channel.queue_declare("nosuch", passive=True)
+    assert caught.value.reply_code == 404
+    assert caught.value.reply_text == "NOT_FOUND - no queue 'nosuch' in vhost '/'"
+
+
+def test_a_body_of_many_frames_comes_back_whole(channel: BlockingChannel) -> None:
+    channel.queue_declare("q")
+    body = bytes(range(256)) * 4096
+    channel.basic_publish("", "q", body)
+    assert channel.basic_get("q", auto_ack=True)[2] == body
