@@ -22,6 +22,7 @@ MOST_KEY_BYTES = 256
 
 _VERB = b"connect"
 _LINE = re.compile(rb"\n[cC]")  # the common segment has none, and is looked at no closer
+_FIRST = (b"C", b"c")
 _BLANK = frozenset(b" \t\r")
 _SCALAR = frozenset(b"+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LF, _QUOTE, _BACKSLASH = ord("\n"), ord('"'), ord("\\")
@@ -37,6 +38,15 @@ class Redactor(Protocol):
         """``data``, or a copy of it with secrets masked."""
 
 
+def _may_begin(data: bytes) -> bool:
+    """Whether a CONNECT may begin within ``data``, not counting its first line."""
+    if b"{" in data:
+        return _LINE.search(data) is not None
+    # Only the last line can have its brace in what follows. Most segments end here: nothing is quicker.
+    last = data.rfind(b"\n")
+    return last >= 0 and data[last + 1 : last + 2] in _FIRST
+
+
 class NatsRedactor:
     """The client's side of one connection. ``masked`` counts bytes."""
 
@@ -47,11 +57,8 @@ class NatsRedactor:
 
     def feed(self, data: bytes) -> bytes:
         """``data``, or a copy of it with secrets masked."""
-        if (
-            self._json is None
-            and (self._matched is None or (self._matched == 0 and data[:1] not in (b"C", b"c")))
-            and _LINE.search(data) is None
-        ):
+        is_apart = self._matched is None or (self._matched == 0 and data[:1] not in _FIRST)
+        if self._json is None and is_apart and not _may_begin(data):
             self._matched = 0 if data[-1] == _LF else None
             return data
         return self._masked_copy(data)

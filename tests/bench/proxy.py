@@ -7,6 +7,7 @@ counts is the ratio within a round, since a busy machine is busy for all.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -34,11 +35,12 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Figures:
-    """Messages a second, seconds of a median round trip, and the most memory in bytes (0: not looked at)."""
+    """Messages a second, seconds of a median round trip; of the relay CPU seconds a message and memory."""
 
     rate: float
     round_trip: float
-    memory: int = 0
+    cpu: float = 0.0
+    memory: int = 0  # the most it had, in bytes
 
 
 class Client:
@@ -99,7 +101,7 @@ def round_trip(address: Address, trips: int = ROUND_TRIPS) -> float:
 
 
 @contextmanager
-def socat(server: Address) -> Iterator[Address]:
+def socat(server: Address) -> Iterator[tuple[Address, subprocess.Popen[bytes]]]:
     """Socat as a relay: a process for each connection."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -115,7 +117,7 @@ def socat(server: Address) -> Iterator[Address]:
                 except OSError:
                     if time.monotonic() > deadline:
                         raise
-            yield "127.0.0.1", port
+            yield ("127.0.0.1", port), process
         finally:
             process.terminate()
 
@@ -144,9 +146,29 @@ def peak_memory(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process and its children that have ended took."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def measured(address: Address, pid: int = 0, messages: int = MESSAGES, trips: int = ROUND_TRIPS) -> Figures:
     """One round for one of them."""
-    return Figures(rate(address, messages), round_trip(address, trips), peak_memory(pid) if pid else 0)
+    before = cpu_seconds(pid) if pid else 0.0
+    reached = rate(address, messages)
+    if not pid:
+        return Figures(reached, round_trip(address, trips))
+    await_children(pid)
+    cpu = (cpu_seconds(pid) - before) / messages
+    return Figures(reached, round_trip(address, trips), cpu, peak_memory(pid))
+
+
+def await_children(pid: int) -> None:
+    """Until those of socat, one for each connection, have ended: only then is their time known."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    deadline = time.monotonic() + READY_WITHIN_S
+    while children.read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]]]:
@@ -159,9 +181,13 @@ def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]
 
         return start
 
+    def yardstick(running: ExitStack) -> tuple[Address, int]:
+        address, process = running.enter_context(socat(server))
+        return address, process.pid
+
     found: dict[str, Callable[[ExitStack], tuple[Address, int]]] = {"no proxy": lambda _: (server, 0)}
     if shutil.which("socat"):
-        found["socat, records nothing"] = lambda running: (running.enter_context(socat(server)), 0)
+        found["socat, records nothing"] = yardstick
     found["record --strict"] = ours("--strict")
     found["record"] = ours()
     return found
@@ -193,16 +219,18 @@ def main() -> None:
     print(
         f"nats-server {binary.version}, {MESSAGES:,} messages of {len(PAYLOAD)} B, {rounds} rounds; medians"
     )
-    print(f"{'':26}{'messages/s':>12}{'of socat':>10}{'round trip':>12}{'added':>10}{'memory':>10}")
+    print(
+        f"{'':26}{'messages/s':>12}{'of socat':>10}{'CPU/million':>13}{'round trip':>12}{'added':>9}{'memory':>9}"
+    )
     direct, yardstick = figures["no proxy"], figures.get("socat, records nothing", figures["no proxy"])
     for name, some in figures.items():
         share = median(one.rate / other.rate for one, other in zip(some, yardstick, strict=True))
         added = median(one.round_trip - other.round_trip for one, other in zip(some, direct, strict=True))
-        trip = median(one.round_trip for one in some)
+        trip, cpu = median(one.round_trip for one in some), median(one.cpu for one in some)
         memory = max(one.memory for one in some)
         print(
-            f"{name:26}{median(one.rate for one in some):>12,.0f}{share:>10.2f}"
-            f"{trip * 1e6:>9.0f} us{added * 1e6:>7.0f} us{memory / 1e6:>7.0f} MB"
+            f"{name:26}{median(one.rate for one in some):>12,.0f}{share:>10.2f}{cpu * 1e6:>11.2f} s"
+            f"{trip * 1e6:>9.0f} us{added * 1e6:>6.0f} us{memory / 1e6:>6.0f} MB"
         )
 
 
