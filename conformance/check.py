@@ -13,7 +13,10 @@ ATTRIBUTE = "plumbline_check"
 
 
 class Check(Struct, frozen=True):
-    """One check. ``where`` is file:line; it holds from protocol level ``since`` on and before ``until``."""
+    """One check. ``where`` is file:line; it holds from protocol level ``since`` on and before ``until``.
+
+    ``alone``: no other check may run beside it, since it shows to them.
+    """
 
     id: str
     title: str
@@ -24,6 +27,7 @@ class Check(Struct, frozen=True):
     variant: str | None = None
     since: str | None = None
     until: str | None = None
+    alone: bool = False
 
     @property
     def protocol(self) -> str:
@@ -48,6 +52,7 @@ class Marked(Struct, frozen=True):
     variant: str | None
     since: str | None
     until: str | None
+    alone: bool
 
 
 def verifies(
@@ -56,17 +61,19 @@ def verifies(
     variant: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    alone: bool = False,
 ) -> Callable[[Function], Function]:
     """Mark a function of one argument, ``session``, as the check of these requirements.
 
     The first line of its docstring is the title. ``variant`` names the server configuration it needs
-    (conformance/variants.toml).
+    (conformance/variants.toml). ``alone`` keeps every other check of the run away meanwhile: what subscribes
+    to everything, for example, is interest in what others expect no responders for.
     """
     if not requirements:
         raise ValueError("a check verifies at least one requirement")
 
     def mark(function: Function) -> Function:
-        setattr(function, ATTRIBUTE, Marked(requirements, source, variant, since, until))
+        setattr(function, ATTRIBUTE, Marked(requirements, source, variant, since, until, alone))
         return function
 
     return mark
@@ -89,6 +96,7 @@ def check_of(function: Callable[[Any], None]) -> Check | None:
         variant=marked.variant,
         since=marked.since,
         until=marked.until,
+        alone=marked.alone,
     )
 
 

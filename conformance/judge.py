@@ -91,10 +91,10 @@ class Judge:
         self._folder = folder
 
     def judge(self, check: Check) -> CheckResult:
-        """Run a check; once more, alone, if it was inconclusive; then apply the waivers."""
+        """Run a check, alone if it asks for that or was inconclusive before; then apply the waivers."""
         if lost := lost_word(self._folder):
             return not_run(check, self._catalogue, f"the target was lost: {lost}")
-        with self._room.together():
+        with self._room.alone() if check.alone else self._room.together():
             result = run_check(check, self.access, self._catalogue)
         if result.outcome is Outcome.INCONCLUSIVE and not self._lost():
             with self._room.alone():

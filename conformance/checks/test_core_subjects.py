@@ -38,7 +38,7 @@ def require_heard(session: Session, subject: str, patterns: list[str], expected:
     )
 
 
-@verifies("CORE-083", source=SOURCE)
+@verifies("CORE-083", source=SOURCE, alone=True)
 def test_two_tokens_match_literal_and_wildcards(session: Session) -> None:
     """A message on foo.bar is delivered once to each subscription on foo.bar, foo.*, foo.> and >."""
     foo = session.name("foo")
@@ -47,7 +47,7 @@ def test_two_tokens_match_literal_and_wildcards(session: Session) -> None:
     require_heard(session, f"{foo}.bar", matching + others, matching)
 
 
-@verifies("CORE-084", source=SOURCE)
+@verifies("CORE-084", source=SOURCE, alone=True)
 def test_one_token_matches_top_level_wildcards_only(session: Session) -> None:
     """A message on foo is delivered to subscriptions on * and >, and not to those on foo.* and foo.>."""
     foo = session.name("foo")
@@ -61,13 +61,13 @@ def test_full_wildcard_matches_several_tokens(session: Session) -> None:
     require_heard(session, f"{foo}.bar.baz", [f"{foo}.*", f"{foo}.>"], [f"{foo}.>"])
 
 
-@verifies("CORE-087", source="observed, nats-server 2.9.10 and 2.15")
+@verifies("CORE-087", source="observed, nats-server 2.9.10 and 2.15", alone=True)
 def test_full_wildcard_matches_dollar_subjects(session: Session) -> None:
     """A subscription on > receives what clients publish on subjects that begin with $."""
     require_heard(session, f"${session.name('foo')}.x", [">"], [">"])
 
 
-@verifies("CORE-087", source="observed, nats-server 2.9.10 and 2.15")
+@verifies("CORE-087", source="observed, nats-server 2.9.10 and 2.15", alone=True)
 def test_full_wildcard_matches_inboxes(session: Session) -> None:
     """A subscription on > receives what clients publish on subjects that begin with _."""
     require_heard(session, session.inbox(), [">"], [">"])

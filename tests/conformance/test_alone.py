@@ -5,7 +5,16 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from conformance.alone import Room
+from conformance.catalogue import Catalogue
+from conformance.check import Check
+from conformance.judge import Judge
+from conformance.session import Session
+from conformance.target import Url, open_target
+from conformance.verdicts import Outcome
+from reference_broker.nats.server import NatsBroker
 
 
 def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Path) -> None:
@@ -32,3 +41,26 @@ def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Pa
     leave.set()
     assert done.wait(10)
     assert order == ["left", "left", "alone"]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_check_that_shows_to_others_keeps_them_out(tmp_path: Path, *, alone: bool) -> None:
+    """It holds the room as it asked to: who would come in beside it stays out, or does not."""
+    entered: list[bool] = []
+
+    def enter() -> None:
+        with Room(tmp_path).together():
+            came_in.set()
+
+    def run(session: Session) -> None:
+        threading.Thread(target=enter, daemon=True).start()
+        entered.append(came_in.wait(0.2 if alone else 10))
+        session.observed()
+
+    came_in = threading.Event()
+    check = Check("own::check", "One of our own", ("CORE-004",), run, alone=alone)
+    with NatsBroker.in_thread() as url:
+        judge = Judge(open_target(Url.parse(url)), Catalogue.load(), (), tmp_path)
+        assert judge.judge(check).outcome is Outcome.PASSED
+    assert entered == [not alone]
+    assert came_in.wait(10)
