@@ -222,3 +222,32 @@ def test_any_bit_of_any_file_may_be_wrong(data: st.DataObject) -> None:
     assert len(again.warnings) == 1
     assert path in again.warnings[0]
     assert not Kept(again.files, now=kept.now).warnings
+
+
+def test_what_ack_all_has_acknowledged_does_not_come_again() -> None:
+    kept = Kept()
+    client = with_stream(kept)
+    config = '{"stream_name":"F","config":{"durable_name":"D","ack_policy":"all"}}'
+    request(client, "$JS.API.CONSUMER.DELETE.F.D")
+    request(client, CONSUMER, config)
+    for number in range(4):
+        publish(client, f"m{number}")
+    subjects = [subject for subject, _, _ in pull(client, 3)]
+    request(client, subjects[1], "+ACK", "acked")
+    again = Kept(kept.files, now=kept.now)
+    again.pass_time(31)
+    client = again.client()
+    client.ask("SUB pulled 2")
+    assert [(count, payload) for _, count, payload in pull(client, 9)] == [(2, "m2"), (1, "m3")]
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_removal_that_was_lost_is_made_up_for(retention: str) -> None:
+    kept = Kept()
+    client = with_stream(kept, retention)
+    publish(client, "m0")
+    publish(client, "m1")
+    request(client, pull(client)[0][0], "+ACK", "acked")
+    path = layout.block(layout.stream_folder("F"), 1)
+    again = Kept({**kept.files, path: kept.files[path][:-1]}, now=kept.now)
+    assert [message.payload for message in again.service.streams["F"].store.messages()] == [b"m1"]

@@ -1,0 +1,64 @@
+"""The ledger: the order of changes, one append for many, and what is written once per commit."""
+
+from __future__ import annotations
+
+from reference_broker.ledger import Append, Ledger, Remove, Replace
+
+
+class Counter:
+    """Enters how often it was asked to."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.entered = 0
+
+    def enter(self) -> None:
+        self.entered += 1
+        self.ledger.append("counter", b"%d" % self.entered)
+
+
+def test_appends_to_one_file_are_one_change() -> None:
+    ledger = Ledger()
+    for path, data in (("a", b"1"), ("b", b"2"), ("a", b"3")):
+        ledger.append(path, data)
+    assert ledger.take() == [Append("a", [b"1", b"3"]), Append("b", [b"2"])]
+
+
+def test_nothing_is_appended_before_what_was_entered_in_between() -> None:
+    ledger = Ledger()
+    ledger.append("a", b"1")
+    ledger.enter(Replace("a", b"2"))
+    ledger.append("a", b"3")
+    ledger.enter(Remove("b"))
+    assert ledger.take() == [Append("a", [b"1"]), Replace("a", b"2"), Append("a", [b"3"]), Remove("b")]
+
+
+def test_what_is_taken_is_not_there_any_more() -> None:
+    ledger = Ledger()
+    ledger.append("a", b"1")
+    assert ledger
+    ledger.take()
+    assert not ledger
+    ledger.append("a", b"2")
+    assert ledger.take() == [Append("a", [b"2"])]
+
+
+def test_the_late_are_written_once_and_last() -> None:
+    ledger = Ledger()
+    counter = Counter(ledger)
+    for _ in range(3):
+        ledger.late(counter)
+    ledger.append("a", b"1")
+    assert ledger.take() == [Append("a", [b"1"]), Append("counter", [b"1"])]
+    ledger.late(counter)
+    ledger.forget(counter)
+    assert ledger.take() == []
+
+
+def test_in_silence_nothing_is_entered() -> None:
+    ledger = Ledger()
+    with ledger.silent():
+        ledger.append("a", b"1")
+        ledger.enter(Remove("a"))
+        ledger.late(Counter(ledger))
+    assert not ledger
