@@ -29,7 +29,16 @@ from reference_broker.amqp.handshake import Handshake
 from reference_broker.amqp.queues import Queue
 from reference_broker.amqp.restoring import Restored, read_journal
 from reference_broker.amqp.state import Alarm, Close, Output, Send
-from wire.amqp import AmqpError, Decoder, Limits, Method, Operation, ProtocolHeader, Sender
+from wire.amqp import (
+    PROTOCOL_HEADER,
+    AmqpError,
+    Decoder,
+    Limits,
+    Method,
+    Operation,
+    ProtocolHeader,
+    Sender,
+)
 from wire.errors import ErrorKind
 
 __all__ = ["Broker", "Close", "Output", "Send"]
@@ -300,7 +309,8 @@ class Broker(ExchangeMethods, Handshake):
         self.leave_channel(channel, now)
 
     def malformed(self, connection: Connection, error: AmqpError, now: int) -> None:
-        """What is not the protocol. Before login nobody is told why."""
+        """What is not the protocol. Before login nobody is told why; later an answer may still come."""
+        connection.decoder = self.new_decoder(connection)
         if connection.phase is Phase.RUNNING:
             code = INTERNAL_ERROR if error.kind is ErrorKind.PROPERTIES else error.reply_code
             cause = (error.class_id, error.method_id)
@@ -308,5 +318,9 @@ class Broker(ExchangeMethods, Handshake):
             self.close_connection(connection, code, error.message, cause, wait, now)
         elif connection.phase < Phase.RUNNING:
             self.drop(connection, now)
-        else:
-            self.end(connection)
+
+    def new_decoder(self, connection: Connection) -> Decoder:
+        """For what comes after frames that could not be read."""
+        decoder = Decoder(Sender.CLIENT, connection.decoder.limits)
+        decoder.feed(PROTOCOL_HEADER)
+        return decoder

@@ -20,16 +20,13 @@ from reference_broker.amqp.errors import CHANNEL_ERROR, INTERNAL_ERROR, NOT_ALLO
 from reference_broker.amqp.state import Alarm
 from wire.amqp import (
     FRAME_OVERHEAD,
-    PROTOCOL_HEADER,
     AmqpError,
-    Decoder,
     FrameType,
     Heartbeat,
     Limits,
     Method,
     Operation,
     ProtocolHeader,
-    Sender,
     frame,
 )
 from wire.errors import ErrorKind
@@ -294,17 +291,11 @@ def forgives(
     def malformed(connection: Connection, error: AmqpError, now: int) -> None:
         as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
         if error.kind is kind and as_meant:
-            fresh(connection)
+            connection.decoder = broker.new_decoder(connection)
         else:
             original(connection, error, now)
 
     replace(broker, "malformed", malformed)
-
-
-def fresh(connection: Connection) -> None:
-    """As after the protocol header: nothing is held."""
-    connection.decoder = Decoder(Sender.CLIENT, connection.decoder.limits)
-    connection.decoder.feed(PROTOCOL_HEADER)
 
 
 @defect(
