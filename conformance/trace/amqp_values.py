@@ -146,7 +146,8 @@ def _is_label(tokens: list[str | None]) -> bool:
 
 
 def _is_absent(node: Node) -> bool:
-    return isinstance(node, Open) and node.hole.kind is Kind.ABSENT
+    template = node.template if isinstance(node, Value) else (node.hole,) if isinstance(node, Open) else ()
+    return any(isinstance(part, Hole) and part.kind is Kind.ABSENT for part in template)
 
 
 def _plain(value: Any) -> Any:

@@ -63,7 +63,8 @@ def test_no_requirement_of_the_first_groups_is_missing() -> None:
 
 @pytest.mark.parametrize("row", CATALOGUE.requirements, ids=lambda row: row.id)
 def test_a_statement_is_one_sentence(row: Requirement) -> None:
-    assert row.statement[0].isupper() or row.statement.startswith(("max_", "num_", "delivered "))
+    # Methods and fields keep the case of the protocol.
+    assert re.match(r"[A-Z0-9]|max_|num_|delivered |[a-z]+\.[a-z]", row.statement)
     assert not re.search(r"[.?!] +[A-Z]", row.statement.replace("pull.bar. ", "")), row.statement
     assert "\n" not in row.statement
 
@@ -73,7 +74,7 @@ def test_a_source_names_a_document_and_its_section_or_observed_servers() -> None
         row.id
         for row in CATALOGUE.requirements
         if '"' not in row.source
-        and not row.source.startswith(("observed, nats-server", "observed, RabbitMQ"))
+        and not row.source.startswith(("observed, nats-server", "observed, RabbitMQ", "AMQP 0-9-1 XML, "))
     ]
     assert strange == []
 
