@@ -301,7 +301,7 @@ def start_variants(
 
 def _says_info(url: str, deadline: float) -> bool:
     """Whether a connection is greeted. The server let go of it on return: it counts as a client no more."""
-    host, _, port = url.removeprefix("nats://").rpartition(":")
+    host, _, port = url.partition("://")[2].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0) as probe:
             probe.settimeout(max(0.05, deadline - time.monotonic()))
