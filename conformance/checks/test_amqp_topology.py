@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from conformance.amqp_connection import AmqpConnection
 from conformance.amqp_session import AmqpSession
 from conformance.check import verifies
-from conformance.outcomes import Failed
-from wire.amqp import Method, Operation
+from conformance.checks.amqp_answers import expect_one_of
+from wire.amqp import Method
 
 EXCHANGES = "AMQP 0-9-1 XML, class exchange"
-
-
-def expect_one_of(
-    session: AmqpSession, connection: AmqpConnection, request: Method, *allowed: tuple[str, int]
-) -> None:
-    """``request`` is answered with one of ``allowed``: a method, and its reply_code, or 0 for an ``-ok``."""
-    wanted = " or ".join(f"{method} {code or ''}".strip() for method, code in allowed)
-
-    def judge(operation: Operation) -> None:
-        code = operation.arguments.get("reply_code", 0) if isinstance(operation, Method) else 0
-        if (operation.method, code) not in allowed:
-            connection.mark_offending(operation)
-            raise Failed(f"{request.method} is answered otherwise", expected=wanted, actual=str(operation))
-
-    connection.send(request)
-    connection.arrival(1.0, wanted, stream=request.channel, judge=judge)
-    session.observed()
 
 
 @verifies("AMQP-TOPO-009", source="AMQP 0-9-1 XML, domain queue-name")
