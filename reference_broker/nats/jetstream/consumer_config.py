@@ -84,7 +84,7 @@ class ConsumerConfig(Struct, kw_only=True):
         shown = {
             name: value
             for name, value in fields.items()
-            if (value or name in _ALWAYS) and not (name in _SINCE_2_10 and not rules.metadata)
+            if (value or name in _ALWAYS) and (name != "metadata" or rules.metadata)
         }
         if rules.assets_bear_versions:
             shown["metadata"] = {**self.metadata, **version_metadata(rules)}
@@ -94,18 +94,10 @@ class ConsumerConfig(Struct, kw_only=True):
 
 
 _ALWAYS = ("deliver_policy", "ack_policy", "replay_policy", "num_replicas")
-_SINCE_2_10 = (
-    "filter_subjects",
-    "metadata",
-    "pause_until",
-    "priority_groups",
-    "priority_policy",
-    "priority_timeout",
-)
 
 
 def with_defaults(config: ConsumerConfig, rules: Rules) -> ConsumerConfig:
-    """Fill in what a request left out."""
+    """Fill in what a request left out, and leave out what the level does not know."""
     changes: dict[str, Any] = {}
     if config.max_deliver == 0 or (config.max_deliver < -1 and rules.negatives_are_defaults):
         changes["max_deliver"] = -1
@@ -113,6 +105,8 @@ def with_defaults(config: ConsumerConfig, rules: Rules) -> ConsumerConfig:
         changes |= {name: 0 for name in _LIMITS if getattr(config, name) < 0}
     if not rules.multiple_filters:
         changes["filter_subjects"] = []
+    if not rules.pauses:
+        changes["pause_until"] = None
     if not rules.priority_groups:
         changes |= {"priority_groups": [], "priority_policy": "", "priority_timeout": 0}
     config = msgspec.structs.replace(config, **changes)

@@ -188,3 +188,12 @@ def test_last_active_appears_once_there_was_activity(bench: Bench) -> None:
     bench.send(message.reply or b"")
     info = bench.api("CONSUMER.INFO.O.C")
     assert info["delivered"]["last_active"] == info["ack_floor"]["last_active"] == "2026-11-21T07:13:10Z"
+
+
+def test_an_option_of_a_later_level_is_passed_over() -> None:
+    bench = Bench((2, 10))
+    bench.stream("O", subjects=["o"])
+    config = bench.consumer("O", "C", pause_until="2099-01-01T00:00:00Z", priority_groups=["g"])["config"]
+    assert {"pause_until", "priority_groups"} & set(config) == set()
+    bench.request("o", b"1")
+    assert [one.payload for one in bench.pull("O", "C", b"1")] == [b"1"]
