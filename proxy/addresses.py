@@ -11,6 +11,8 @@ PORTS = {
     "amqp": 5672,
 }  # a URL may leave the port out; the scheme is the protocol that is spoken
 RAW = "tcp"  # bytes of no known protocol
+ENCRYPTED = {"tls": "nats", "amqps": "amqp"}  # and what is spoken inside
+_ENCRYPTED_PORTS = {"tls": 4222, "amqps": 5671}
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:/\[\]]*))(?::(?P<port>\d{1,5}))?/?")
 
 
@@ -26,6 +28,7 @@ class Endpoint:
     host: str = ""
     port: int = 0
     path: str = ""
+    encrypted: bool = False
 
     def __str__(self) -> str:
         if self.path:
@@ -41,18 +44,18 @@ class Endpoint:
             return cls(named.removesuffix("+unix").replace("unix", RAW), path=_path(rest, text))
         if not separator and text.startswith("unix:"):
             return cls(protocol, path=_path(text.removeprefix("unix:"), text))
-        if separator and named not in (*PORTS, RAW):
-            raise AddressError(
-                f"{text}: known are {', '.join(f'{name}://' for name in (*PORTS, RAW))} and unix:/path"
-            )
+        if separator and named not in (*PORTS, RAW, *ENCRYPTED):
+            schemes = ", ".join(f"{name}://" for name in (*PORTS, *ENCRYPTED, RAW))
+            raise AddressError(f"{text}: known are {schemes} and unix:/path")
         address = rest if separator else text
         found = _HOST_PORT.fullmatch(address.rpartition("@")[2])
         if found is None:
             raise AddressError(f"{text}: expected host:port, [address]:port or unix:/path")
-        port = int(found["port"]) if found["port"] else PORTS.get(named)
+        port = int(found["port"]) if found["port"] else (PORTS | _ENCRYPTED_PORTS).get(named)
         if port is None or port > 65535:
             raise AddressError(f"{text}: expected a port, 0 to 65535")
-        return cls(named, found["v6"] or found["host"] or "127.0.0.1", port)
+        host = found["v6"] or found["host"] or "127.0.0.1"
+        return cls(ENCRYPTED.get(named, named), host, port, encrypted=named in ENCRYPTED)
 
     def resolve(self) -> list[tuple[socket.AddressFamily, object]]:
         """Family and socket address of each place it stands for, best first. Raises ``AddressError``."""

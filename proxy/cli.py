@@ -25,6 +25,7 @@ from proxy.operations import Reader
 from proxy.record import RecordingProxy
 from proxy.recorder import Recording, WhenFull
 from proxy.show import as_json, as_text
+from proxy.tls import TlsError, needed
 
 EXIT_DIFFERENT, EXIT_USAGE, EXIT_HARNESS = 1, 2, 4
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -47,6 +48,10 @@ Secrets = Annotated[bool, typer.Option("--keep-secrets", help="do not mask pass,
 FaultTexts = Annotated[list[str] | None, typer.Option("--fault", help="like: latency 50ms ±10ms")]
 Seed = Annotated[int, typer.Option(help="of what faults leave to chance")]
 ControlPort = Annotated[int | None, typer.Option("--control", help="serve the control API; 0: any port")]
+Certificate = Annotated[Path | None, typer.Option(help="PEM: clients are to use TLS, and are shown this")]
+Key = Annotated[Path | None, typer.Option(help="PEM: the certificate's key, if it is a file of its own")]
+Authority = Annotated[Path | None, typer.Option(help="PEM: who certifies a tls:// or amqps:// server")]
+Insecure = Annotated[bool, typer.Option("--tls-insecure", help="take any certificate of the server")]
 Drain = Annotated[str, typer.Option(help="after Ctrl-C, wait so long for clients to leave")]
 
 
@@ -62,6 +67,10 @@ def record(
     fault: FaultTexts = None,
     seed: Seed = 0,
     control: ControlPort = None,
+    tls_cert: Certificate = None,
+    tls_key: Key = None,
+    tls_ca: Authority = None,
+    tls_insecure: Insecure = False,
     drain: Drain = "0s",
 ) -> None:
     """Stand between clients and a server, and write what passes to pcapng files, until Ctrl-C.
@@ -91,9 +100,10 @@ def record(
             live.stopped,
             faults=faults,
             seed=seed,
+            tls=needed(server, tls_cert, tls_key, tls_ca, trusts_anyone=tls_insecure),
         )
         controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
-    except (AddressError, FaultError) as error:
+    except (AddressError, FaultError, TlsError) as error:
         raise _usage(str(error)) from None
     except OSError as error:
         raise _usage(f"cannot record to {output}: {error.strerror or error}") from None

@@ -18,7 +18,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -57,12 +57,20 @@ class Turn(Protocol):
     ended: list[Pipe]
     aborted: list[tuple[Link, Direction, str]]
     refused: list[tuple[Link, str]]
+    opening: Opening | None
 
     def connected(self, link: Link) -> None:
         """The server was reached."""
 
     def closed(self, link: Link) -> None:
         """Both sockets are closed."""
+
+
+class Opening(Protocol):
+    """What happens on a new connection before anything is relayed, such as a TLS handshake."""
+
+    def __call__(self, link: Link, client: socket.socket, server: socket.socket) -> None:
+        """Calls ``link.start`` or ``link.give_up``, at once or later."""
 
 
 class Disturbance(Protocol):
@@ -195,7 +203,7 @@ class Pipe:
 class End:
     """One socket of a connection: the source of one direction and the sink of the other."""
 
-    __slots__ = ("_loop", "_mask", "fd", "incoming", "outgoing", "socket")
+    __slots__ = ("_is_mute", "_loop", "_mask", "fd", "incoming", "outgoing", "socket")
 
     incoming: Pipe
     outgoing: Pipe
@@ -205,6 +213,7 @@ class End:
         self.socket = sock
         self.fd = sock.fileno()
         self._mask = 0
+        self._is_mute = False
 
     def start(self) -> None:
         """Both directions are there: read from now on."""
@@ -217,12 +226,13 @@ class End:
         mask = 0 if incoming.ended or incoming.blocked or incoming.held else _IN
         if self.outgoing.blocked:
             mask |= _OUT
-        if mask != self._mask and not incoming.link.broken and not incoming.link.closed:
+        if mask != self._mask and not self._is_mute and not incoming.link.closed:
             self._mask = mask
             self._loop.modify(self.fd, mask)
 
     def mute(self) -> None:
         """Hears no more events."""
+        self._is_mute = True
         self._loop.remove(self.fd)
 
     def ready(self, mask: int) -> None:
@@ -231,8 +241,10 @@ class End:
         if mask & _OUT:
             self.outgoing.drain()
         if mask & _GONE and incoming.ended:
-            # Nothing left to read: the peer no longer takes anything either.
-            incoming.link.abort(incoming.direction, "connection reset")
+            if self.outgoing.shut:
+                self.mute()  # it has said all, was told all, and is gone
+            else:
+                incoming.link.abort(incoming.direction, "connection reset")
         elif mask & (_IN | _GONE) and not incoming.link.closed:
             incoming.read()
 
@@ -254,6 +266,7 @@ class Link:
         self._timer: Timer | None = None
         self._places: list[Place] = []
         self._why = ""
+        self.on_close: Callable[[], None] = lambda: None
 
     @property
     def unsent(self) -> int:
@@ -310,7 +323,24 @@ class Link:
         for sock in (self._client, self._server):
             if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client, server = (End(self.loop, sock) for sock in (self._client, self._server))
+        opening = self.turn.opening
+        if opening is None:
+            self.start(self._client, self._server)
+        else:
+            self._timer = self.loop.after(CONNECT_WITHIN_S, lambda: self.give_up("no handshake in time"))
+            opening(self, self._client, self._server)
+
+    def give_up(self, why: str) -> None:
+        """The opening failed: both sides are closed."""
+        if not self.closed:
+            self.turn.refused.append((self, why))
+
+    def start(self, client_side: Any, server_side: Any) -> None:
+        """Relays from now on between these two, which read and write as sockets do."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._client, self._server = client_side, server_side
+        client, server = (End(self.loop, side) for side in (client_side, server_side))
         self.pipes = (
             Pipe(self, Direction.TO_SERVER, client, server),
             Pipe(self, Direction.TO_CLIENT, server, client),
@@ -362,6 +392,7 @@ class Link:
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self.on_close()
         self._drop_server()
         self.loop.remove(self._client.fileno())
         self._client.close()

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxy.addresses import Endpoint
+from proxy.addresses import ENCRYPTED, Endpoint
 from proxy.capture_file import CaptureFiles
 from proxy.counters import Counters
 from proxy.dialects import known
 from proxy.fault_language import Fault, parse_fault
 from proxy.faults import Faults
+from proxy.link import Direction, Link
 from proxy.recorder import Recorder, Recording
 from proxy.relay import Relay
+from proxy.tls import Openings, Tls
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -36,8 +38,10 @@ class RecordingProxy:
         *,
         faults: Sequence[Fault] = (),
         seed: int = 0,
+        tls: Tls | None = None,
     ) -> None:
         self.files = files
+        self._tls = tls
         self.relay = Relay(server, listen, record_first=recording.strict)
         self.recorder = Recorder(files, recording, self.relay.loop, self.relay.counters, on_stopped)
         self.relay.tap = self.recorder
@@ -51,6 +55,8 @@ class RecordingProxy:
         )
         self.faults.change({str(number): fault for number, fault in enumerate(faults, 1)})
         self.relay.disturb = self.faults.disturb
+        if tls is not None:
+            self.relay.opening = Openings(tls, self._greeted)
 
     @property
     def counters(self) -> Counters:
@@ -60,7 +66,18 @@ class RecordingProxy:
     @property
     def url(self) -> str:
         """For clients."""
-        return f"{self.relay.server.protocol}://{self.relay.address}"
+        protocol = self.relay.server.protocol
+        encrypted = {name: scheme for scheme, name in ENCRYPTED.items()}
+        is_encrypted = self._tls is not None and self._tls.client is not None
+        return f"{encrypted.get(protocol, protocol) if is_encrypted else protocol}://{self.relay.address}"
+
+    def _greeted(self, link: Link, info: bytes, note: str) -> None:
+        """The server's first word crossed before the relay began: on record it comes first, too."""
+        now = time.time_ns()
+        self.recorder.note(link, Direction.TO_CLIENT, note, now)
+        if info:
+            self.counters.to_client += len(info)
+            self.recorder.data(link, Direction.TO_CLIENT, info, now)
 
     def run(self) -> None:
         """Until ``relay.stop``."""
@@ -84,6 +101,7 @@ def recorded(
     roll_bytes: int = 0,
     faults: Sequence[str] = (),
     seed: int = 0,
+    tls: Tls | None = None,
 ) -> Iterator[RecordingProxy]:
     """A recording proxy before ``url``, in a thread; when the block ends, the capture is whole."""
     server = Endpoint.parse(url)
@@ -95,6 +113,7 @@ def recorded(
         Recording(server.protocol, strict=strict),
         faults=[parse_fault(text) for text in faults],
         seed=seed,
+        tls=tls,
     )
     thread = threading.Thread(target=proxy.run, name="plumbline-proxy")
     thread.start()

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from proxy.addresses import Endpoint, listening_socket
 from proxy.counters import Counters
-from proxy.link import Direction, Link, Pipe
+from proxy.link import Direction, Link, Opening, Pipe
 from proxy.loop import Loop
 
 ACCEPT_AT_ONCE = 256
@@ -80,6 +80,7 @@ class Relay:
         self.ended: list[Pipe] = []
         self.aborted: list[tuple[Link, Direction, str]] = []
         self.refused: list[tuple[Link, str]] = []
+        self.opening: Opening | None = None
         self.finished: list[Link] = []  # to be closed at the end of the turn
         self._gone: list[Link] = []
         self.disturb: Callable[[Link], None] = lambda link: None  # may set ``Pipe.disturbance``

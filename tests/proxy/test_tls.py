@@ -1,0 +1,169 @@
+"""TLS ends and begins at the proxy: the capture can be read, the wire cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import nats
+import pytest
+
+from ci.servers import NatsServer, ServerBinary
+from proxy.addresses import Endpoint
+from proxy.captures import read
+from proxy.filters import parse
+from proxy.record import recorded
+from proxy.tls import Tls, TlsError, for_clients, for_server, needed
+from tests.proxy.peers import connect, receive, server
+from wire.amqp import PROTOCOL_HEADER, Heartbeat
+
+WAIT_S = 5.0
+
+
+class Certificate:
+    """One that says 127.0.0.1, and certifies itself."""
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("openssl") is None:
+            pytest.skip("no openssl to make a certificate with: apt-get install openssl")
+        self.certificate, self.key = folder / "cert.pem", folder / "key.pem"
+        kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+        named = ["-subj", "/CN=proxy", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        files = ["-keyout", str(self.key), "-out", str(self.certificate)]
+        subprocess.run(["openssl", "req", *kind, *named, *files], check=True, capture_output=True, timeout=60)
+
+    def shown(self) -> ssl.SSLContext:
+        return for_clients(self.certificate, self.key)
+
+    def trusted(self) -> ssl.SSLContext:
+        return for_server(self.certificate, trusts_anyone=False)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return Certificate(tmp_path_factory.mktemp("tls"))
+
+
+async def exchange(url: str, trusted: ssl.SSLContext | None) -> None:
+    options = {"tls": trusted} if trusted else {}
+    async with await nats.connect(url, name="inside", **options) as client:
+        came = await client.subscribe("a.*")
+        await client.publish("a.b", b"secret matter" * 5000)
+        message = await came.next_msg(WAIT_S)
+        assert message.data == b"secret matter" * 5000
+
+
+@pytest.mark.parametrize("client_tls", [True, False])
+@pytest.mark.parametrize("server_tls", [True, False])
+def test_a_nats_session_is_recorded_whichever_side_is_encrypted(
+    server_binary: ServerBinary, certificate: Certificate, tmp_path: Path, client_tls: bool, server_tls: bool
+) -> None:
+    files = {"cert_file": str(certificate.certificate), "key_file": str(certificate.key)}
+    config = {"jetstream": False, **({"tls": files} if server_tls else {})}
+    tls = Tls(
+        client=certificate.shown() if client_tls else None,
+        server=certificate.trusted() if server_tls else None,
+        server_name="127.0.0.1",
+        after_info=True,
+    )
+    with NatsServer(server_binary.path, config) as real, recorded(real.url, tmp_path, tls=tls) as proxy:
+        assert proxy.url.startswith("tls://" if client_tls else "nats://")
+        asyncio.run(exchange(proxy.url, certificate.trusted() if client_tls else None))
+        assert proxy.counters.refused == 0
+    rows = list(read([tmp_path]))
+    wanted = parse('op in (INFO, CONNECT) or (subject ~ "a.*" and op in (PUB, MSG))')
+    verbs = [row.fields["op"] for row in rows if wanted(row.fields)]
+    assert verbs[0] == "INFO"
+    assert [verb for verb in verbs if verb != "INFO"] == ["CONNECT", "PUB", "MSG"]
+    (note,) = [str(row) for row in rows if "in the clear" in str(row) or "TLSv1" in str(row)]
+    assert ("client TLSv1.3" in note) == client_tls
+    assert ("server TLSv1.3" in note) == server_tls
+    assert ("INFO was rewritten" in note) == (client_tls != server_tls)
+
+
+def test_an_amqps_session_is_encrypted_from_its_first_byte(certificate: Certificate, tmp_path: Path) -> None:
+    said = PROTOCOL_HEADER + Heartbeat.make().raw
+
+    def talk(peer: socket.socket) -> None:
+        with certificate.shown().wrap_socket(peer, server_side=True) as encrypted:
+            assert encrypted.recv(100) == PROTOCOL_HEADER[:8]
+            encrypted.sendall(Heartbeat.make().raw)
+            assert encrypted.recv(100) == Heartbeat.make().raw
+
+    with server(talk) as url:
+        endpoint = url.replace("tcp", "amqps")
+        tls = Tls(client=certificate.shown(), server=certificate.trusted(), server_name="127.0.0.1")
+        with recorded(endpoint, tmp_path, tls=tls) as proxy, connect(proxy.relay.address) as plain:
+            assert proxy.url.startswith("amqps://")
+            with certificate.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as client:
+                client.sendall(said[:8])
+                assert receive(client, 8) == Heartbeat.make().raw
+                client.sendall(said[8:])
+                assert client.recv(1) == b""
+    assert [row.fields["op"] for row in read([tmp_path]) if row.number] == [
+        "protocol-header",
+        "heartbeat",
+        "heartbeat",
+    ]
+
+
+def test_much_data_passes_and_slow_readers_stop_writers(certificate: Certificate, tmp_path: Path) -> None:
+    size = 8 << 20
+
+    def echo_all(peer: socket.socket) -> None:
+        data = receive(peer, size)
+        peer.sendall(data)
+
+    tls = Tls(client=certificate.shown())
+    with (
+        server(echo_all) as url,
+        recorded(url, tmp_path, tls=tls) as proxy,
+        connect(proxy.relay.address) as plain,
+        certificate.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as client,
+    ):
+        data = bytes(range(256)) * (size // 256)
+        client.sendall(data)
+        assert receive(client, size) == data
+
+
+def test_a_server_that_cannot_be_trusted_is_refused(certificate: Certificate, tmp_path: Path) -> None:
+    def show(peer: socket.socket) -> None:
+        with certificate.shown().wrap_socket(peer, server_side=True):
+            pass
+
+    tls = Tls(server=for_server(None, trusts_anyone=False), server_name="127.0.0.1")
+    with (
+        server(show) as url,
+        recorded(url, tmp_path, tls=tls) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        assert client.recv(1) == b""
+    assert proxy.counters.refused == 1
+    assert any("certificate verify failed" in str(row) for row in read([tmp_path]))
+
+
+def test_a_client_that_does_not_want_tls_is_closed(certificate: Certificate, tmp_path: Path) -> None:
+    tls = Tls(client=certificate.shown())
+    with server(lambda peer: peer.recv(1)) as url, recorded(url, tmp_path, tls=tls) as proxy:
+        with connect(proxy.relay.address) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                while client.recv(100):
+                    pass
+    assert proxy.counters.refused == 1
+
+
+def test_settings() -> None:
+    plain = Endpoint.parse("nats://localhost")
+    assert needed(plain, None, None, None, trusts_anyone=False) is None
+    found = needed(Endpoint.parse("tls://localhost"), None, None, None, trusts_anyone=True)
+    assert found is not None
+    assert found.after_info
+    assert found.client is None
+    with pytest.raises(TlsError, match="no certificate with its key"):
+        needed(plain, Path("nowhere.pem"), None, None, trusts_anyone=False)
