@@ -128,14 +128,16 @@ def core(address: tuple[str, int], messages: int = CORE_MESSAGES) -> float:
     return messages / elapsed
 
 
-def stream_publish(address: tuple[str, int], messages: int = STREAM_MESSAGES) -> float:
-    """Acknowledged publishes a second into a stream in memory, ``WINDOW`` under way.
+def stream_publish(
+    address: tuple[str, int], messages: int = STREAM_MESSAGES, storage: str = "memory"
+) -> float:
+    """Acknowledged publishes a second into a stream, ``WINDOW`` under way.
 
     ``messages`` is a multiple of half of that.
     """
     chunk = Pub.make(SUBJECT, PAYLOAD, "_INBOX.acks").raw * (WINDOW // 2)
     rounds = messages // (WINDOW // 2)
-    with stream(address) as client:
+    with stream(address, storage) as client:
         client.send(b"SUB _INBOX.acks 1\r\n")
         client.flush()
         started = time.perf_counter()
@@ -148,11 +150,11 @@ def stream_publish(address: tuple[str, int], messages: int = STREAM_MESSAGES) ->
         return messages / (time.perf_counter() - started)
 
 
-def pull_and_ack(address: tuple[str, int], messages: int = STREAM_MESSAGES) -> float:
+def pull_and_ack(address: tuple[str, int], messages: int = STREAM_MESSAGES, storage: str = "memory") -> float:
     """Messages a second that are pulled ``BATCH`` at a time, each acknowledged; a multiple of that."""
     consumer = {"durable_name": "D", "ack_policy": "explicit", "max_ack_pending": 2 * BATCH}
     wanted = Pub.make(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.D", b'{"batch":%d}' % BATCH, "_INBOX.pull").raw
-    with stream(address) as client:
+    with stream(address, storage) as client:
         client.send(Pub.make(SUBJECT, PAYLOAD).raw * messages)
         client.flush()
         client.request(
@@ -169,10 +171,10 @@ def pull_and_ack(address: tuple[str, int], messages: int = STREAM_MESSAGES) -> f
 
 
 @contextmanager
-def stream(address: tuple[str, int]) -> Iterator[Client]:
-    """A connection, and a stream in memory that is there as long."""
+def stream(address: tuple[str, int], storage: str = "memory") -> Iterator[Client]:
+    """A connection, and a stream that is there as long."""
     with Client(address) as client:
-        config = {"name": STREAM, "subjects": [SUBJECT], "storage": "memory"}
+        config = {"name": STREAM, "subjects": [SUBJECT], "storage": storage}
         client.request(f"$JS.API.STREAM.CREATE.{STREAM}", config)
         yield client
         client.held = b""
@@ -199,9 +201,9 @@ BROKER = (sys.executable, "-m", "plumbline", "broker", "nats", "-js", "-a", "127
 
 
 @contextmanager
-def reference_broker(port: int = -1) -> Iterator[tuple[str, int]]:
+def reference_broker(port: int = -1, *options: str) -> Iterator[tuple[str, int]]:
     """The reference broker as a process; where it listens."""
-    with subprocess.Popen((*BROKER, str(port)), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen((*BROKER, str(port), *options), stdout=subprocess.PIPE, text=True) as process:
         try:
             if port == -1:
                 assert process.stdout is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ci.servers import NatsServer
@@ -47,3 +49,9 @@ def test_a_stream_that_cannot_be_made_ends_the_measure() -> None:
 
 def test_the_start_is_measured_with_a_process() -> None:
     assert 0 < seconds_to_pong() < 60
+
+
+def test_streams_in_files_are_measured_as_well(tmp_path: Path) -> None:
+    with NatsBroker.in_thread(jetstream={"store_dir": str(tmp_path)}) as url:
+        assert stream_publish(address_of(url), 2 * WINDOW, "file") > 0
+        assert pull_and_ack(address_of(url), 2 * BATCH, "file") > 0
