@@ -14,7 +14,7 @@ from typing import Any
 
 from conformance.explore.commands import STREAMS
 from wire.jetstream import ACK_PREFIX
-from wire.nats import Operation, Payload
+from wire.nats import Payload
 
 INBOX = "_INBOX."
 _ESCAPED = re.compile(r'[\\{}|*"]')
@@ -113,10 +113,8 @@ def publish_line(
     return f"PUB {names} | {escaped(payload)}".rstrip()
 
 
-def pattern(operation: Operation, captures: Captures) -> str:
+def pattern(operation: Payload, captures: Captures) -> str:
     """What came, as what must come."""
-    if not isinstance(operation, Payload):
-        return operation.line
     sid = operation.args[1].decode()
     names = [expected_subject(operation.subject, captures), sid]
     if operation.reply is not None:

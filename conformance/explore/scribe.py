@@ -238,11 +238,16 @@ class _Scribe:
         self.lines.append(line)
         self.numbers.append(self.number)
 
-    def _taken(self) -> list[tuple[str, Operation]]:
+    def _taken(self) -> list[tuple[str, Payload]]:
         """What has come on each connection; deliveries among it can be acknowledged from now on."""
-        taken = [(name, operation) for name, link in self.links.items() for operation in link.take()]
+        taken = [
+            (name, operation)
+            for name, link in self.links.items()
+            for operation in link.take()
+            if isinstance(operation, Payload)  # PING and INFO come whenever a server likes
+        ]
         for _, operation in taken:
-            if isinstance(operation, Payload) and (operation.reply or "").startswith(f"{ACK_PREFIX}."):
+            if (operation.reply or "").startswith(f"{ACK_PREFIX}."):
                 tokens = str(operation.reply).split(".")
                 self.deliveries.append(Delivery(tokens[2], tokens[3], str(operation.reply)))
         return taken
@@ -330,7 +335,7 @@ class _Scribe:
         for stream in STREAMS:
             self._states(stream)
 
-    def _timed(self, arrived: list[tuple[str, Operation]]) -> None:
+    def _timed(self, arrived: list[tuple[str, Payload]]) -> None:
         """What timers sent at one moment: on each connection in any order."""
         window = (
             f"between {_milliseconds(max(self.since_sent - EARLY_S, 0.001))}"

@@ -209,10 +209,12 @@ class Consumer(Push):
         """Messages on ``subject`` are gone: b"" for any, None if the purge was of all there is."""
         store = self.stream.store
         start = self.start_after_purge(subject)
+        kept = {seq for seq in self.acks.pending if store.load(seq)}
         if start is not None:
             self.position.not_before(start)
-            kept = {seq for seq in self.acks.pending if store.load(seq)}
             self.acks.restart_at(self.position.next_seq, kept, now, start)
+        for seq in self.acks.pending.keys() - kept:
+            self.acks.drop(seq, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
         self.changed(None)
         self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending

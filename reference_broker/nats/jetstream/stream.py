@@ -423,7 +423,7 @@ class Stream:
             if self.jetstream.rules.interest_needs_consumers:
                 self.store.restart_at(self.store.last_seq + 1)
             return
-        done = max(consumer.acks.floor.stream for consumer in self.consumers.values())
+        done = max(consumer.acks.delivered.stream for consumer in self.consumers.values())
         for message in [message for message in self.store.messages() if message.seq <= done]:
             self.settled(message.seq)
 

@@ -23,6 +23,7 @@ from tests.conformance.explore.worlds import access, reference
 
 STREAM = CreateStream("ORDERS")
 SMALL = CreateStream("ORDERS", {"max_msg_size": 4})
+WAITING = Pull("ORDERS", "DISPATCH", {"batch": 2})
 TO_INTEREST = CreateStream("ORDERS", {"retention": "interest"}, update=True)
 A, B = Publish("ORDERS", "a"), Publish("ORDERS", "b")
 ACK, ACK_OF_TWO_AGO, ACK_OF_THE_ONE_BEFORE = (Acknowledge(ago, "+ACK") for ago in (0, 2, 1))
@@ -72,6 +73,12 @@ PROGRAMS: dict[str, Program] = {
     "to interest retention, without a consumer": (STREAM, A, TO_INTEREST, A),
     "to interest retention, acknowledged": (STREAM, A, B, consumer(), pull(1), ACK, TO_INTEREST),
     "to interest retention, pending": (STREAM, A, B, consumer(), pull(1), TO_INTEREST, ACK),
+    "to interest retention, acknowledged out of order": (
+        *(STREAM, A, A, consumer(), pull(2), ACK, TO_INTEREST),
+    ),
+    "room again below max_ack_pending, by a deletion": (
+        *(STREAM, A, B, consumer(max_ack_pending=1), WAITING, DeleteMessage("ORDERS", 1)),
+    ),
     "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
     "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),
     "too large, and another stream": (SMALL, expecting("Nats-Expected-Stream", "EVENTS")),
