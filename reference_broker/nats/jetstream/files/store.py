@@ -37,6 +37,7 @@ class Block(Struct):
     """One file: its messages have sequences from ``first`` on, up to the next block's."""
 
     number: int
+    path: str
     first: int
     size: int = 0
     live: int = 0  # messages that are still there,
@@ -104,7 +105,7 @@ class FileStore(MemoryStore):
         super().restart_at(seq)
         self._begin_block(RESTARTS)
         for block in self.blocks[:-1]:
-            self.ledger.enter(Remove(self._path(block)))
+            self.ledger.enter(Remove(block.path))
         del self.blocks[:-1]
 
     def together(self, change: Callable[[], T]) -> T:
@@ -125,12 +126,9 @@ class FileStore(MemoryStore):
             self._group.append(record)
             return
         block.size += len(record)
-        self.ledger.append(self._path(block), record)
+        self.ledger.append(block.path, record)
 
     # Blocks
-
-    def _path(self, block: Block) -> str:
-        return layout.block(self.folder, block.number)
 
     def _last_block(self) -> Block:
         """Where the next record goes."""
@@ -144,7 +142,7 @@ class FileStore(MemoryStore):
 
     def _begin_block(self, kind: int) -> None:
         number = self.blocks[-1].number + 1 if self.blocks else 1
-        block = Block(number, self.last_seq + 1)
+        block = Block(number, layout.block(self.folder, number), self.last_seq + 1)
         self.blocks.append(block)
         self._write(block, self.codec.mark(kind, block.first, self.last_time or 0))
 
@@ -160,7 +158,7 @@ class FileStore(MemoryStore):
     def _drop_dead(self) -> None:
         """What is removed in later blocks was in earlier ones: only they can go, oldest first."""
         while len(self.blocks) > 1 and not self.blocks[0].live:
-            self.ledger.enter(Remove(self._path(self.blocks.pop(0))))
+            self.ledger.enter(Remove(self.blocks.pop(0).path))
 
     def _compact(self, block: Block) -> None:
         """Write ``block`` anew, with what still counts."""
@@ -177,7 +175,7 @@ class FileStore(MemoryStore):
         records += [mark(REMOVED, seq) for seq in block.graves]
         data = b"".join(records)
         block.size = len(data)
-        self.ledger.enter(Replace(self._path(block), data))
+        self.ledger.enter(Replace(block.path, data))
 
     # Recovery
 
@@ -197,7 +195,7 @@ class FileStore(MemoryStore):
         """
         cuts = []
         for number, data in blocks:
-            block = Block(number, self.last_seq + 1, len(data))
+            block = Block(number, layout.block(self.folder, number), self.last_seq + 1, len(data))
             self.blocks.append(block)
             end = 0
             try:
@@ -206,7 +204,7 @@ class FileStore(MemoryStore):
                     end = record.end
             except Damage as damage:
                 lost = len(data) - damage.offset
-                cuts.append(Cut(self._path(block), damage.offset, lost, str(damage), self.last_seq + 1))
+                cuts.append(Cut(block.path, damage.offset, lost, str(damage), self.last_seq + 1))
                 block.size = damage.offset
         return cuts
 
