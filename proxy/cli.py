@@ -1,4 +1,4 @@
-"""``plumbline record``, ``show``, ``trace`` and ``diff``: parses flags, and nothing else."""
+"""``plumbline record``, ``show``, ``trace``, ``diff`` and ``replay``: parses flags, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from proxy.fault_language import FaultError, parse_fault
 from proxy.filters import FilterError, parse
 from proxy.live import Live
 from proxy.operations import Reader
-from proxy.record import RecordingProxy
+from proxy.record import RecordingProxy, recorded
 from proxy.recorder import Recording, WhenFull
+from proxy.replay import Pace, Replay, ReplayError, credentials_of
 from proxy.show import as_json, as_text
 from proxy.tls import TlsError, needed
 
-EXIT_DIFFERENT, EXIT_USAGE, EXIT_HARNESS = 1, 2, 4
+EXIT_DIFFERENT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 1, 2, 3, 4
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -242,6 +243,47 @@ def diff(
         raise typer.Exit(EXIT_DIFFERENT)
 
 
+Target = Annotated[str, typer.Argument(metavar="URL", help="nats://[user:pass@]host:port")]
+SomeNumbers = Annotated[list[int] | None, typer.Option("--connection", help="only these")]
+Speed = Annotated[Pace, typer.Option(help="with the pauses of the recording, or without")]
+ReplayOutput = Annotated[Path, typer.Option("--output", "-o", help="the capture of the replay")]
+
+
+def replay(
+    captures: Captures,
+    url: Target,
+    connection: SomeNumbers = None,
+    pace: Speed = Pace.FAST,
+    output: ReplayOutput = Path("replay"),
+) -> None:
+    """Send once more what the NATS clients of a capture sent, record that, too, and tell what differs.
+
+    The server gets the same names: streams and consumers that the clients made are made. Exit 1 if it differs.
+    """
+    try:
+        chosen = [
+            row for row in read(captures, "nats") if not connection or row.connection.number in connection
+        ]
+        server = Endpoint.parse(url)
+        userinfo = url.partition("://")[2].rpartition("@")[0]
+        with recorded(f"nats://{server}", output) as proxy:
+            again = Replay(proxy.relay.address, credentials_of(userinfo), pace)
+            again.run(chosen)
+        if proxy.counters.refused:
+            typer.echo(f"{server} cannot be reached", err=True)
+            raise typer.Exit(EXIT_UNREACHABLE)
+        pairs = compare(chosen, read([Path(name) for name in proxy.counters.files], "nats"))
+    except (AddressError, CaptureError, ReplayError) as error:
+        raise _usage(str(error)) from None
+    typer.echo(
+        f"{again.sent} operations sent, {again.late} of them without all that had come then; in {output}"
+    )
+    for line in diff_reports.as_text(pairs):
+        sys.stdout.write(line + "\n")
+    if differs(pairs):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
 def _number(text: str, units: dict[str, float] | dict[str, int], flag: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     unit = (
@@ -267,3 +309,4 @@ def register(app: typer.Typer) -> None:
     app.command()(show)
     app.command()(trace)
     app.command()(diff)
+    app.command()(replay)

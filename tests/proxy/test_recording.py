@@ -252,7 +252,7 @@ def test_ctrl_c_ends_a_recording_with_its_sum(tmp_path: Path) -> None:
         (["nats://127.0.0.1", "--listen", "127.0.0.1:99999"], "127.0.0.1:99999: expected a port, 0 to 65535"),
         (
             ["http://127.0.0.1", "--listen", "127.0.0.1:0"],
-            "known are nats://, amqp://, tcp:// and unix:/path",
+            "known are nats://, amqp://, tls://, amqps://, tcp:// and unix:/path",
         ),
         (
             ["nats://127.0.0.1", "--listen", "127.0.0.1:0", "--roll-size", "x"],

@@ -149,12 +149,15 @@ def test_a_server_that_cannot_be_trusted_is_refused(certificate: Certificate, tm
 
 def test_a_client_that_does_not_want_tls_is_closed(certificate: Certificate, tmp_path: Path) -> None:
     tls = Tls(client=certificate.shown())
-    with server(lambda peer: peer.recv(1)) as url, recorded(url, tmp_path, tls=tls) as proxy:
-        with connect(proxy.relay.address) as client:
-            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            with contextlib.suppress(ConnectionResetError):
-                while client.recv(100):
-                    pass
+    with (
+        server(lambda peer: peer.recv(1)) as url,
+        recorded(url, tmp_path, tls=tls) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(100):
+                pass
     assert proxy.counters.refused == 1
 
 
