@@ -227,6 +227,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "show": _proxy,
     "trace": _proxy,
     "diff": _proxy,
+    "replay": _proxy,
 }
 
 
