@@ -108,6 +108,7 @@ def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
     queue.overflow = arguments.get("x-overflow", queue.overflow)
     queue.dead_letter_exchange = arguments.get("x-dead-letter-exchange")
     queue.dead_letter_routing_key = arguments.get("x-dead-letter-routing-key")
+    queue.single_active = arguments.get("x-single-active-consumer") is True
     if "x-max-priority" in arguments:
         queue.ready = PriorityLanes(arguments["x-max-priority"])
     queue.limited = any(

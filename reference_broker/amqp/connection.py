@@ -8,7 +8,7 @@ from typing import Any
 
 from reference_broker.amqp.messages import Entry, Message
 from reference_broker.amqp.queues import Consumer, Queue
-from wire.amqp import Decoder
+from wire.amqp import Decoder, Operation
 
 
 class Phase(IntEnum):
@@ -43,7 +43,7 @@ class Connection:
         self.channels: dict[int, Channel] = {}
         self.exclusive_queues: set[Queue] = set()
         self.lagging = False  # does not take what it is sent
-        self.publishes = False
+        self.held: list[Operation] | None = None  # what a publisher has sent while publishers are blocked
         self.ending = False  # the socket is to be closed
 
 

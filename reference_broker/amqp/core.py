@@ -95,9 +95,10 @@ class Broker(ExchangeMethods, Handshake):
             return []
         connection.heard = now
         operations, error = self.decoded(connection, data)
-        for operation in operations:
-            if not connection.ending:
-                self.handle(connection, operation, now)
+        if connection.held is not None:
+            connection.held += operations
+        else:
+            self.handle_all(connection, operations, now)
         if error is not None and not connection.ending:
             self.malformed(connection, error, now)
         return self.finish(now)
@@ -183,6 +184,26 @@ class Broker(ExchangeMethods, Handshake):
             return connection.decoder.feed(data), None
         except AmqpError as error:
             return error.operations, error
+
+    def handle_all(self, connection: Connection, operations: Sequence[Operation], now: int) -> None:
+        """In their order; while publishers are blocked, up to the first message."""
+        for place, operation in enumerate(operations):
+            if connection.ending:
+                return
+            if self.blocked is not None and operation.method == "basic.publish":
+                connection.held = list(operations[place:])
+                return
+            self.handle(connection, operation, now)
+
+    def unblock(self, now: int) -> list[Output]:
+        """Publishers may go on, with what they have sent meanwhile first."""
+        self.blocked = None
+        for connection in list(self.connections.values()):
+            if connection.phase is Phase.RUNNING and self.knows_blocked(connection):
+                self.send(connection, 0, "connection.unblocked")
+            held, connection.held = connection.held, None
+            self.handle_all(connection, held or (), now)
+        return self.finish(now)
 
     def handle(self, connection: Connection, operation: Operation, now: int) -> None:
         """One operation that came whole."""

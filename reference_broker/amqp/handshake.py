@@ -202,14 +202,6 @@ class Handshake(State):
                 self.tell_blocked(connection)
         return self.flush(now)
 
-    def unblock(self, now: int) -> list[Any]:
-        """Publishers may go on."""
-        self.blocked = None
-        for connection in self.connections.values():
-            if connection.phase is Phase.RUNNING and self.knows_blocked(connection):
-                self.send(connection, 0, "connection.unblocked")
-        return self.flush(now)
-
     def tell_blocked(self, connection: Connection) -> None:
         if self.knows_blocked(connection):
             self.send(connection, 0, "connection.blocked", self.blocked)

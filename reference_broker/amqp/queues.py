@@ -138,6 +138,7 @@ class Queue:
         self.ready: Lane | PriorityLanes = Lane()
         self.bytes_ready = 0  # kept only with max_length_bytes
         self.last_position = 0
+        self.single_active = False  # only the first consumer has a turn
         self.limited = False  # a length limit or a time to live: publishing takes a look
         self.number = 0  # its name in the store
         self.kept: dict[int, Entry] = {}  # what a restart gives back, by position
@@ -174,6 +175,8 @@ class Queue:
 
     def queue_up(self, consumer: Consumer) -> None:
         """Let ``consumer`` have a turn, behind all others of its priority."""
+        if self.single_active and consumer is not self.consumers[0]:
+            return
         consumer.active = True
         turn = self.turn
         if not turn or turn[-1].priority >= consumer.priority:
@@ -191,3 +194,5 @@ class Queue:
     def remove(self, consumer: Consumer) -> None:
         self.step_aside(consumer)
         self.consumers.remove(consumer)
+        if self.single_active and self.consumers and not self.consumers[0].active:
+            self.queue_up(self.consumers[0])

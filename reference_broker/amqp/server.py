@@ -72,6 +72,14 @@ class AmqpBroker(DurableShell):
             self.carry_out(self.broker.stop(self.now()))
         await super().stop()
 
+    def block(self, reason: str) -> None:
+        """As a broker does that runs out of memory or disk: publishers are told, and have to wait."""
+        self.carry_out(self.broker.block(reason, self.now()))
+
+    def unblock(self) -> None:
+        """Publishers may go on."""
+        self.carry_out(self.broker.unblock(self.now()))
+
     def lags(self, client: Client) -> None:
         self.broker.lags(client.id)
 

@@ -247,6 +247,7 @@ class Topology(Consuming):
             self.remove_queue(queue)
         else:
             self.in_use(queue, now)
+            self.pump(queue, now)  # for the one whose turn it is now
 
     def leave_channel(self, channel: Channel, now: int) -> None:
         """The channel ends: consumers go, and what is outstanding is requeued."""

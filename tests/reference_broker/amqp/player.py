@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender, frame
 
 ARRIVES_WITHIN_S = 3.0
+TAKEN_WITHIN_S = 30.0
 QUIET_S = 0.03  # how long nothing must come before we believe that nothing comes
 CLIENT_CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True}
 HIDDEN = {"reserved_1", "server_properties"}
@@ -52,6 +53,7 @@ class Link:
         return True
 
     def send(self, data: bytes) -> None:
+        self.socket.settimeout(TAKEN_WITHIN_S)
         try:
             self.socket.sendall(data)
         except ConnectionError:

@@ -279,6 +279,24 @@ def recovering(p: Player) -> None:
     refused(p, "basic.ack", delivery_tag=7)
 
 
+def single_active(p: Player) -> None:
+    p.connect("a", 3)
+    p.queue("q", arguments={"x-single-active-consumer": True})
+    for channel in (1, 2, 3):
+        p.ask("basic.qos", channel, prefetch_count=1)
+        p.ask("basic.consume", channel, queue="q", consumer_tag="c")
+    p.fill("q", "1", "2", "3")
+    p.expect(1)
+    p.send("basic.ack", delivery_tag=1)
+    p.expect(1)
+    p.send("basic.ack", delivery_tag=2)
+    p.expect(1)
+    p.send("basic.ack", delivery_tag=3)
+    p.ask("basic.cancel", consumer_tag="c")
+    p.fill("q", "4")
+    p.expect(1)
+
+
 def strange_headers(p: Player) -> None:
     p.connect()
     p.queue("q")
@@ -304,5 +322,6 @@ SCENARIOS: list[Scenario] = [
     channel_limit,
     both_limits,
     recovering,
+    single_active,
     strange_headers,
 ]

@@ -155,7 +155,7 @@ class Messages(RuleBasedStateMachine):
 
 
 TestMessages = Messages.TestCase
-TestMessages.settings = settings(max_examples=60, stateful_step_count=40)
+TestMessages.settings = settings(max_examples=150, stateful_step_count=30)
 
 
 @given(st.lists(st.sampled_from(["publish", "ack", "nack", "requeue"]), max_size=60), st.integers(1, 4))

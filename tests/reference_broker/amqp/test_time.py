@@ -179,6 +179,24 @@ def test_publishers_are_told_when_they_are_blocked() -> None:
     ]
 
 
+def test_what_a_blocked_publisher_sends_waits_in_its_order() -> None:
+    virtual = Virtual()
+    publisher, consumer = virtual.client(), virtual.client()
+    consumer.ask("queue.declare", queue="q")
+    virtual.carry_out(virtual.broker.block("low on memory", virtual.now))
+    assert [one.method for one in publisher.ask("basic.qos")] == ["basic.qos-ok"]
+    publisher.publish("q", "1", "2")
+    publisher.send("queue.purge", queue="q")
+    publisher.publish("q", "3")
+    assert publisher.take() == []
+    assert consumer.drain("q") == []
+    virtual.carry_out(virtual.broker.unblock(virtual.now))
+    (purged,) = publisher.take()
+    assert isinstance(purged, Method)
+    assert purged.arguments["message_count"] == 2
+    assert consumer.drain("q") == [("3", False)]
+
+
 def test_who_does_not_take_deliveries_gets_no_more_until_it_does() -> None:
     virtual = Virtual()
     slow, quick = virtual.client(), virtual.client()
