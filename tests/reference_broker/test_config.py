@@ -60,6 +60,31 @@ def test_a_store_directory_beside_the_block_counts() -> None:
     assert convert({"jetstream": {"max_mem": 5}}, {"jetstream": True}).jetstream == JetStreamOptions(None, 5)
 
 
+@pytest.mark.parametrize(
+    ("block", "fsync", "sync_interval"),
+    [
+        ({}, None, 120.0),
+        ({"sync_interval": "always"}, None, "always"),
+        ({"sync_interval": "1m30s"}, None, 90.0),
+        ({"sync_interval": "10s"}, "interval", 10.0),
+        ({"sync_interval": "always"}, "interval", 120.0),
+        ({"sync_interval": "always"}, "never", "never"),
+        ({}, "always", "always"),
+    ],
+)
+def test_when_the_disk_is_waited_for(block: object, fsync: str | None, sync_interval: object) -> None:
+    options = convert({"jetstream": block}, {"fsync": fsync} if fsync else {}).jetstream
+    assert options is not None
+    assert options.sync_interval == sync_interval
+
+
+def test_a_sync_interval_is_a_duration_or_a_word() -> None:
+    with pytest.raises(ConfigError, match="'sometimes' is not a duration"):
+        convert({"jetstream": {"sync_interval": "sometimes"}})
+    with pytest.raises(ConfigError):
+        convert({"ping_interval": "always"})
+
+
 def test_levels() -> None:
     assert [parse_level(text) for text in ("2.9", "v2.9.10", "newest", "2.12")] == [
         (2, 9),
