@@ -24,7 +24,7 @@ from proxy.live import Live
 from proxy.operations import Reader
 from proxy.record import RecordingProxy, recorded
 from proxy.recorder import Recording, WhenFull
-from proxy.replay import Pace, Replay, ReplayError, credentials_of
+from proxy.replay import Pace, Replay, Unreachable, credentials_of
 from proxy.show import as_json, as_text
 from proxy.tls import TlsError, needed
 
@@ -258,7 +258,7 @@ def replay(
 ) -> None:
     """Send once more what the NATS clients of a capture sent, record that, too, and tell what differs.
 
-    The server gets the same names: streams and consumers that the clients made are made. Exit 1 if it differs.
+    The server gets the same names: streams that the clients made are made. Exit 1 if something differs.
     """
     try:
         chosen = [
@@ -269,11 +269,11 @@ def replay(
         with recorded(f"nats://{server}", output) as proxy:
             again = Replay(proxy.relay.address, credentials_of(userinfo), pace)
             again.run(chosen)
-        if proxy.counters.refused:
-            typer.echo(f"{server} cannot be reached", err=True)
-            raise typer.Exit(EXIT_UNREACHABLE)
         pairs = compare(chosen, read([Path(name) for name in proxy.counters.files], "nats"))
-    except (AddressError, CaptureError, ReplayError) as error:
+    except Unreachable as error:
+        typer.echo(f"{url.rpartition('@')[2]} cannot be reached: {error}", err=True)
+        raise typer.Exit(EXIT_UNREACHABLE) from None
+    except (AddressError, CaptureError) as error:
         raise _usage(str(error)) from None
     typer.echo(
         f"{again.sent} operations sent, {again.late} of them without all that had come then; in {output}"

@@ -35,8 +35,8 @@ class Pace(StrEnum):
     FAST = "fast"
 
 
-class ReplayError(Exception):
-    """The replay cannot go on; the message says why."""
+class Unreachable(Exception):
+    """No server answers; the message says which, and why."""
 
 
 class _Client:
@@ -49,6 +49,7 @@ class _Client:
         self.expected = 0
         self.came = 0
         self.ended = ""
+        self.is_greeted = False
         self._decoder = Decoder(Sender.SERVER, LIMITS)
         self._recorded: defaultdict[str, list[str | None]] = defaultdict(list)  # replies of messages, by sid
         self._live: defaultdict[str, list[str | None]] = defaultdict(list)
@@ -56,7 +57,7 @@ class _Client:
             self.socket.connect(address)  # type: ignore[arg-type] # as getaddrinfo gave it
         except OSError as error:
             self.socket.close()
-            raise ReplayError(f"{server}: {error.strerror or error}") from None
+            raise Unreachable(f"{server}: {error.strerror or error}") from None
 
     def recorded(self, operation: Operation) -> None:
         """The recording has this at this place."""
@@ -78,6 +79,7 @@ class _Client:
         if not data:
             self.ended = self.ended or "closed by the server"
         for operation in operations:
+            self.is_greeted = self.is_greeted or isinstance(operation, Info)
             if isinstance(operation, Ping):
                 self.send(Pong.make().raw)
             if not isinstance(operation, UNCOUNTED):
@@ -122,7 +124,7 @@ class Replay:
         return Counter({number: client.came for number, client in self._clients.items()})
 
     def run(self, rows: Iterable[Row]) -> None:
-        """Sends what the clients of these rows sent. Raises ``ReplayError``."""
+        """Sends what the clients of these rows sent. Raises ``Unreachable``."""
         try:
             for row in rows:
                 if isinstance(row.operation, Operation):
@@ -151,6 +153,11 @@ class Replay:
         if number not in self._clients:
             client = self._clients[number] = _Client(number, self._server)
             self._selector.register(client.socket, selectors.EVENT_READ, client)
+            until = time.monotonic() + PATIENCE_S
+            while not client.is_greeted and not client.ended and self._receive(until):
+                pass
+            if not client.is_greeted:
+                raise Unreachable(f"no INFO: {client.ended or 'nothing came'}")
         return self._clients[number]
 
     def _again(self, client: _Client, operation: Operation) -> bytes:
