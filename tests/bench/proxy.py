@@ -220,7 +220,8 @@ def main() -> None:
         f"nats-server {binary.version}, {MESSAGES:,} messages of {len(PAYLOAD)} B, {rounds} rounds; medians"
     )
     print(
-        f"{'':26}{'messages/s':>12}{'of socat':>10}{'CPU/million':>13}{'round trip':>12}{'added':>9}{'memory':>9}"
+        f"{'':26}{'messages/s':>12}{'of socat':>10}{'CPU/million':>13}"
+        f"{'round trip':>12}{'added':>9}{'memory':>9}"
     )
     direct, yardstick = figures["no proxy"], figures.get("socat, records nothing", figures["no proxy"])
     for name, some in figures.items():
