@@ -41,8 +41,6 @@ class Entry(Struct, frozen=True, array_like=True):
     whole: bool
     delivered: tuple[int, int]
     floor: tuple[int, int]
-    last_delivery: int | None
-    last_ack: int | None
     next_seq: int
     resume: int
     listed: list[int] | None  # None: the same as before, from the right, ``still_listed`` of them
@@ -98,8 +96,6 @@ class ConsumerLog:
             whole,
             (acks.delivered.consumer, acks.delivered.stream),
             (acks.floor.consumer, acks.floor.stream),
-            acks.last_delivery,
-            acks.last_ack,
             position.next_seq,
             position.resume,
             list(position.listed) if whole else None,
@@ -132,7 +128,8 @@ def read(data: bytes) -> tuple[list[Entry], int]:
 
 
 def replay(consumer: Delivery, entries: list[Entry]) -> None:
-    """Put a new consumer into the state after ``entries``."""
+    """Put a new consumer into the state after ``entries``; when it was last active is not part of it, as with
+    nats-server."""
     if not entries:
         return
     acks, last = consumer.acks, entries[-1]
@@ -156,6 +153,5 @@ def replay(consumer: Delivery, entries: list[Entry]) -> None:
     acks.pending = dict(sorted(pending.items()))
     acks.delivered = SequencePair(*last.delivered)
     acks.floor = SequencePair(*last.floor)
-    acks.last_delivery, acks.last_ack = last.last_delivery, last.last_ack
     left = listed[len(listed) - last.still_listed :] if last.still_listed else []
     consumer.position = Position(last.next_seq, left, last.resume)
