@@ -49,14 +49,13 @@ class Message:
         return len(self.operation.body)
 
     def content(self, channel: int, frame_max: int) -> bytes:
-        """Its content header and body frames."""
+        """Its content header and body frames, none larger than ``frame_max``; 0: in one frame."""
         operation = self.operation
         raw, head = operation.raw, operation.head
-        if operation.channel == channel and (len(raw) - head <= frame_max or not frame_max):
+        if operation.channel == channel and len(raw) - head <= frame_max:
             return raw[head:]
-        return content_frames(
-            channel, operation.raw_properties, operation.body, frame_max=frame_max or len(raw) + 64
-        )
+        most = frame_max or len(raw)
+        return content_frames(channel, operation.raw_properties, operation.body, frame_max=most)
 
 
 def _publish(exchange: str, key: str, properties: Mapping[str, Any], raw: bytes, body: bytes) -> Method:
