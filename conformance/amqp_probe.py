@@ -77,9 +77,9 @@ class _Probe:
     def _login(self) -> Method:
         try:
             return self._hear("connection.tune", "does not answer connection.start-ok", REFUSED_S)
-        except (OSError, TargetUnreachable) as error:
+        except (OSError, TargetUnreachable, AccessRefused) as error:
             advice = f"write the credentials into the URL: amqp://user:password@{self._url.address}/%2f"
-            raise AccessRefused(f"{self._url} refuses the login ({error}): {advice}") from None
+            raise AccessRefused(f"{error} To log in, {advice}") from None
 
     def _round_trip(self, pause_s: float) -> float:
         began = time.monotonic() + pause_s

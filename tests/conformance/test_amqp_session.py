@@ -1,0 +1,219 @@
+"""A session of an AMQP check: names, channels, evidence, and nothing left behind."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.amqp_connection import redacted
+from conformance.amqp_session import AmqpSession
+from conformance.base_session import TouchesStranger
+from conformance.ledger import Ledger
+from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from conformance.sweep import sweep
+from conformance.target import TargetAccess, open_target
+from conformance.urls import parse_url
+from reference_broker.amqp.server import AmqpBroker
+from tests.conformance.scripted import scripted
+from wire.amqp import PROTOCOL_HEADER, Decoder, Heartbeat, Method, Sender
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    with AmqpBroker.in_thread() as url:
+        yield url
+
+
+@pytest.fixture
+def access(broker: str, tmp_path: Path) -> TargetAccess:
+    found = open_target(parse_url(broker), run="abcde")
+    found.ledger = tmp_path / "ledger"
+    return found
+
+
+@pytest.fixture
+def session(access: TargetAccess) -> Iterator[AmqpSession]:
+    with AmqpSession(access) as opened:
+        yield opened
+
+
+def test_names_are_the_runs_own_and_the_same_for_the_same_label(session: AmqpSession) -> None:
+    assert session.name("ORDERS").startswith("PLabcde")
+    assert session.name("ORDERS").endswith("_ORDERS")
+    assert session.name("ORDERS") == session.name("ORDERS") != session.name("OTHERS")
+
+
+def test_a_channel_is_opened_when_it_is_first_used_and_not_again(session: AmqpSession) -> None:
+    client = session.connect()
+    client.call("basic.qos", 2, prefetch_count=1)
+    client.send(Method.make("basic.ack", 2, delivery_tag=9))
+    client.expect("channel.close", 2, reply_code=406)
+    client.send(Method.make("channel.close-ok", 2), Method.make("basic.qos", 2))
+    client.expect("connection.close", reply_code=504)
+    sent = [line.text for line in session.wire if line.direction == ">"]
+    assert sent.count("[2] channel.open") == 1
+
+
+def test_channels_opened_by_the_check_are_left_to_it(session: AmqpSession) -> None:
+    client = session.connect(channels="manual")
+    client.send(Method.make("basic.qos", 1))
+    client.expect("connection.close", reply_code=504)
+
+
+def test_who_waits_on_a_channel_hears_no_other_but_the_connection(session: AmqpSession) -> None:
+    client = session.connect()
+    client.send(Method.make("basic.qos", 1), Method.make("basic.qos", 2))
+    client.expect("basic.qos-ok", 2)
+    client.expect("basic.qos-ok", 1)
+    client.send(Method.make("basic.qos", 1, prefetch_size=1))
+    with pytest.raises(Failed) as caught:
+        client.expect("basic.qos-ok", 2)
+    assert "got connection.close" in caught.value.message
+
+
+def test_silence_is_told_from_a_server_that_is_gone(session: AmqpSession) -> None:
+    client = session.connect()
+    with pytest.raises(Failed, match="nothing came") as caught:
+        client.expect("basic.ack", within=0.1)
+    assert caught.value.actual == "nothing within 0.1 s; the server answers channel.open"
+
+
+def test_a_wrong_answer_is_evidence_and_marked(session: AmqpSession) -> None:
+    client = session.connect()
+    client.send(Method.make("basic.qos", 1))
+    with pytest.raises(Failed) as caught:
+        client.expect("basic.ack", delivery_tag=1)
+    assert (caught.value.expected, caught.value.actual) == (
+        "[1] basic.ack delivery_tag=1",
+        "[1] basic.qos-ok",
+    )
+    assert [line.text for line in session.wire if line.offending] == ["[1] basic.qos-ok"]
+
+
+def test_a_flush_gives_what_no_line_expected(session: AmqpSession) -> None:
+    client = session.connect()
+    queue = session.stage.queue("Q")
+    client.send(Method.make("basic.get", 1, queue=queue), Method.make("basic.get", 2, queue=queue))
+    assert sorted(operation.channel for operation in client.flush()) == [1, 2]
+
+
+def test_a_large_message_is_split_as_was_agreed(session: AmqpSession) -> None:
+    client = session.connect(frame_max=4096)
+    queue = session.stage.queue("Q")
+    client.send(Method.make("basic.publish", 1, routing_key=queue, body=b"x" * 10_000))
+    client.send(Method.make("basic.get", 1, queue=queue))
+    assert client.expect("basic.get-ok").body == b"x" * 10_000
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Method.make("queue.declare", 1, queue="orders"),
+        Method.make("queue.delete", 1, queue="orders"),
+        Method.make("queue.purge", 1, queue="orders"),
+        Method.make("queue.bind", 1, queue="orders", exchange="amq.fanout"),
+        Method.make("basic.consume", 1, queue="orders"),
+        Method.make("basic.get", 1, queue="orders"),
+        Method.make("exchange.delete", 1, exchange="events"),
+        Method.make("exchange.bind", 1, destination="events", source="amq.fanout"),
+    ],
+    ids=lambda method: method.method,
+)
+def test_what_the_run_did_not_make_is_not_touched(session: AmqpSession, method: Method) -> None:
+    with pytest.raises(TouchesStranger):
+        session.connect().send(method)
+
+
+def test_what_was_made_is_deleted_with_the_session(access: TargetAccess) -> None:
+    with AmqpSession(access) as session:
+        queue = session.stage.queue("Q")
+        client = session.connect()
+        client.call("exchange.declare", exchange=session.name("E"), type="fanout")
+        client.call("queue.declare", queue=session.name("X"), exclusive=True)
+        assert Ledger(access.ledger).left()
+    assert Ledger(access.ledger).left() == []
+    with AmqpSession(access) as session:
+        assert session.stage.queue_state(queue) == {"exists": False}
+        answer = session.stage.answer("exchange.declare", exchange=queue.replace("Q", "E"), passive=True)
+        assert answer.arguments["reply_code"] == 404
+
+
+def test_the_sweep_deletes_what_a_killed_process_left(access: TargetAccess) -> None:
+    session = AmqpSession(access)
+    queue = session.stage.queue("Q")
+    session._made.clear()  # killed: nothing is cleaned up
+    session.close()
+    assert sweep(access) == [queue]
+    assert sweep(access) == []
+    with AmqpSession(access) as again:
+        assert again.stage.queue_state(queue) == {"exists": False}
+
+
+def test_the_stage_says_why_it_cannot_be_set(session: AmqpSession) -> None:
+    session.stage.queue("Q")
+    with pytest.raises(Untestable, match="PRECONDITION_FAILED"):
+        session.stage.queue("Q", auto_delete=True)
+    session.stage.queue("R")  # its channel is another
+    with pytest.raises(Untestable, match="not confirmed"):
+        session.stage.publish("PLabcde-nowhere")
+
+
+def test_the_state_of_a_queue_is_polled_and_told(session: AmqpSession) -> None:
+    queue = session.stage.queue("Q")
+    session.stage.publish(queue, b"m1")
+    before = session.observations
+    session.stage.expect_queue(queue, message_count=1, consumer_count=0)
+    assert session.observations == before + 1
+    with pytest.raises(Failed, match="message_count: expected 2, found 1"):
+        session.stage.expect_queue(queue, within=0.1, message_count=2)
+    with pytest.raises(Untestable):
+        session.stage.await_queue(queue, within=0.1, exists=False)
+
+
+def test_a_feature_is_a_capability_or_the_product(session: AmqpSession) -> None:
+    session.needs("publisher_confirms")
+    session.needs("basic.nack")
+    with pytest.raises(Unsupported, match="does not claim 'teleportation'"):
+        session.needs("teleportation")
+
+
+def test_a_password_reaches_no_journal(session: AmqpSession) -> None:
+    session.connect()
+    starts = [line for line in session.wire if "connection.start-ok" in line.text]
+    assert starts
+    assert not any(b"guest\0guest" in line.raw or "guest" in line.text for line in starts)
+    secret = Method.make("connection.update-secret", new_secret="s3cret")
+    hidden = redacted(secret)
+    assert len(hidden.raw) == len(secret.raw)
+    assert b"s3cret" not in hidden.raw
+
+
+def test_a_refused_login_is_a_failed_handshake(session: AmqpSession) -> None:
+    with pytest.raises(Failed, match="the login was refused") as caught:
+        session.connect(password="wrong")
+    assert "reply_code=403" in caught.value.actual
+
+
+def _mute(link: socket.socket) -> None:
+    """Shakes hands and answers nothing after that, but a heartbeat."""
+    link.recv(len(PROTOCOL_HEADER))
+    start = Method.make("connection.start", server_properties={"version": "3.10.8"}, mechanisms="PLAIN")
+    link.sendall(start.raw)
+    decoder = Decoder(Sender.SERVER)
+    while data := link.recv(65536):
+        for operation in decoder.feed(data):
+            if operation.method == "connection.start-ok":
+                link.sendall(Method.make("connection.tune", frame_max=131072, channel_max=10).raw)
+            if operation.method == "connection.open":
+                link.sendall(Method.make("connection.open-ok").raw + Heartbeat.make().raw)
+
+
+def test_a_server_that_answers_nothing_is_inconclusive(access: TargetAccess) -> None:
+    with scripted(_mute) as address, AmqpSession(access) as session:
+        access.url = parse_url(f"amqp://{address}")
+        client = session.connect(channels="manual")
+        with pytest.raises(Inconclusive, match=r"channel\.open is not answered"):
+            client.expect("basic.ack", within=0.1)

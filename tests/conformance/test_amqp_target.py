@@ -1,0 +1,86 @@
+"""AMQP URLs, and what a user is told when the target is not what the URL says."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from conformance.target import AccessRefused, BadUrl, TargetUnreachable, open_target
+from conformance.urls import AmqpUrl, Url, parse_url
+from reference_broker.amqp.server import AmqpBroker
+from tests.conformance.scripted import Script, closing, http, scripted, silent
+
+
+def test_a_url_says_where_and_who() -> None:
+    assert parse_url("amqp://al%40ice:p%3Ass@[::1]:5673/a%2fb") == AmqpUrl(
+        "::1", 5673, "al@ice", "p:ss", "a/b"
+    )
+    assert parse_url("amqp://host") == AmqpUrl("host", 5672, "guest", "guest", "/")
+    assert parse_url("amqp://host/") == AmqpUrl("host")
+    assert parse_url("127.0.0.1:4222") == Url("127.0.0.1")
+
+
+def test_a_url_is_shown_without_its_password() -> None:
+    assert str(parse_url("amqp://alice:s3cret@host/%2f")) == "amqp://alice@host:5672/%2F"
+
+
+@pytest.mark.parametrize(
+    "text", ["amqp://", "amqp://host/a/b", "amqp://host?x=1", "amqp://host:99999", "amqp://u:s3cret@"]
+)
+def test_a_url_that_is_none_is_told_with_what_to_write(text: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        parse_url(text)
+    assert "amqp://guest:guest@127.0.0.1:5672/%2f" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_broker_is_known_by_what_it_says() -> None:
+    with AmqpBroker.in_thread() as url:
+        target = open_target(parse_url(url)).target
+    assert (target.protocol, target.version) == ("amqp", target.level)
+    assert {"publisher_confirms", "basic.nack"} <= set(target.features)
+    assert 0 < target.rtt_s < target.slack_s
+
+
+def test_a_broker_that_refuses_the_login_says_so() -> None:
+    with AmqpBroker.in_thread() as url, pytest.raises(AccessRefused, match="ACCESS_REFUSED") as caught:
+        open_target(parse_url(url.replace("guest:guest", "guest:s3cret")))
+    assert "s3cret" not in str(caught.value)
+
+
+def _nats(link: socket.socket) -> None:
+    link.sendall(b'INFO {"server_id":"X"}\r\n')
+    link.recv(4096)
+
+
+def _amqp_1_0(link: socket.socket) -> None:
+    link.recv(8)
+    link.sendall(b"AMQP\x00\x01\x00\x00")
+    link.recv(4096)
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (silent, "accepts connections and says nothing to a protocol header"),
+        (closing, "closes the connection|broke the connection off"),
+        (http, "speaks HTTP, not AMQP"),
+        (_nats, "does not speak AMQP"),
+        (_amqp_1_0, "does not speak AMQP 0-9-1"),
+    ],
+)
+def test_what_is_no_broker_is_told_in_one_sentence_and_soon(script: Script, sentence: str) -> None:
+    began = time.monotonic()
+    with scripted(script) as address, pytest.raises(TargetUnreachable, match=sentence) as caught:
+        open_target(parse_url(f"amqp://{address}"))
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - began < 5
+
+
+def test_nobody_there_is_told() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(TargetUnreachable, match="connection refused"):
+            open_target(parse_url(f"amqp://127.0.0.1:{unused.getsockname()[1]}"))
