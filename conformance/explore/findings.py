@@ -110,6 +110,8 @@ class Teller:
             f"   found  {found} divergence{'' if found == 1 else 's'}"
             f" (seen {again} times more), {races} that did not show again: races, not counted\n"
         )
+        for reason, times in progress.faults.most_common():
+            self._out.write(f"   fault  {times} times, known: {reason}\n")
         for key, times in progress.unsteady.most_common():
             self._out.write(f"    race  {times} times  {key}\n")
         self._out.flush()

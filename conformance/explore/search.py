@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from msgspec import Struct
 
+from conformance.explore.known import known_faults
 from conformance.explore.programs import Program, programs
 from conformance.explore.reference import Reference
 from conformance.explore.scribe import Script, write
@@ -46,6 +47,7 @@ class Progress(Struct):
     shapes: set[str] = set()  # which commands with which settings, and how each was answered
     unsteady: Counter[str] = Counter()  # differences that did not show again
     known: Counter[str] = Counter()  # of differences found already: how often seen since
+    faults: Counter[str] = Counter()  # of released servers, in ``known.toml``
     elapsed_s: float = 0.0
 
 
@@ -88,7 +90,8 @@ class Search:
         report: Callable[[Found], None] = lambda found: None,
     ) -> None:
         self.found: dict[str, Found] = {}
-        self.progress = Progress(0, 0, set(), Counter(), Counter())
+        self.progress = Progress(0, 0, set(), Counter(), Counter(), Counter())
+        self._faults = known_faults()
         self.target = target
         self._witness = witness
         self._reference = reference
@@ -142,6 +145,12 @@ class Search:
         """Whether a program shows a difference that was not found yet, and shows it again at once."""
         difference = self.difference(program)
         if difference is None:
+            return False
+        fault = next(
+            (one for one in self._faults if one.explains(difference, program, self.target.level)), None
+        )
+        if fault is not None:
+            self.progress.faults[fault.reason] += 1
             return False
         if difference.key in self.found:
             self.progress.known[difference.key] += 1

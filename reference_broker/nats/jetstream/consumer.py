@@ -230,7 +230,7 @@ class Consumer(Push):
             return None if untouched else store.first_seq
         within = bool(filters) and all(covers(subject, wanted) for wanted in filters)
         matches = not filters or any(covers(wanted, subject) for wanted in filters)
-        if within or (matches and self.rules.purge_is_blunt):
+        if within:
             left = store.first_of(subject) if is_literal(subject) else store.next(0, matcher([subject]))
             return left.seq if left else store.last_seq + 1
         return store.first_seq if matches else None

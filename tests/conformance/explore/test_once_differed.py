@@ -50,7 +50,6 @@ PROGRAMS: dict[str, Program] = {
     "a purge beyond the end": (STREAM, consumer(), A, purge(seq=3), A),
     "a purge beyond the end, with a filter": (STREAM, consumer(filter_subject="ORDERS.a"), A, purge(seq=3)),
     "a purge of what the filter passes over": (STREAM, consumer(filter_subject="ORDERS.a"), B, purge(seq=2)),
-    "a purge of another subject": (STREAM, consumer(), B, purge("a")),
     "a purge of the consumer's own subject, of nothing": (
         *(STREAM, consumer(filter_subject="ORDERS.a"), B),
         purge("a"),
