@@ -7,6 +7,7 @@ reference broker does in its first line. Nothing of it is left when the check ha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -34,6 +35,7 @@ class OwnServer:
         self._folder = TemporaryDirectory(prefix="plumbline-own-")
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._heir = _Heir(self._folder.name)
 
     def start(self) -> str:
         """Start it, or start it again; where it listens. Raises ``Inconclusive`` if it does not come up."""
@@ -58,6 +60,7 @@ class OwnServer:
                 stderr=output,
                 process_group=0,
             )
+        self._heir.told(self._process.pid)
         self.url = self._await_url(life, log)
         return self.url
 
@@ -72,6 +75,7 @@ class OwnServer:
     def close(self) -> None:
         """End it, however it is, and remove what it stored. Idempotent."""
         self._end(signal.SIGKILL)
+        self._heir.dismiss()
         self._folder.cleanup()
 
     def _end(self, number: signal.Signals) -> None:
@@ -86,6 +90,7 @@ class OwnServer:
             raise Inconclusive(f"the server did not end within {ENDED_WITHIN_S:g} s of SIGTERM") from None
         finally:
             self._process = None
+            self._heir.told(None)
 
     def _await_url(self, life: Path, log: Path) -> str:
         assert self._process is not None
@@ -101,6 +106,37 @@ class OwnServer:
                 what = f"ended with code {status}" if status is not None else "does not say where it listens"
                 raise Inconclusive(f"{self._program[0]} {what}", actual=said)
         return url
+
+
+class _Heir:
+    """Ends the server and removes its folder if we are killed before we can: a shell that waits for our
+    end."""
+
+    SCRIPT = 'while read -r pid; do last=$pid; done; [ -n "$last" ] && kill -9 "$last"; rm -rf "$0"'
+
+    def __init__(self, folder: str) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(FileNotFoundError):  # a platform without such a shell
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", self.SCRIPT, folder],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,
+            )
+
+    def told(self, pid: int | None) -> None:
+        """Which process to end; None: there is none any more."""
+        if self._shell is not None and self._shell.stdin is not None:
+            self._shell.stdin.write(b"%d\n" % pid if pid else b"\n")
+            self._shell.stdin.flush()
+
+    def dismiss(self) -> None:
+        """Nothing is left to do. Idempotent."""
+        if self._shell is not None:
+            self._shell.kill()
+            self._shell.communicate()
+            self._shell = None
 
 
 def _announced(life: Path, log: Path) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,25 @@ def test_a_program_that_ends_is_told_with_its_last_words() -> None:
         server.start()
     assert "no such option" in caught.value.actual
     server.close()
+
+
+def test_nothing_is_left_of_it_when_we_are_killed() -> None:
+    program = (
+        f"import time; from conformance.own_server import OwnServer; s = OwnServer({REFERENCE_BROKER!r}, {{}});"
+        "print(s.start(), s._folder.name, flush=True); time.sleep(60)"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, text=True) as ours:
+        assert ours.stdout is not None
+        url, folder = ours.stdout.readline().split()
+        probe(Url.parse(url))
+        ours.kill()
+    until = time.monotonic() + 30
+    while Path(folder).exists() and time.monotonic() < until:
+        time.sleep(0.01)  # another process is at work, and nobody tells us of its end
+    assert not Path(folder).exists()
+    with pytest.raises(TargetUnreachable):
+        probe(Url.parse(url))
 
 
 def test_a_session_ends_its_servers() -> None:
