@@ -98,6 +98,19 @@ def test_the_installed_suite_finds_its_data(installed: Path, tmp_path: Path) -> 
     assert "JS-PULL-0" in answer.stdout
 
 
+def test_the_installed_command_knows_the_real_servers_by_name(installed: Path, tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [installed / "plumbline", "targets"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "nats-server@2.10.14  nats" in answer.stdout
+
+
 def test_the_installed_modules_are_those_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     program = (
         "import wire, conformance, reports; print(wire.__file__, conformance.__file__, reports.__file__)"

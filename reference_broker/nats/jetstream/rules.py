@@ -131,7 +131,7 @@ class Rules(Struct):
             empty_body_is_an_object=v2_11,
             names_refuse_separators=v2_12,
             overlap_names_duplicates=v2_12,
-            capture_all_needs_no_ack=v2_10,
+            capture_all_needs_no_ack=v2_10,  # 2.10.17
             retention_may_change=v2_10,
             interest_needs_consumers=v2_14,
             max_consumers_may_change=v2_12,
@@ -142,7 +142,7 @@ class Rules(Struct):
             puback_has_blank=not v2_12,
             size_comes_first=v2_14,  # 2.14.9; observed 2.9.10 and 2.15.2
             duplicates_come_first=not v2_12,
-            record_overhead_counts=v2_10,  # 2.10.27 at the latest
+            record_overhead_counts=v2_10,  # 2.10.5
             bad_rollup_is_answered=v2_11,
             atomic_batches=v2_12,
         )
