@@ -67,7 +67,7 @@ def test_a_program_that_ends_is_told_with_its_last_words() -> None:
 
 def test_nothing_is_left_of_it_when_we_are_killed() -> None:
     program = (
-        f"import time; from conformance.own_server import OwnServer; s = OwnServer({REFERENCE_BROKER!r}, {{}});"
+        f"import time; from conformance.own_server import OwnServer as S; s = S({REFERENCE_BROKER!r}, {{}});"
         "print(s.start(), s._folder.name, flush=True); time.sleep(60)"
     )
     pipe = subprocess.PIPE
