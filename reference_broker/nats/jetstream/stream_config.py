@@ -143,6 +143,8 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
         raise errors.REPLICAS_NEGATIVE()
     if not rules.message_ttls:
         config = msgspec.structs.replace(config, subject_delete_marker_ttl=0)
+    if not rules.extended_stream_config:  # a key that a server does not know says nothing to it
+        config = msgspec.structs.replace(config, first_seq=0)
     _check_ages(config)
     _check_combinations(config)
     complete = with_defaults(config)
