@@ -20,6 +20,7 @@ from proxy.fault_language import Fault, FaultError, Kind, parse_fault
 from proxy.link import Direction
 from proxy.record import RecordingProxy, recorded
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
+from wire.amqp import PROTOCOL_HEADER, Method
 from wire.nats import Pub
 
 
@@ -257,3 +258,19 @@ def test_what_cannot_be_read_is_told(text: str, message: str) -> None:
     with pytest.raises(FaultError) as error:
         parse_fault(text)
     assert str(error.value).startswith(message)
+
+
+def test_operations_of_amqp_are_dropped_whole(tmp_path: Path) -> None:
+    first, second = (
+        Method.make("basic.publish", 1, routing_key=key, properties={}, body=b"x" * 5000)
+        for key in ("a", "b")
+    )
+    faults = ['drop basic.publish where routing_key = "a" on upstream']
+    with (
+        server(echo) as url,
+        recorded(url.replace("tcp", "amqp"), tmp_path, faults=faults) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        client.sendall(PROTOCOL_HEADER + first.raw + second.raw)
+        wanted = PROTOCOL_HEADER + second.raw
+        assert receive(client, len(wanted)) == wanted
