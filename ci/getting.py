@@ -98,7 +98,7 @@ def ways(target: Target) -> list[Way]:
         ]
     if not version:
         tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
-        return [Way("debian", f"apt-get install {software.debian}", _lacking(*tools))]
+        return [Way("debian", f"apt-get download {software.debian}", _lacking(*tools))]
     found: list[Way] = []
     if software.go:
         lacking = "" if shutil.which("go") else _lacking("go")
