@@ -119,6 +119,8 @@ class Consumer(Push):
         if sampled and self.config.sample_freq and self.config.ack_policy == "explicit":
             advisories.ack_sample(self, subject, now)
         settled = self.acks.acknowledge(seq, subject.consumer_seq, now)
+        if self.rules.position_counts_as_delivered and self.config.ack_policy == "explicit":
+            self.pass_with_floor()
         self.changed(seq)
         for each in settled:
             self.changed(each)
@@ -240,6 +242,11 @@ class Consumer(Push):
         if self.wanted is not None and not self.wanted(message.subject):
             return False
         return self.acks.needs(message.seq, self.position.next_seq)
+
+    def pass_with_floor(self) -> None:
+        """Where nothing is pending, older servers count what was skipped as acknowledged, too."""
+        if not self.acks.pending:
+            self.acks.floor.stream = max(self.acks.floor.stream, self.position.next_seq - 1)
 
     # What the API reports
 

@@ -78,6 +78,9 @@ PROGRAMS: dict[str, Program] = {
     "room again below max_ack_pending, by a deletion": (
         *(STREAM, A, B, consumer(max_ack_pending=1), WAITING, DeleteMessage("ORDERS", 1)),
     ),
+    "an acknowledgement behind what the filter passes over": (
+        *(STREAM, consumer(filter_subject="ORDERS.a"), A, B, WAITING, ACK),
+    ),
     "a stream made again, with a first sequence": (STREAM, CreateStream("ORDERS", {"first_seq": 5}), A),
     "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
     "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),
