@@ -66,7 +66,8 @@ class Parts:
         if is_rabbitmq(binary):
             try:
                 with RabbitMQ(binary) as node:
-                    yield Served(node.url, {}, ("--server", binary), program=(binary,))
+                    program = (sys.executable, "-m", "ci.rabbitmq_node", binary)
+                    yield Served(node.url, {}, ("--server", binary), program=program)
             except ServerError as error:
                 raise UsageProblem(str(error)) from None
             return

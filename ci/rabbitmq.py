@@ -59,10 +59,15 @@ def is_rabbitmq(binary: Path | str) -> bool:
 class RabbitMQ:
     """One node, started by ``start()`` or ``with``. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``.
 
+    With ``data`` what it stores lies in that folder, and a later node on that folder is the same one. Not
+    ``apart``, it belongs to the process group of who starts it, and dies with that.
+
     ``kill()`` ends it as a crash would; ``start()`` after that finds its data again.
     """
 
-    def __init__(self, binary: Path | str = PACKAGED) -> None:
+    def __init__(
+        self, binary: Path | str = PACKAGED, data: Path | None = None, *, apart: bool = True
+    ) -> None:
         found = shutil.which(binary)
         if found is None:
             raise ServerError(f"{binary} is not an executable file")
@@ -70,6 +75,13 @@ class RabbitMQ:
         self.url = ""
         self._name = f"plumbline{secrets.token_hex(4)}@localhost"
         self._folder = TemporaryDirectory(prefix="plumbline-rabbitmq-")
+        self._data = data or Path(self._folder.name)
+        self._data.mkdir(parents=True, exist_ok=True)
+        name = self._data / "nodename"  # RabbitMQ finds its data by the name of the node
+        if name.exists():
+            self._name = name.read_text()
+        name.write_text(self._name)
+        self._group = 0 if apart else None
         self._ports = [0, 0, 0]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._end = weakref.finalize(self, _end, self._processes, self._folder)
@@ -100,7 +112,7 @@ class RabbitMQ:
                     stdout=log,
                     stderr=log,
                     env=environment,
-                    process_group=0,
+                    process_group=self._group,
                     cwd=self._folder.name,
                 )
                 self._processes.append(process)
@@ -125,6 +137,10 @@ class RabbitMQ:
         except ServerError:
             self.stop()
             raise
+
+    def wait(self) -> int:
+        """The node's exit code, once it has ended."""
+        return self._processes[-1].wait()
 
     def kill(self) -> None:
         """Ends node and epmd at once, as a crash does; the data stays."""
@@ -163,7 +179,7 @@ class RabbitMQ:
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(port),
             "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_MNESIA_BASE": f"{folder}/mnesia",
+            "RABBITMQ_MNESIA_BASE": str(self._data / "mnesia"),
             "RABBITMQ_LOG_BASE": f"{folder}/logs",
             "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq",
             "RABBITMQ_ADVANCED_CONFIG_FILE": f"{folder}/advanced.config",

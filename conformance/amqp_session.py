@@ -13,6 +13,7 @@ from conformance.amqp_stage import AmqpStage
 from conformance.base_session import STAGE, BaseSession, TouchesStranger
 from conformance.ledger import Ledger
 from conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
+from conformance.own_server import RESTARTS, OwnAmqpServer
 from conformance.target import TargetAccess
 from conformance.urls import AmqpUrl
 from wire.amqp import Method, Operation
@@ -43,6 +44,7 @@ class AmqpSession(BaseSession):
         self._made: set[tuple[str, str]] = set()  # kind and name
         self._ledger = Ledger(target.ledger)
         self._stage: AmqpStage | None = None
+        self._own_servers: list[OwnAmqpServer] = []
 
     def inbox(self, label: str = "inbox") -> str:
         """``$queue`` in a trace: a name nobody else uses."""
@@ -57,7 +59,9 @@ class AmqpSession(BaseSession):
 
         Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
         """
-        url = self.url(variant or self.variant)
+        return self._connect(name, self.url(variant or self.variant), handshake=handshake, **options)
+
+    def _connect(self, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any) -> AmqpConnection:
         connection = AmqpConnection(name, self._link(name, url), self._wiring(url))
         self._connections.append(connection)
         connection.opens_channels = handshake and options.pop("channels", "auto") == "auto"
@@ -80,7 +84,8 @@ class AmqpSession(BaseSession):
                 raise TouchesStranger(f"{name} is not what this run made: take names from the session")
         if operation.method in DECLARES:
             name = str(operation.arguments[DECLARES[operation.method]])
-            if self.target.prefix in name and not operation.arguments["passive"]:
+            # What is declared on a server of its own vanishes with that.
+            if self.target.prefix in name and not operation.arguments["passive"] and not self._own_servers:
                 made = (DECLARES[operation.method], name)
                 self._ledger.made(*made)
                 self._made.add(made)
@@ -89,6 +94,25 @@ class AmqpSession(BaseSession):
         """Raises ``Unsupported`` unless connection.start claims the capability, or names the product."""
         if feature not in self.target.target.features:
             raise Unsupported(f"connection.start does not claim {feature!r}")
+
+    # -- a server of its own -----------------------------------------------------------------
+
+    def own_server(self) -> OwnAmqpServer:
+        """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
+        Plumbline does not know how to start one."""
+        if not self.target.program:
+            raise Unsupported(RESTARTS)
+        server = OwnAmqpServer(self.target.program, {})
+        self._own_servers.append(server)
+        return server
+
+    def connect_to(self, server: OwnAmqpServer, name: str = "client", **options: Any) -> AmqpConnection:
+        """As ``connect``, to a server of its own."""
+        return self._connect(name, AmqpUrl.parse(server.url), **options)
+
+    def stage_on(self, server: OwnAmqpServer) -> AmqpStage:
+        """A stage on a server of its own, until that is restarted."""
+        return AmqpStage(self, self.connect_to(server, STAGE))
 
     # -- stage -------------------------------------------------------------------------------
 
@@ -103,6 +127,15 @@ class AmqpSession(BaseSession):
         return self._stage
 
     # -- end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """As the base; servers of its own end last."""
+        try:
+            super().close()
+        finally:
+            for server in self._own_servers:
+                server.close()
+            self._own_servers.clear()
 
     def _clean_up(self) -> None:
         if not self._made:

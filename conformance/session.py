@@ -13,7 +13,7 @@ import msgspec
 from conformance.base_session import STAGE, BaseSession, TouchesStranger
 from conformance.connection import Connection, handshake
 from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from conformance.own_server import OwnServer
+from conformance.own_server import RESTARTS, OwnServer
 from conformance.stage import Stage
 from conformance.target import CONNECT_DEFAULTS, TargetAccess
 from conformance.urls import Url
@@ -118,10 +118,7 @@ class Session(BaseSession):
         """A server like the target that no other check uses, not started yet; ``config`` goes into its
         configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
         if not self.target.program:
-            raise Unsupported(
-                "the check restarts its server, and Plumbline did not start this one "
-                "(--server BINARY, --target NAME, or no URL: the reference broker)"
-            )
+            raise Unsupported(RESTARTS)
         server = OwnServer(self.target.program, config)
         self._own_servers.append(server)
         return server
