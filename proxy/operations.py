@@ -17,7 +17,8 @@ from proxy.reassembly import Bytes, Connection, Ended, Event, Lost, Opened, Reas
 from proxy.segments import Place, Segment
 from wire.errors import ProtocolError
 
-MOST_SKIPPED = 64 * 1024 * 1024  # bytes of a stream that are searched for a place to begin
+MOST_HELD = 2 * 1024 * 1024  # bytes of a stream in which a place to begin is looked for again
+SHORT_BYTES = 32  # may be the beginning of an operation that cannot be recognised yet
 NOTHING = ""
 
 
@@ -72,7 +73,8 @@ class _Stream:
 
     def __init__(self, decoder: StreamDecoder | None) -> None:
         self.decoder = decoder
-        self.skipped = b""
+        self.passed_over = 0  # bytes since decoding stopped
+        self.held = b""  # the end of them, in which an operation may have begun
 
 
 class _Decoded:
@@ -184,7 +186,7 @@ class Reader:
         yield _remark(event, event.direction, "undecodable", str(error))
         at = event.data.rfind(error.excerpt)  # what is wrong may have begun in an earlier segment
         stream.decoder = None
-        stream.skipped = b""
+        stream.passed_over, stream.held = 0, b""
         rest = event.data[at + 1 :] if error.excerpt and at >= 0 else b""
         if rest:
             yield from self._enter(decoded, stream, event, rest)
@@ -192,7 +194,8 @@ class Reader:
     def _enter(self, decoded: _Decoded, stream: _Stream, event: Bytes, data: bytes) -> Iterator[Row]:
         """Goes on at the first place from which everything is the protocol, with at least one operation."""
         assert decoded.dialect is not None
-        data = stream.skipped + data
+        data = stream.held + data
+        begun = max(len(data) - SHORT_BYTES, 0)  # where an unfinished operation may have begun
         for place in decoded.dialect.starts(data, event.direction):
             decoder = decoded.dialect.decoder_from(event.direction)
             try:
@@ -200,12 +203,15 @@ class Reader:
             except ProtocolError:
                 continue
             if operations:
-                stream.decoder, stream.skipped = decoder, b""
-                if place:
-                    yield _remark(event, event.direction, "entered", f"{place} bytes passed over")
+                if over := stream.passed_over + place:
+                    yield _remark(event, event.direction, "entered", f"{over} bytes passed over")
+                stream.decoder, stream.passed_over, stream.held = decoder, 0, b""
                 yield from self._operations(decoded, event, operations)
                 return
-        stream.skipped = data[-MOST_SKIPPED:]
+            begun = min(begun, place)
+        begun = max(begun, len(data) - MOST_HELD)
+        stream.passed_over += begun
+        stream.held = data[begun:]
 
     # -- protocols ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from proxy.addresses import RAW
 from proxy.capture_file import CaptureFiles
 from proxy.counters import Counters
 from proxy.link import Direction, Link
@@ -21,14 +22,18 @@ from proxy.loop import Loop, Timer
 from proxy.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
 from proxy.pcapng import packet
 from proxy.redaction import NatsRedactor, Redactor
-from proxy.redaction_amqp import AmqpRedactor
+from proxy.redaction_amqp import AmqpRedactor, EitherRedactor
 
 LATE_S = 0.05  # after which what was forwarded is written; half of what is promised
 HOLD_BYTES = 64 * 1024  # so much is written at once, without waiting: it is still in the cache
 MARK = "plumbline: "  # every comment of ours begins so
 
 
-REDACTORS: dict[str, Callable[[], Redactor]] = {"nats": NatsRedactor, "amqp": AmqpRedactor}
+REDACTORS: dict[str, Callable[[], Redactor]] = {
+    "nats": NatsRedactor,
+    "amqp": AmqpRedactor,
+    RAW: EitherRedactor,
+}
 
 
 class WhenFull(StrEnum):

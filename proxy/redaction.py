@@ -32,7 +32,9 @@ _OPEN_OBJECT, _OPEN_ARRAY, _CLOSE, _COLON, _COMMA = ord("{"), ord("["), frozense
 class Redactor(Protocol):
     """What a client sends on one connection, to what may be written of it."""
 
-    masked: int  # bytes so far
+    @property
+    def masked(self) -> int:
+        """Bytes so far."""
 
     def feed(self, data: bytes) -> bytes:
         """``data``, or a copy of it with secrets masked."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from proxy.redaction import MASK
+from proxy.redaction import MASK, NatsRedactor, Redactor
 
 _HEADER_BYTES = 8  # of the protocol header
 _FRAME = struct.Struct(">BHI")
@@ -83,6 +83,24 @@ class AmqpRedactor:
             else:
                 self._secret = _SecretMethod(arguments, rest)
         return at + len(taken)
+
+
+class EitherRedactor:
+    """Where nobody said what is spoken: AMQP, if it begins so, else lines as NATS has them."""
+
+    def __init__(self) -> None:
+        self._found: Redactor | None = None
+
+    @property
+    def masked(self) -> int:
+        """Bytes so far."""
+        return self._found.masked if self._found else 0
+
+    def feed(self, data: bytes) -> bytes:
+        """``data``, or a copy of it with secrets masked."""
+        if self._found is None:
+            self._found = AmqpRedactor() if b"AMQP".startswith(data[:4]) else NatsRedactor()
+        return self._found.feed(data)
 
 
 class _SecretMethod:

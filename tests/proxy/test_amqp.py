@@ -13,7 +13,7 @@ from proxy.captures import read
 from proxy.filters import parse
 from proxy.operations import Reader
 from proxy.record import recorded
-from proxy.redaction_amqp import AmqpRedactor
+from proxy.redaction_amqp import AmqpRedactor, EitherRedactor
 from proxy.segments import ACK, Place, Segment
 from proxy.show import as_json, as_text
 from tests.proxy import tshark
@@ -51,6 +51,18 @@ def test_secrets_are_masked_and_nothing_else_in_any_segments(cuts: list[int]) ->
     data = b"".join(STREAM)
     plain = b"\0" + b"*" * 5 + b"\0" + b"*" * 9
     assert masked(data, cuts) == data.replace(SECRET, plain).replace(b"n3w-secret", b"*" * 10)
+
+
+@pytest.mark.parametrize(
+    "data", [b"".join(STREAM), b'CONNECT {"pass":"tr0ub4dor"}\r\n'], ids=["amqp", "nats"]
+)
+@pytest.mark.parametrize("cut", [1, 3, 9])
+def test_secrets_of_both_are_masked_where_nobody_said_what_is_spoken(data: bytes, cut: int) -> None:
+    redactor = EitherRedactor()
+    shown = redactor.feed(data[:cut]) + redactor.feed(data[cut:])
+    assert len(shown) == len(data)
+    assert b"tr0ub4dor" not in shown
+    assert redactor.masked >= len(b"tr0ub4dor")
 
 
 def test_the_length_of_a_secret_may_be_nothing() -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.operations import Reader, Row
 from proxy.record import recorded
+from proxy.segments import ACK, Place, Segment
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
 
 COMMAND = [sys.executable, "-m", "plumbline", "show"]
@@ -95,6 +97,20 @@ def test_a_classic_capture_with_a_lost_and_a_doubled_segment(tmp_path: Path) -> 
         "> PUB d 1 | z",
         "plumbline: 7 bytes lost, 0 places that are not the protocol",
     ]
+
+
+def test_a_stream_that_is_no_protocol_is_passed_over_in_linear_time() -> None:
+    place, peer = Place("10.0.0.1", 4222), Place("10.0.0.2", 40000)
+    reader = Reader("nats")
+    noise = b"\x17\x03\x03no protocol at all\r\n" * 40
+    found: list[Row] = []
+    seq = 1
+    for number in range(2000):
+        data = b"PUB a 3\r\nabc\r\nPING\r\n" if number == 1999 else noise
+        found += reader.feed(Segment(peer, place, seq, 1, ACK, data, 0, 0, ()))
+        seq += len(data)
+    assert [row.fields["op"] for row in found] == ["opened", "entered", "PUB", "PING"]
+    assert found[1].remark[1] == f"{len(noise) * 1999} bytes passed over"
 
 
 @pytest.mark.parametrize(
