@@ -12,7 +12,8 @@ from reference_broker.nats.jetstream.mapping import mapping
 from reference_broker.nats.jetstream.store import Message
 from reference_broker.nats.jetstream.subjects import covers
 from reference_broker.nats.jetstream.times import format_time
-from wire.headers import VERSION, encode_headers
+from wire.errors import ProtocolError
+from wire.headers import VERSION, Headers, encode_headers
 
 if TYPE_CHECKING:
     from reference_broker.nats.jetstream.service import JetStream
@@ -75,6 +76,17 @@ def with_source(stream: Stream, origin: str, source: dict[str, Any], message: Me
         value += f" {source.get('filter_subject') or '>'} > {message.subject.decode('utf-8', 'replace')}"
     head = message.header_block[:-2] or VERSION + b"\r\n"
     return head + encode_headers([(SOURCE, value)]).split(b"\r\n", 1)[1]
+
+
+def taken_from(header_block: bytes) -> tuple[str, int] | None:
+    """The origin of a message of a stream with sources, and its sequence there."""
+    if SOURCE.encode() not in header_block:
+        return None
+    try:
+        name, sequence, *_ = (Headers.parse(header_block).get(SOURCE) or "").split(" ")
+        return name, int(sequence)
+    except (ProtocolError, ValueError):
+        return None
 
 
 class Republish:

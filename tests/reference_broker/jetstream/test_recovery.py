@@ -230,6 +230,30 @@ def test_any_bit_of_any_file_may_be_wrong(data: st.DataObject) -> None:
     assert not Kept(again.files, now=kept.now).warnings
 
 
+@given(st.integers(0, 6), st.data())
+def test_copies_have_all_that_their_origin_has_after_a_crash(count: int, data: st.DataObject) -> None:
+    kept = Kept()
+    client = with_stream(kept)
+    for name, origin in (("M", '"mirror":{"name":"F"}'), ("S", '"sources":[{"name":"F"}]')):
+        request(client, f"$JS.API.STREAM.CREATE.{name}", f'{{"name":"{name}",{origin}}}')
+    first = len(kept.written)
+    for number in range(count):
+        publish(client, f"m{number}")
+    crashed = data.draw(st.integers(0, len(list(steps(kept.written[first:])))), label="after byte")
+    files = apply(apply({}, kept.written[:first]), list(steps(kept.written[first:]))[:crashed])
+    again = Kept(files, now=kept.now)
+    payloads = {
+        name: [message.payload for message in stream.store.messages()]
+        for name, stream in again.service.streams.items()
+    }
+    assert payloads["M"] == payloads["F"]
+    assert payloads["S"] == payloads["F"]
+    client = again.client()
+    client.ask("SUB inbox 1")
+    publish(client, "m9")
+    assert {len(stream.store) for stream in again.service.streams.values()} == {len(payloads["F"]) + 1}
+
+
 def test_what_ack_all_has_acknowledged_does_not_come_again() -> None:
     kept = Kept()
     client = with_stream(kept)

@@ -37,6 +37,7 @@ class _Recovery:
         self.files = files
         self.now = now
         self.warnings: list[str] = []
+        self.sourced: dict[tuple[str, str], int] = {}  # stream and origin -> last sequence taken from there
 
     def run(self) -> list[str]:
         self.jetstream.now = self.now
@@ -106,6 +107,8 @@ class _Recovery:
     def remember(self, stream: Stream, record: Record) -> None:
         """Message ids count for their window after a restart as well, also those of removed messages."""
         stream.last_msg_id = read_directives(record.header_block).msg_id
+        if (taken := copying.taken_from(record.header_block)) is not None:
+            self.sourced[stream.config.name, taken[0]] = taken[1]
         if stream.last_msg_id and record.time > self.now - stream.config.duplicate_window:
             stream.duplicates.remember(stream.last_msg_id, record.seq, record.time)
 
@@ -152,6 +155,23 @@ class _Recovery:
         """What a stream does by itself, from where it was."""
         if stream.config.mirror is not None:
             copying.catch_up(stream, self.now)
+        for name in dict.fromkeys(source.get("name", "") for source in stream.config.sources or ()):
+            self.source_again(stream, name)
         stream.release_settled()
         stream.enforce_limits(None, self.now)
         stream.messages_age(self.now)
+
+    def source_again(self, stream: Stream, name: str) -> None:
+        """Take from an origin what a crash has kept from being taken. Nothing is taken twice: where it is not
+        known any more what was, nothing is."""
+        origin = self.jetstream.streams.get(name)
+        if origin is None:
+            return
+        last = self.sourced.get((stream.config.name, name), 0)
+        for message in stream.store.messages():
+            taken = copying.taken_from(message.header_block)
+            if taken is not None and taken[0] == name:
+                last = max(last, taken[1])
+        if last or not stream.store.last_seq:
+            for message in list(origin.store.messages(last + 1)):
+                copying.copy(origin, stream, message, self.now)
