@@ -279,6 +279,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="more than the body has")
+    forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="frame type 3 where a method")
 
 
 @defect(
