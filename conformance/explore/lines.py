@@ -152,7 +152,7 @@ def _answer(reply: Mapping[str, Any]) -> str:
     for key, names in (("config", _CONFIG), ("state", _STATE), ("message", _MESSAGE)):
         if isinstance(reply.get(key), dict):
             members[key] = _members(_kept(reply[key], names) | _named_headers(reply[key]))
-    if "num_pending" in reply:
+    if str(reply.get("type", "")).endswith("consumer_info_response"):  # others race with what they start
         members |= {
             key: _members(_kept(value, _PAIR)) if isinstance(value := reply[key], dict) else json.dumps(value)
             for key in _CONSUMER

@@ -174,8 +174,8 @@ class _Scribe:
 
     @carry_out.register
     def _(self, command: Purge) -> None:
-        if command.token and self._has_pending(command.stream):
-            return  # servers acknowledge what is gone in the background: where the floor ends is chance
+        if self._floor_is_chance(command):
+            return
         only = {"filter": f"{command.stream}.{command.token}"} if command.token else {}
         self._request(api_subject("STREAM.PURGE", command.stream), {**command.body, **only} or None)
         self._states(command.stream)
@@ -296,9 +296,17 @@ class _Scribe:
                 )
                 self._line(f"expect consumer {stream} {consumer} {' '.join((*pairs, *counts))}")
 
-    def _has_pending(self, stream: str) -> bool:
-        infos = (self._ask(api_subject("CONSUMER.INFO", stream, consumer)) for consumer in CONSUMERS)
-        return any(info.get("num_ack_pending") for info in infos)
+    def _floor_is_chance(self, purge: Purge) -> bool:
+        """Servers acknowledge what a purge takes from pending in the background, in any order.
+
+        It shows where messages go one by one, and where something behind them is acknowledged already.
+        """
+        infos = [self._ask(api_subject("CONSUMER.INFO", purge.stream, consumer)) for consumer in CONSUMERS]
+        pending = [info for info in infos if info.get("num_ack_pending")]
+        return any(
+            purge.token or info["num_ack_pending"] < _unsettled(info["delivered"], info["ack_floor"])
+            for info in pending
+        )
 
     def _ask(self, subject: str) -> dict[str, Any]:
         self.stage.send(Pub.make(subject, b"", f"{INBOX}stage"))
@@ -355,6 +363,10 @@ class _Scribe:
     def _advance(self, seconds: float) -> None:
         self.reference.advance(seconds)
         self.since_sent += seconds
+
+
+def _unsettled(delivered: dict[str, int], floor: dict[str, int]) -> int:
+    return delivered["consumer_seq"] - floor["consumer_seq"]
 
 
 def _json(fields: dict[str, Any]) -> str:

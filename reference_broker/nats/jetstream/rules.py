@@ -70,6 +70,7 @@ class Rules(Struct):
     overlap_names_duplicates: bool
     capture_all_needs_no_ack: bool
     retention_may_change: bool
+    discard_new_keeps_what_is_there: bool  # an update that lowers a limit removes nothing
     interest_needs_consumers: bool  # a stream that turns to interest without a consumer loses its messages
     max_consumers_may_change: bool
     direct_get_off_has_no_responder: bool
@@ -133,6 +134,7 @@ class Rules(Struct):
             overlap_names_duplicates=v2_12,
             capture_all_needs_no_ack=v2_10,  # 2.10.17
             retention_may_change=v2_10,
+            discard_new_keeps_what_is_there=v2_10,  # 2.10.29; not yet 2.10.0
             interest_needs_consumers=v2_14,
             max_consumers_may_change=v2_12,
             direct_get_off_has_no_responder=v2_10,

@@ -306,7 +306,9 @@ class Stream:
         if limit > 0:
             for each in list(self.store.subjects()) if subject is None else [subject]:
                 self.trim_subject(each, limit, now)
-        while self.has_too_many_messages() or self.has_too_many_bytes():
+        # Under discard new a limit that was lowered refuses what comes.
+        old_may_go = self.config.discard == "old" or not self.jetstream.rules.discard_new_keeps_what_is_there
+        while old_may_go and (self.has_too_many_messages() or self.has_too_many_bytes()):
             self.remove(self.store.first_seq, now)
         if self.config.max_age > 0:
             self.watch_age()

@@ -81,6 +81,9 @@ PROGRAMS: dict[str, Program] = {
     "an acknowledgement behind what the filter passes over": (
         *(STREAM, consumer(filter_subject="ORDERS.a"), A, B, WAITING, ACK),
     ),
+    "fewer messages, but none is to be discarded": (
+        *(STREAM, A, A, A, CreateStream("ORDERS", {"max_msgs": 2, "discard": "new"}, update=True), A),
+    ),
     "a stream made again, with a first sequence": (STREAM, CreateStream("ORDERS", {"first_seq": 5}), A),
     "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
     "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),

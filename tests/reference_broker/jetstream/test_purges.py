@@ -86,6 +86,14 @@ def test_a_stream_that_turns_to_interest_lets_go_what_nobody_waits_for(
     assert bench.stream_state("O").startswith(left)
 
 
+@pytest.mark.parametrize(("discard", "left"), [("old", "msgs 1"), ("new", "msgs 2")])
+def test_a_limit_that_is_lowered_removes_nothing_under_discard_new(discard: str, left: str) -> None:
+    bench = filled(NEWEST, "o.a", "o.a")
+    config = bench.api("STREAM.INFO.O")["config"]
+    bench.api("STREAM.UPDATE.O", {**config, "discard": discard, "max_msgs": 1})
+    assert bench.stream_state("O").startswith(left)
+
+
 @pytest.mark.parametrize(("level", "code"), [(OLDEST, 10071), (NEWEST, 10054)])
 def test_size_or_expectation_is_refused_first(level: Level, code: int) -> None:
     bench = Bench(level)
