@@ -144,6 +144,8 @@ def nats(
     try:
         usual = {"port": NATS_PORT}
         settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
+        if fsync and (settings.jetstream is None or settings.jetstream.store_dir is None):
+            raise ConfigError("--fsync: without --store_dir DIR streams are in memory")
         broker = NatsBroker(settings, defect=defect)
     except (ConfigError, UnknownDefect, DefectNotApplicable) as error:
         raise usage(str(error)) from None

@@ -35,6 +35,12 @@ def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
     assert "write always, interval or never" in ended.stderr
 
 
+def test_a_policy_without_a_folder_is_refused() -> None:
+    ended = run("-js", "-p", "-1", "--fsync", "always")
+    assert ended.returncode == 2
+    assert "without --store_dir DIR streams are in memory" in ended.stderr
+
+
 @pytest.mark.parametrize("policy", ["always", "interval", "never"])
 def test_a_damaged_end_is_a_warning_and_the_rest_is_there(tmp_path: Path, policy: str) -> None:
     messages = b"PUB f i 1\r\nx\r\n" * 3
