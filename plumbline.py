@@ -54,6 +54,25 @@ class Parts:
             yield msgspec.structs.replace(_served(urls, flags), has_level=True, program=program)
 
     @contextmanager
+    def embedded_amqp(self, defects: Sequence[str]) -> Iterator[Served]:
+        """The reference broker for AMQP, in a thread of this process."""
+        from conformance.cli import Served
+        from conformance.interrupts import kept_from_children
+        from conformance.prepare import UsageProblem
+        from reference_broker.amqp.server import AmqpBroker
+
+        try:
+            broker = AmqpBroker.in_thread(defect=defects)
+        except (LookupError, ValueError) as error:
+            raise UsageProblem(str(error)) from None
+        flags = tuple(f"--defect={name}" for name in defects)
+        with ExitStack() as running:
+            with kept_from_children():
+                url = running.enter_context(broker)
+            program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
+            yield Served(url, {}, ("amqp", *flags), program=program)
+
+    @contextmanager
     def started(self, binary: str) -> Iterator[Served]:
         """A real server, once for every configuration."""
         import msgspec

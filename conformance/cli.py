@@ -49,6 +49,9 @@ class Services(Protocol):
     def embedded(self, level: str | None, defects: Sequence[str]) -> AbstractContextManager[Served]:
         """The reference broker and its variants. Raises ``UsageProblem``."""
 
+    def embedded_amqp(self, defects: Sequence[str]) -> AbstractContextManager[Served]:
+        """The reference broker for AMQP. Raises ``UsageProblem``."""
+
     def started(self, binary: str) -> AbstractContextManager[Served]:
         """A server binary, started once for each variant. Raises ``UsageProblem``."""
 
@@ -59,11 +62,14 @@ class Services(Protocol):
         """The terminal and the reports asked for. Raises ``UsageProblem`` if one cannot be written."""
 
 
+EMBEDDED_AMQP = "amqp"  # in the place of a URL
+
 EPILOG = """
 Examples:
 
 \b
-  plumbline verify                                   the embedded reference broker
+  plumbline verify                                   the embedded reference broker for NATS
+  plumbline verify amqp                              the one for AMQP
   plumbline verify nats://127.0.0.1:4222             any NATS server
   plumbline verify amqp://guest:guest@127.0.0.1/%2f  any AMQP 0-9-1 broker
   plumbline verify nats://user:password@host:4222 --select 'JS-PULL-*' --strict --html report.html
@@ -272,7 +278,8 @@ def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]
     url, server, target = asked.wanted.url, asked.server, asked.target
     if sum(map(bool, (url, server, target))) > 1:
         raise UsageProblem("give a URL, --server or --target, one of them")
-    if asked.defects and (url or server or target):
+    embedded_amqp = url == EMBEDDED_AMQP
+    if asked.defects and (url or server or target) and not embedded_amqp:
         raise UsageProblem(
             "--defect is for the embedded reference broker: leave out the URL, --server and --target"
         )
@@ -280,6 +287,8 @@ def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]
         return services.named(target)
     if server:
         return services.started(server)
+    if embedded_amqp:
+        return services.embedded_amqp(asked.defects)
     if url:
         return nullcontext(Served(url, {}))
     return services.embedded(asked.wanted.level, asked.defects)

@@ -126,7 +126,7 @@ def _shown(messages: list[tuple[bytes, bool]]) -> str:
     )
 
 
-@verifies("AMQP-DURABILITY-005", source=GUARANTEED)
+@verifies("AMQP-DURABILITY-005", "AMQP-CONFIRM-028", source=GUARANTEED)
 def test_confirmed_messages_outlive_a_crash(session: AmqpSession) -> None:
     """Persistent messages that were confirmed before kill -9 are there after it, none twice."""
     server, stage = _started(session)

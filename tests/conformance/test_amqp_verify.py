@@ -11,6 +11,7 @@ import pytest
 
 from ci.rabbitmq import RabbitMQ
 from conformance.suite import all_checks
+from reference_broker.amqp.defects import all_defects
 from reference_broker.amqp.server import AmqpBroker
 from reference_broker.nats.server import NatsBroker
 from tests.conformance.command import one_sentence, verify, write_trace
@@ -48,6 +49,21 @@ def test_a_real_rabbitmq_is_conformant(tmp_path: Path, rabbitmq: RabbitMQ) -> No
 def test_the_reference_broker_is_conformant(tmp_path: Path, broker: str) -> None:
     result = _whole(tmp_path, broker)
     assert len(result["checks"]) == len(all_checks("amqp"))
+
+
+def test_the_embedded_reference_broker_is_asked_for_by_its_protocol(tmp_path: Path) -> None:
+    ended = verify(tmp_path, "amqp", "--select", "AMQP-ACK-00*")
+    assert (ended.code, ended.err) == (0, ""), ended.out
+
+
+def test_a_deliberate_fault_of_the_embedded_broker_is_found(tmp_path: Path) -> None:
+    defect = next(one for one in all_defects() if one.breaks[0].startswith("AMQP-ACK"))
+    ended = verify(tmp_path, "amqp", "--select", defect.breaks[0], "--defect", defect.name)
+    assert ended.code == 1
+    assert f"{defect.breaks[0]} MUST" in ended.out
+    unknown = verify(tmp_path, "amqp", "--defect", "no-such-defect")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "no-such-defect" in one_sentence(unknown.err)
 
 
 def test_a_failure_shows_what_was_expected_and_what_came(tmp_path: Path, broker: str) -> None:
