@@ -5,7 +5,7 @@
     [frame.method for packet in packets if AMQP in packet for frame in packet[AMQP].frames]
 
 A segment holds many operations, and an operation many segments: a layer is the list of what is whole, and
-what is not waits for the next segment (scapy's ``TCPSession``). Lists, since scapy nests payloads by recursion.
+what is not waits for the next segment (scapy's ``TCPSession``). A list, since scapy nests by recursion.
 Needs scapy: the extra ``mitm``.
 """
 
