@@ -8,7 +8,9 @@ from reference_broker.amqp.connection import Channel, Connection
 from reference_broker.amqp.core import Broker
 from reference_broker.amqp.defects import defect, replace
 from reference_broker.amqp.defects.alterations import (
+    Values,
     before_handling,
+    before_sending,
     never_sent,
     on_faults,
     overlooked,
@@ -34,15 +36,15 @@ from wire.errors import ErrorKind
 @defect(
     "open-ok-on-another-channel",
     breaks=("AMQP-CHAN-001",),
-    summary="channel.open is answered on channel 1, whatever was opened.",
+    summary="channel.open of a connection's first channel is answered on channel 1, whatever its number.",
 )
 def _(broker: Broker) -> None:
-    original = broker.send
+    def opens_channel(connection: Connection, number: int) -> None:
+        first = not connection.channels
+        connection.channels[number] = Channel(connection, number)
+        broker.send(connection, 1 if first else number, "channel.open-ok", "")
 
-    def send(connection: Connection, number: int, name: str, *values: object) -> None:
-        original(connection, 1 if name == "channel.open-ok" else number, name, *values)
-
-    replace(broker, "send", send)
+    replace(broker, "opens_channel", opens_channel)
 
 
 @defect(
@@ -63,7 +65,7 @@ def _(broker: Broker) -> None:
     original = broker.refuse_unopened
 
     def refuse_unopened(operation: Method) -> None:
-        if operation.method in ("channel.close", "channel.close-ok") or operation.channel == 1:
+        if operation.method in ("channel.close", "channel.close-ok"):
             original(operation)
 
     replace(broker, "refuse_unopened", refuse_unopened)
@@ -118,10 +120,16 @@ def _(broker: Broker) -> None:
 @defect(
     "channel-close-is-not-answered",
     breaks=("AMQP-CHAN-008",),
-    summary="A client's channel.close gets no channel.close-ok.",
+    summary="The first channel.close of all gets its close-ok, and no later one does.",
 )
 def _(broker: Broker) -> None:
-    never_sent(broker, "channel.close-ok")
+    sent = [0]
+
+    def change(connection: Connection, number: int, values: Values) -> Values | None:
+        sent[0] += 1
+        return values if sent[0] == 1 else None
+
+    before_sending(broker, "channel.close-ok", change)
 
 
 @defect(
@@ -181,19 +189,24 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "failed-channels-open-themselves",
+    "closed-channels-swallow-methods",
     breaks=("AMQP-CHAN-015",),
-    summary="After an error and its close-ok the channel is open again by itself.",
+    summary="Methods on a channel that was closed are ignored.",
 )
 def _(broker: Broker) -> None:
-    original = broker.while_channel_closes
+    opened: set[tuple[Connection, int]] = set()
+    original_open, original_without = broker.opens_channel, broker.without_channel
 
-    def while_channel_closes(channel: Channel, operation: Method) -> None:
-        original(channel, operation)
-        if operation.method == "channel.close-ok":
-            channel.connection.channels[channel.number] = Channel(channel.connection, channel.number)
+    def opens_channel(connection: Connection, number: int) -> None:
+        original_open(connection, number)
+        opened.add((connection, number))
 
-    replace(broker, "while_channel_closes", while_channel_closes)
+    def without_channel(connection: Connection, operation: Method, now: int) -> None:
+        if operation.method == "channel.open" or (connection, operation.channel) not in opened:
+            original_without(connection, operation, now)
+
+    replace(broker, "opens_channel", opens_channel)
+    replace(broker, "without_channel", without_channel)
 
 
 @defect(
@@ -218,7 +231,7 @@ def _(broker: Broker) -> None:
 @defect(
     "contents-do-not-interleave",
     breaks=("AMQP-CHAN-019",),
-    summary="What comes on another channel inside a content is thrown away.",
+    summary="What comes on another channel together with a content is thrown away.",
 )
 def _(broker: Broker) -> None:
     original = broker.decoded
@@ -228,19 +241,11 @@ def _(broker: Broker) -> None:
     ) -> tuple[Sequence[Operation], AmqpError | None]:
         held = connection.decoder.held > 0
         operations, error = original(connection, data)
-        contents = [
-            place
-            for place, one in enumerate(operations)
-            if isinstance(one, Method) and one.properties is not None
-        ]
-        last = contents[-1] if contents else -1
-        held |= connection.decoder.held > 0
-        kept = [
-            one
-            for place, one in enumerate(operations)
-            if place in contents or not (held or (place < last and one.channel != operations[last].channel))
-        ]
-        return kept, error
+        contents = [one for one in operations if isinstance(one, Method) and one.properties is not None]
+        if held or contents:
+            last = contents[-1].channel if contents else None
+            return [one for one in operations if one.channel == last], error
+        return operations, error
 
     replace(broker, "decoded", decoded)
 

@@ -120,15 +120,15 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "returns-come-on-channel-1",
+    "returns-come-on-the-last-channel",
     breaks=("AMQP-PUB-009",),
-    summary="basic.return comes on the first channel of the connection.",
+    summary="basic.return comes on the highest channel of the connection.",
 )
 def _(broker: Broker) -> None:
     original = broker.give_back
 
     def give_back(channel: Channel, message: Message) -> None:
-        original(channel.connection.channels[min(channel.connection.channels)], message)
+        original(channel.connection.channels[max(channel.connection.channels)], message)
 
     replace(broker, "give_back", give_back)
 
@@ -151,16 +151,16 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "every-fifth-message-overtakes",
+    "every-third-message-overtakes",
     breaks=("AMQP-PUB-015",),
-    summary="In a queue of at least 50 ready messages each fifth one overtakes the one before it.",
+    summary="In a queue of several ready messages each third one overtakes the one before it.",
 )
 def _(broker: Broker) -> None:
     original = broker.enqueue
 
     def enqueue(queue: Queue, message: Message, now: int) -> bool:
         taken = original(queue, message, now)
-        if len(queue.ready) >= 50 and queue.last_position % 5 == 0:
+        if len(queue.ready) > 1 and queue.last_position % 3 == 0:
             entries = queue.clear()
             entries[-1], entries[-2] = entries[-2], entries[-1]
             for entry in entries:
@@ -173,18 +173,16 @@ def _(broker: Broker) -> None:
 @defect(
     "default-exchange-knows-patterns",
     breaks=("AMQP-PUB-016",),
-    summary="The default exchange delivers to the queue whose name begins with the routing key.",
+    summary="The default exchange delivers to every queue whose name begins with the routing key.",
 )
 def _(broker: Broker) -> None:
     original = broker.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
         found = list(original(channel, exchange, message))
-        if exchange.name or found or not message.routing_key:
+        if exchange.name or not message.routing_key:
             return found
         queues = broker.vhosts[channel.connection.vhost].queues
-        return [queue for name, queue in queues.items() if name.lower() == message.routing_key.lower()] or [
-            queue for name, queue in queues.items() if name.startswith(message.routing_key)
-        ][:1]
+        return [queue for name, queue in queues.items() if name.startswith(message.routing_key)]
 
     replace(broker, "route", route)

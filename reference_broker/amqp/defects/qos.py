@@ -13,13 +13,13 @@ from wire.amqp import Method
 @defect(
     "qos-is-not-answered",
     breaks=("AMQP-QOS-001",),
-    summary="basic.qos with prefetch_count 0 gets no answer.",
+    summary="basic.qos with prefetch_count 1 gets no answer.",
 )
 def _(broker: Broker) -> None:
     original = broker.sets_qos
 
     def sets_qos(channel: Channel, operation: Method, now: int) -> None:
-        silent = not operation.arguments["prefetch_count"]
+        silent = operation.arguments["prefetch_count"] == 1
         before = len(channel.connection.out)
         original(channel, operation, now)
         if silent:
@@ -125,13 +125,13 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "prefetch-0-is-ten",
+    "prefetch-0-is-five",
     breaks=("AMQP-QOS-006",),
-    summary="Without a prefetch_count a consumer gets ten messages at most.",
+    summary="Without a prefetch_count a consumer gets five messages at most.",
 )
 def _(broker: Broker) -> None:
     original = broker.prefetch_of
-    replace(broker, "prefetch_of", lambda channel: original(channel) or 10)
+    replace(broker, "prefetch_of", lambda channel: original(channel) or 5)
 
 
 @defect(

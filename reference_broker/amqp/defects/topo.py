@@ -190,18 +190,16 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "durable-queues-miss-the-default-exchange",
+    "exclusive-queues-miss-the-default-exchange",
     breaks=("AMQP-TOPO-015",),
-    summary="The default exchange does not know queues with arguments or a name of the server's.",
+    summary="The default exchange does not know exclusive queues.",
 )
 def _(broker: Broker) -> None:
     original = broker.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
         return [
-            queue
-            for queue in original(channel, exchange, message)
-            if exchange.name or not (queue.arguments or queue.name.startswith("amq."))
+            queue for queue in original(channel, exchange, message) if exchange.name or queue.owner is None
         ]
 
     replace(broker, "route", route)
