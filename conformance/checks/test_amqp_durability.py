@@ -161,3 +161,14 @@ def _confirmed(client: AmqpConnection, enough: int) -> set[int]:
         tag = ack.arguments["delivery_tag"]
         confirmed |= set(range(1, tag + 1)) if ack.arguments["multiple"] else {tag}
     return confirmed
+
+
+@verifies("AMQP-CONN-043", source="AMQP 0-9-1, section 1.2, connection-forced")
+def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
+    """A client is told with connection.close 320 that the broker is stopped in order."""
+    server = session.own_server()
+    server.start()
+    client = session.connect_to(server)
+    client.call("basic.qos", 1)
+    server.stop()
+    client.expect("connection.close", reply_code=320, class_id=0, method_id=0)
