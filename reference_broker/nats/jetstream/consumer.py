@@ -215,8 +215,9 @@ class Consumer(Push):
         if start is not None:
             self.position.not_before(start)
             self.acks.restart_at(self.position.next_seq, kept, now, start)
-        for seq in self.acks.pending.keys() - kept:
-            self.acks.drop(seq, now)
+        else:
+            for seq in self.acks.pending.keys() - kept:
+                self.acks.drop(seq, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
         self.changed(None)
         self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
