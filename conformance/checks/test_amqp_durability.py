@@ -163,7 +163,7 @@ def _confirmed(client: AmqpConnection, enough: int) -> set[int]:
     return confirmed
 
 
-@verifies("AMQP-CONN-043", source="AMQP 0-9-1, section 1.2, connection-forced")
+@verifies("AMQP-CONN-043", "AMQP-ERRORS-002", source="AMQP 0-9-1, section 1.2, connection-forced")
 def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
     """A client is told with connection.close 320 that the broker is stopped in order."""
     server = session.own_server()
