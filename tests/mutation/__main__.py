@@ -15,23 +15,23 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from conformance.catalogue import Catalogue
-from conformance.check import protocol_of
 from conformance.suite import all_checks
 from conformance.verdicts import Level
-from reference_broker.nats.defects import Defect, all_defects
-from tests.mutation.detection import Detection, detect
+from reference_broker.registry import Defect
+from tests.mutation.detection import Detection, all_defects, detect, speaks
 
-PROTOCOL = "nats"  # what the broker with the defects speaks
 WORKERS = 3 * (os.cpu_count() or 1)  # checks mostly wait
 
 
-def _detect(name: str, *, everything: bool) -> Detection:
-    return detect(name, all_checks(PROTOCOL) if everything else None)
+def _detect(defect: tuple[str, str], *, everything: bool) -> Detection:
+    name, protocol = defect
+    return detect(name, protocol, all_checks(protocol) if everything else None)
 
 
 def main() -> int:
@@ -42,7 +42,10 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [defect for defect in all_defects() if _named(defect, options.patterns)]
     if not chosen:
-        print("no defect matches; plumbline broker nats --list-defects shows them all", file=sys.stderr)
+        print(
+            "no defect matches; plumbline broker nats (or amqp) --list-defects shows them",
+            file=sys.stderr,
+        )
         return 2
     console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table(
@@ -61,14 +64,14 @@ def main() -> int:
     return 1 if unseen or (uncovered and not options.patterns) else 0
 
 
-def _named(defect: Defect, patterns: list[str]) -> bool:
+def _named(defect: Defect[Any], patterns: list[str]) -> bool:
     names = (defect.name, *defect.breaks)
     return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def _detections(chosen: list[Defect], *, everything: bool, console: Console) -> Iterator[Detection]:
+def _detections(chosen: list[Defect[Any]], *, everything: bool, console: Console) -> Iterator[Detection]:
     with ProcessPoolExecutor(WORKERS) as pool:
-        names = [defect.name for defect in chosen]
+        names = [(defect.name, speaks(defect)) for defect in chosen]
         for number, detection in enumerate(pool.map(partial(_detect, everything=everything), names), 1):
             if not console.is_terminal and number % 25 == 0:
                 print(f"{number} of {len(names)} ...", flush=True)
@@ -86,10 +89,7 @@ def _musts_without_defect() -> list[str]:
     return [
         requirement.id
         for requirement in Catalogue.load().requirements
-        if requirement.level is Level.MUST
-        and not requirement.excluded
-        and requirement.id not in broken
-        and protocol_of(requirement.id) == PROTOCOL
+        if requirement.level is Level.MUST and not requirement.excluded and requirement.id not in broken
     ]
 
 

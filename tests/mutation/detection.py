@@ -10,19 +10,25 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from msgspec import Struct
 
 from conformance.catalogue import Catalogue
-from conformance.check import Check
+from conformance.check import Check, protocol_of
 from conformance.engine import run_check
 from conformance.suite import all_checks
 from conformance.target import AccessRefused, TargetAccess, TargetUnreachable, Url, open_target
+from conformance.urls import parse_url
 from conformance.variants import main_server, variants
 from conformance.verdicts import CheckResult, Outcome
+from reference_broker.amqp import defects as amqp_defects
+from reference_broker.amqp.server import AmqpBroker
+from reference_broker.nats import defects as nats_defects
 from reference_broker.nats.config import Config
-from reference_broker.nats.defects import DefectNotApplicable, find
+from reference_broker.nats.defects import DefectNotApplicable
 from reference_broker.nats.server import NatsBroker
+from reference_broker.registry import Defect
 
 
 class Detection(Struct, frozen=True):
@@ -54,15 +60,27 @@ def checks_of(requirements: Sequence[str]) -> list[Check]:
     return [check for check in all_checks() if set(check.requirements) & set(requirements)]
 
 
-def detect(defect: str, checks: Sequence[Check] | None = None) -> Detection:
+def all_defects() -> list[Defect[Any]]:
+    """The defects of every reference broker."""
+    return [*nats_defects.all_defects(), *amqp_defects.all_defects()]
+
+
+def speaks(defect: Defect[Any]) -> str:
+    """The protocol of the broker that has it."""
+    return protocol_of(defect.breaks[0])
+
+
+def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) -> Detection:
     """Run ``checks`` (default: those of what it breaks) against a broker with this defect."""
     began = time.monotonic()
-    breaks = find(defect).breaks
+    (found,) = (one for one in all_defects() if one.name == defect and speaks(one) == protocol)
+    breaks = found.breaks
     chosen = checks_of(breaks) if checks is None else checks
     catalogue = Catalogue.load()
     with ExitStack() as running:
         try:
-            access = _serve(defect, chosen, running)
+            serve = _serve_amqp if protocol == "amqp" else _serve_nats
+            access = serve(defect, chosen, running)
         except (TargetUnreachable, AccessRefused) as error:
             return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
         results = tuple(run_check(check, access, catalogue) for check in chosen)
@@ -71,7 +89,7 @@ def detect(defect: str, checks: Sequence[Check] | None = None) -> Detection:
     return Detection(defect, breaks, tuple(red), results, duration_s=time.monotonic() - began)
 
 
-def _serve(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
+def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
     """A broker with the defect in every configuration that the checks ask for."""
     asked = {check.variant for check in checks if check.variant}
     urls: dict[str, str] = {}
@@ -86,4 +104,12 @@ def _serve(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAc
         urls[name] = variant.url(Url.parse(running.enter_context(thread)).address)
     access = open_target(Url.parse(urls.pop("")), variants=urls, run="mutat")
     access.program = (sys.executable, "-m", "plumbline", "broker", "nats", "--defect", defect)
+    return access
+
+
+def _serve_amqp(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
+    """A broker with the defect."""
+    url = running.enter_context(AmqpBroker.in_thread(defect=defect))
+    access = open_target(parse_url(url), run="mutat")
+    access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "--defect", defect)
     return access

@@ -8,7 +8,6 @@ from reference_broker.amqp.connection import Channel, Connection
 from reference_broker.amqp.core import Broker
 from reference_broker.amqp.defects import defect, replace
 from reference_broker.amqp.defects.alterations import (
-    Values,
     before_handling,
     before_sending,
     never_sent,
@@ -120,16 +119,12 @@ def _(broker: Broker) -> None:
 @defect(
     "channel-close-is-not-answered",
     breaks=("AMQP-CHAN-008",),
-    summary="The first channel.close of all gets its close-ok, and no later one does.",
+    summary="channel.close of another channel than 1 gets no close-ok.",
 )
 def _(broker: Broker) -> None:
-    sent = [0]
-
-    def change(connection: Connection, number: int, values: Values) -> Values | None:
-        sent[0] += 1
-        return values if sent[0] == 1 else None
-
-    before_sending(broker, "channel.close-ok", change)
+    before_sending(
+        broker, "channel.close-ok", lambda connection, number, values: values if number == 1 else None
+    )
 
 
 @defect(
