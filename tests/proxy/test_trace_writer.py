@@ -118,10 +118,9 @@ def test_several_connections_have_names_and_their_order(nats_server: NatsServer,
     async def talk(url: str) -> None:
         async with await nats.connect(url) as listener, await nats.connect(url) as speaker:
             came = await listener.subscribe("news.*")
-            await listener.publish(
-                "other"
-            )  # which the subscription is written with; a PING would overtake it
-            await listener.flush()
+            probe = await listener.subscribe("probe")  # a flush() may overtake what is pending
+            await listener.publish("probe")
+            await probe.next_msg(WAIT_S)
             await speaker.publish("news.a", b"one")
             await came.next_msg(WAIT_S)
 
