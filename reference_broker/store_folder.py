@@ -92,7 +92,7 @@ class StoreFolder:
             holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
             raise StoreError(
                 f"the store {self.path} is in use by another broker (process {holder or 'unknown'}): "
-                "stop that one, or choose another --store_dir"
+                "stop that one, or choose another folder"
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -105,7 +105,7 @@ class StoreFolder:
             if others:
                 raise StoreError(
                     f"the store {self.path} holds {others[0]!r} and no {STAMP}: another program wrote it, "
-                    "such as nats-server; choose another --store_dir"
+                    "such as a real server; choose another folder"
                 )
             self._replace(STAMP, msgspec.json.encode(self.stamp) + b"\n")
             return
@@ -114,13 +114,13 @@ class StoreFolder:
         except msgspec.DecodeError:
             raise StoreError(
                 f"{stamp} is damaged, so nobody knows how to read the store: put back a file that says "
-                f"{msgspec.json.encode(self.stamp).decode()}, or choose another --store_dir"
+                f"{msgspec.json.encode(self.stamp).decode()}, or choose another folder"
             ) from None
         if found != self.stamp:
             raise StoreError(
                 f"the store {self.path} has layout {found.layout!r}, version {found.version}; this broker "
                 f"reads and writes {self.stamp.layout!r}, version {self.stamp.version}, and converts "
-                "nothing: use the program that wrote it, or choose another --store_dir"
+                "nothing: use the program that wrote it, or choose another folder"
             )
 
     def _read(self) -> Iterable[tuple[str, bytes]]:
