@@ -202,7 +202,7 @@ class Topology(Consuming):
         for binding in vhost.bound_to(queue.name, is_queue=True):
             self.remove_binding(vhost, binding)
         queue.deleted = True
-        del vhost.queues[queue.name]
+        vhost.queues.pop(queue.name, None)
         vhost.changed()
         self.store.queue_deleted(queue)
         self.timers.clear((Alarm.HEAD, queue))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reference_broker.amqp.connection import Connection, Phase
@@ -79,20 +79,19 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "login-without-properties-gets-no-tune",
+    "every-second-login-fails",
     breaks=("AMQP-CONN-008",),
-    summary="A valid PLAIN login of a client that names no properties is refused.",
+    summary="Every second login is refused, however valid.",
 )
 def _(broker: Broker) -> None:
-    original = broker.started
+    original = broker.admits
+    logins = [0]
 
-    def started(connection: Connection, arguments: Mapping[str, Any], now: int) -> None:
-        if arguments["mechanism"] == "PLAIN" and not arguments["client_properties"]:
-            broker.drop(connection, now)
-        else:
-            original(connection, arguments, now)
+    def admits(user: str, password: str) -> bool:
+        logins[0] += 1
+        return original(user, password) and logins[0] % 2 == 1
 
-    replace(broker, "started", started)
+    replace(broker, "admits", admits)
 
 
 @defect("any-password-is-right", breaks=("AMQP-CONN-009",), summary="A known user needs no right password.")
@@ -134,15 +133,6 @@ def _(broker: Broker) -> None:
     replace(broker, "credentials", credentials)
 
 
-@defect(
-    "tune-proposes-nothing",
-    breaks=("AMQP-CONN-013",),
-    summary="connection.tune says 0 for frame_max, channel_max and heartbeat.",
-)
-def _(broker: Broker) -> None:
-    before_sending(broker, "connection.tune", lambda connection, number, values: (0, 0, 0))
-
-
 def _accepts(broker: Broker, **kinder: bool) -> None:
     """Terms that break only the bounds that are named are accepted."""
 
@@ -156,6 +146,16 @@ def _accepts(broker: Broker, **kinder: bool) -> None:
         )
 
     replace(broker, "terms_are_acceptable", terms_are_acceptable)
+
+
+@defect(
+    "tune-proposes-tiny-frames",
+    breaks=("AMQP-CONN-013",),
+    summary="connection.tune proposes a frame_max of 1024.",
+)
+def _(broker: Broker) -> None:
+    before_sending(broker, "connection.tune", lambda connection, number, values: (values[0], 1024, values[2]))
+    _accepts(broker, small=True)
 
 
 @defect(
@@ -202,16 +202,21 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "open-is-not-answered-to-small-frames",
+    "every-second-open-fails",
     breaks=("AMQP-CONN-020",),
-    summary="With a frame_max of 4096, connection.open is not answered.",
+    summary="Every second connection.open is refused, though the virtual host is known.",
 )
 def _(broker: Broker) -> None:
-    before_sending(
-        broker,
-        "connection.open-ok",
-        lambda connection, number, values: None if connection.frame_max == 4096 else values,
-    )
+    original = broker.entered
+    opens = [0]
+
+    def entered(connection: Connection, vhost: str, now: int) -> None:
+        opens[0] += 1
+        if opens[0] % 2 == 0:
+            raise AmqpFault(NOT_ALLOWED, f"vhost {vhost} is closed")
+        original(connection, vhost, now)
+
+    replace(broker, "entered", entered)
 
 
 @defect(
@@ -319,10 +324,11 @@ def _(broker: Broker) -> None:
 @defect(
     "large-frames-are-taken",
     breaks=("AMQP-CONN-028",),
-    summary="Frames above the agreed frame_max are accepted.",
+    summary="Frames above the agreed frame_max are accepted; bodies without a method are dropped.",
 )
 def _(broker: Broker) -> None:
     replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=16 * frame_max))
+    forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="frame type 3 where a method")
 
 
 @defect(
@@ -371,9 +377,9 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "heartbeats-do-not-count",
+    "only-heartbeats-count",
     breaks=("AMQP-CONN-035",),
-    summary="Heartbeats of the client do not count as a sign of life.",
+    summary="Methods of the client do not count as a sign of life.",
 )
 def _(broker: Broker) -> None:
     original = broker.received
@@ -382,7 +388,7 @@ def _(broker: Broker) -> None:
         connection = broker.connections.get(connection_id)
         before = connection.heard if connection is not None else 0
         outputs = original(connection_id, data, now)
-        if connection is not None and data == Heartbeat.make().raw:
+        if connection is not None and connection.heartbeat and data != Heartbeat.make().raw:
             connection.heard = before
         return outputs
 
