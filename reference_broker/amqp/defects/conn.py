@@ -16,7 +16,13 @@ from reference_broker.amqp.defects.alterations import (
     overlooked,
     refused_with,
 )
-from reference_broker.amqp.errors import CHANNEL_ERROR, INTERNAL_ERROR, NOT_ALLOWED, AmqpFault
+from reference_broker.amqp.errors import (
+    CHANNEL_ERROR,
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    AmqpFault,
+)
 from reference_broker.amqp.state import Alarm
 from wire.amqp import (
     FRAME_OVERHEAD,
@@ -423,13 +429,13 @@ def _(broker: Broker) -> None:
 
 
 @defect(
-    "nobody-hears-of-the-end",
+    "the-end-is-an-internal-error",
     breaks=("AMQP-ERRORS-002",),
-    summary="When the broker stops it closes sockets without connection.close.",
+    summary="When the broker stops it says 541 INTERNAL_ERROR.",
 )
 def _(broker: Broker) -> None:
-    def change(connection: Connection, number: int, values: Values) -> Values | None:
-        return None if values[0] == 320 else values
+    def change(connection: Connection, number: int, values: Values) -> Values:
+        return (INTERNAL_ERROR, *values[1:]) if values[0] == CONNECTION_FORCED else values
 
     before_sending(broker, "connection.close", change)
 
