@@ -73,6 +73,7 @@ class DurableShell(Shell):
 
     async def stop(self) -> None:
         """Everything is on the disk when it returns, unless the configuration says never."""
+        self._commit()  # what waits for the disk is said before the connections close
         await super().stop()
         if self._has_ended:
             return
