@@ -70,6 +70,7 @@ class AmqpBroker(DurableShell):
         """Tell every client, and say in the journal that the end was an orderly one."""
         if self.is_listening and not self.is_broken:
             self.carry_out(self.broker.stop(self.now()))
+            self._commit()  # while there is still somebody to tell
         await super().stop()
 
     def block(self, reason: str) -> None:

@@ -34,8 +34,9 @@ def test_the_url_is_where_it_listens() -> None:
         assert (parts.scheme, parts.username, parts.password, parts.path) == ("amqp", "u", "p", "/a%2fb")
 
 
-def test_clients_hear_of_the_end() -> None:
-    running = AmqpBroker.in_thread()
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_clients_hear_of_the_end(is_durable: bool, tmp_path: Path) -> None:
+    running = AmqpBroker.in_thread(data_dir=str(tmp_path) if is_durable else None)
     player = Player(running.start())
     player.connect()
     running.stop()
