@@ -114,7 +114,8 @@ class AmqpConnection(BaseConnection):
     def _ask(self) -> bool:
         if not self.tuned or self.may_end:
             return False
-        self._spare = self.tuned.get("channel_max") or 65535
+        most = self.tuned.get("channel_max") or 65535
+        self._spare = next((number for number in range(most, 65536) if number not in self._live), most)
         super().send(Method.make("channel.open", self._spare))
         return True
 
