@@ -111,5 +111,5 @@ def _serve_amqp(defect: str, checks: Sequence[Check], running: ExitStack) -> Tar
     """A broker with the defect."""
     url = running.enter_context(AmqpBroker.in_thread(defect=defect))
     access = open_target(parse_url(url), run="mutat")
-    access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "--defect", defect)
+    access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", "--defect", defect)
     return access
