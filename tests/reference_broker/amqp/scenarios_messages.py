@@ -159,14 +159,14 @@ def drop_head(p: Player) -> None:
     p.drain("q")
     p.queue("b", arguments={"x-max-length-bytes": 5})
     p.publish("b", "1", "22", "333", "44", "5")
-    p.expect(1)
+    p.confirms(9)
     p.drain("b")
     p.publish("b", "666666")
-    p.expect(1)
+    p.confirms(10)
     p.drain("b")
     p.queue("none", arguments={"x-max-length": 0})
     p.publish("none", "1")
-    p.expect(1)
+    p.confirms(11)
     p.drain("none")
 
 
