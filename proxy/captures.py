@@ -29,12 +29,17 @@ def files_of(places: Sequence[Path]) -> list[Path]:
 
 
 class Source:
-    """The packets of some captures, in order. ``remarks`` says what is wrong with the files themselves."""
+    """The packets of some captures, in order. ``remarks`` says what is wrong with the files themselves.
 
-    def __init__(self, places: Sequence[Path]) -> None:
+    ``since`` leaves out the files of a folder that were begun before that one: names tell the time.
+    """
+
+    def __init__(self, places: Sequence[Path], since: Path | None = None) -> None:
         self.remarks: list[str] = []
         self._places = list(places)
-        self.files = files_of(places)
+        self._since = since
+        self.files: list[Path] = []
+        self._look_again()
         if not self.files:
             raise CaptureError(f"{', '.join(map(str, places))}: no captures")
 
@@ -69,7 +74,9 @@ class Source:
             at += 1
 
     def _look_again(self) -> None:
-        self.files += [path for path in files_of(self._places) if path not in self.files]
+        for path in files_of(self._places):
+            if path not in self.files and (self._since is None or path >= self._since):
+                self.files.append(path)
 
     def _ended(self, path: Path, parser: CaptureParser) -> None:
         if parser.held:

@@ -20,6 +20,7 @@ from proxy.dialects import known
 from proxy.diff import compare, differs
 from proxy.fault_language import FaultError, parse_fault
 from proxy.filters import FilterError, parse
+from proxy.judging import Judge, LiveJudge, violation_json
 from proxy.live import Live
 from proxy.operations import Reader
 from proxy.record import RecordingProxy, recorded
@@ -28,7 +29,7 @@ from proxy.replay import Pace, Replay, Unreachable, credentials_of
 from proxy.show import as_json, as_text
 from proxy.tls import TlsError, needed
 
-EXIT_DIFFERENT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 1, 2, 3, 4
+EXIT_FOUND, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 1, 2, 3, 4  # found: violations, differences
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -53,6 +54,7 @@ Certificate = Annotated[Path | None, typer.Option(help="PEM: clients are to use 
 Key = Annotated[Path | None, typer.Option(help="PEM: the certificate's key, if it is a file of its own")]
 Authority = Annotated[Path | None, typer.Option(help="PEM: who certifies a tls:// or amqps:// server")]
 Insecure = Annotated[bool, typer.Option("--tls-insecure", help="take any certificate of the server")]
+LiveRules = Annotated[bool, typer.Option("--live", help="tell violations of the protocol as they happen")]
 Drain = Annotated[str, typer.Option(help="after Ctrl-C, wait so long for clients to leave")]
 
 
@@ -72,6 +74,7 @@ def record(
     tls_key: Key = None,
     tls_ca: Authority = None,
     tls_insecure: Insecure = False,
+    live_rules: LiveRules = False,
     drain: Drain = "0s",
 ) -> None:
     """Stand between clients and a server, and write what passes to pcapng files, until Ctrl-C.
@@ -110,13 +113,20 @@ def record(
         raise _usage(f"cannot record to {output}: {error.strerror or error}") from None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: proxy.relay.stop(drain_s))
+    judge = LiveJudge(files.path, server.protocol, live.violation) if live_rules else None
     live.start(proxy, f"; control API at {controls.url}" if controls else "")
+    if judge:
+        judge.start()
     proxy.run()
+    if judge:
+        judge.end()
     if controls:
         controls.close()
-    live.end()
+    live.end(None if judge is None else judge.found)
     if proxy.recorder.stopped:
         raise typer.Exit(EXIT_HARNESS)
+    if judge and judge.found:
+        raise typer.Exit(EXIT_FOUND)
 
 
 Captures = Annotated[list[Path], typer.Argument(help="pcapng or pcap files, or folders of them")]
@@ -130,10 +140,17 @@ Spoken = Annotated[
 ]
 
 
+Rules = Annotated[
+    bool,
+    typer.Option("--violations", help="only what breaks the protocol's rules; exit code 1 if any"),
+]
+
+
 def show(
     captures: Captures,
     follow: Follow = False,
     where: Asked = "",
+    violations: Rules = False,
     json: Json = False,
     protocol: Spoken = None,
 ) -> None:
@@ -141,8 +158,11 @@ def show(
 
     A filter compares fields: op, subject, reply, sid, payload, header.NAME, status, size, connection,
     sender (client, server); of AMQP also channel and every argument of the method. Remarks have the op
-    opened, closed, reset, lost, undecodable, entered, note.
+    opened, closed, reset, lost, undecodable, entered, note. With --violations the filter does not matter:
+    a rule needs all that was said.
     """
+    judge = Judge() if violations else None
+    found = 0
     try:
         wanted = parse(where)
         source = Source(captures)
@@ -154,6 +174,10 @@ def show(
         for row in rows(packets, reader):
             if row is None:
                 sys.stdout.flush()
+            elif judge is not None:
+                for violation in judge.observe(row):
+                    found += 1
+                    sys.stdout.write((violation_json(violation) if json else str(violation)) + "\n")
             elif wanted(row.fields):
                 sys.stdout.write(form(row) + "\n")
     except (FilterError, CaptureError) as error:
@@ -170,6 +194,8 @@ def show(
             f"plumbline: {reader.lost} bytes lost, {reader.undecodable} places that are not the protocol",
             err=True,
         )
+    if found:
+        raise typer.Exit(EXIT_FOUND)
 
 
 Numbers = Annotated[list[int], typer.Option("--connection", help="as show numbers it; may be given again")]
@@ -240,7 +266,7 @@ def diff(
     if html is not None:
         html.write_text(diff_reports.as_html(pairs, str(first), str(second)))
     if differs(pairs):
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise typer.Exit(EXIT_FOUND)
 
 
 Target = Annotated[str, typer.Argument(metavar="URL", help="nats://[user:pass@]host:port")]
@@ -281,7 +307,7 @@ def replay(
     for line in diff_reports.as_text(pairs):
         sys.stdout.write(line + "\n")
     if differs(pairs):
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise typer.Exit(EXIT_FOUND)
 
 
 def _number(text: str, units: dict[str, float] | dict[str, int], flag: str) -> float:

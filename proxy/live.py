@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from conformance.monitors import Violation
 from proxy.counters import Counters
 from proxy.record import RecordingProxy
 
@@ -40,17 +41,25 @@ class Live:
         """Nothing more is recorded."""
         self._errors.print(Text(f"plumbline: the recording stopped: {why}"), soft_wrap=True)
 
-    def end(self) -> None:
-        """The sum."""
+    def violation(self, found: Violation) -> None:
+        """A rule was broken; told from another thread."""
+        console = self._console if self._display is None else self._display.console
+        console.print(Text(str(found)), soft_wrap=True)
+
+    def end(self, violations: int | None = None) -> None:
+        """The sum; ``violations`` None: nobody looked for them."""
         if self._display is not None:
             self._display.stop()
         counted = self._proxy.counters
+        files = "1 file" if len(counted.files) == 1 else f"{len(counted.files)} files"
         self._print(
             f"{counted.accepted} connections, {size(counted.to_server)} to the server, "
-            f"{size(counted.to_client)} to clients; {size(counted.recorded)} in {len(counted.files)} files"
+            f"{size(counted.to_client)} to clients; {size(counted.recorded)} in {files}"
         )
         for text, number in _troubles(counted):
             self._print(f"{text}: {number}")
+        if violations is not None:
+            self._print(f"{violations or 'no'} violations")
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)

@@ -1,0 +1,75 @@
+"""The monitors over what a capture carries: rows in, the rules they break out.
+
+Beside a recording it follows the files that are written, so it never stands in the traffic's way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from conformance.monitors import Observation, Violation, Watch
+from proxy.captures import Source, rows
+from proxy.operations import Reader, Row
+from wire.sender import Sender
+
+# After these nobody knows what a connection has said: what its rules remembered says nothing any more.
+_BROKEN = ("lost", "undecodable", "entered", "reset")
+
+
+class Judge:
+    """One for a whole capture: the rules of streams and queues go across connections."""
+
+    def __init__(self) -> None:
+        self._watch = Watch()
+        self._half_closed: set[int] = set()
+
+    def observe(self, row: Row) -> Iterator[Violation]:
+        """What ``row`` breaks."""
+        number = row.connection.number
+        if row.operation is not None and row.sender is not None:
+            server = str(row.connection.server)
+            yield from self._watch.observe(
+                Observation(row.operation, Sender(row.sender), str(number), row.number, row.time, server)
+            )
+        elif row.remark[0] in _BROKEN or (row.remark[0] == "closed" and number in self._half_closed):
+            self._half_closed.discard(number)
+            self._watch.close(str(number))
+        elif row.remark[0] == "closed":
+            self._half_closed.add(number)
+
+
+class LiveJudge:
+    """Follows what a recorder writes, from ``first`` on, in a thread; ``tell`` hears of each violation."""
+
+    def __init__(self, first: Path, protocol: str | None, tell: Callable[[Violation], None]) -> None:
+        self.found = 0
+        self._source = Source([first.parent], since=first)
+        self._reader = Reader(protocol)
+        self._tell = tell
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="plumbline-judge", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Judge what is written by now, and stop."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        judge = Judge()
+        for row in rows(self._source.follow(self._ended.is_set), self._reader):
+            if row is not None:
+                for violation in judge.observe(row):
+                    self.found += 1
+                    self._tell(violation)
+
+
+def violation_json(violation: Violation) -> str:
+    """One JSON object."""
+    return msgspec.json.encode(violation).decode()
