@@ -59,7 +59,7 @@ def is_rabbitmq(binary: Path | str) -> bool:
 class RabbitMQ:
     """One node, started by ``start()`` or ``with``. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``.
 
-    With ``data`` what it stores lies in that folder, and a later node on that folder is the same one. Not
+    With ``data`` all that it has lies in that folder, and a later node on that folder is the same one. Not
     ``apart``, it belongs to the process group of who starts it, and dies with that.
 
     ``kill()`` ends it as a crash would; ``start()`` after that finds its data again.
@@ -74,17 +74,20 @@ class RabbitMQ:
         self.binary = PACKAGED if Path(found) == Path("/usr/sbin/rabbitmq-server") else Path(found)
         self.url = ""
         self._name = f"plumbline{secrets.token_hex(4)}@localhost"
-        self._folder = TemporaryDirectory(prefix="plumbline-rabbitmq-")
-        self._data = data or Path(self._folder.name)
-        self._data.mkdir(parents=True, exist_ok=True)
-        name = self._data / "nodename"  # RabbitMQ finds its data by the name of the node
+        temporary = None
+        if data is None:
+            temporary = TemporaryDirectory(prefix="plumbline-rabbitmq-")
+            data = Path(temporary.name)
+        self._folder = data
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = self._folder / "nodename"  # RabbitMQ finds its data by the name of the node
         if name.exists():
             self._name = name.read_text()
         name.write_text(self._name)
         self._group = 0 if apart else None
         self._ports = [0, 0, 0]
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._end = weakref.finalize(self, _end, self._processes, self._folder)
+        self._end = weakref.finalize(self, _end, self._processes, temporary)
 
     @property
     def pid(self) -> int:
@@ -94,7 +97,7 @@ class RabbitMQ:
     @property
     def log(self) -> str:
         """What the node printed so far."""
-        log = Path(self._folder.name, "log")
+        log = self._folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 
     def launch(self) -> None:
@@ -103,7 +106,7 @@ class RabbitMQ:
             self._ports = free_ports(3)
         port, distribution, epmd = self._ports
         environment = self._environment(port, distribution, epmd)
-        with Path(self._folder.name, "log").open("ab") as log:
+        with (self._folder / "log").open("ab") as log:
             for command in (["epmd", "-port", str(epmd), "-address", "127.0.0.1"], [str(self.binary)]):
                 # In a group of its own, since Ctrl-C is for us; the node has children.
                 process = subprocess.Popen(
@@ -113,7 +116,7 @@ class RabbitMQ:
                     stderr=log,
                     env=environment,
                     process_group=self._group,
-                    cwd=self._folder.name,
+                    cwd=self._folder,
                 )
                 self._processes.append(process)
 
@@ -167,19 +170,19 @@ class RabbitMQ:
         self.stop()
 
     def _environment(self, port: int, distribution: int, epmd: int) -> dict[str, str]:
-        folder = self._folder.name
+        folder = self._folder
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
         plugins = Path(folder, "enabled_plugins")
         plugins.write_text("[].\n")
         return kept | {
-            "HOME": folder,  # where Erlang keeps its cookie
+            "HOME": str(folder),  # where Erlang keeps its cookie
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": self._name,
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(port),
             "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_MNESIA_BASE": str(self._data / "mnesia"),
+            "RABBITMQ_MNESIA_BASE": f"{folder}/mnesia",
             "RABBITMQ_LOG_BASE": f"{folder}/logs",
             "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq",
             "RABBITMQ_ADVANCED_CONFIG_FILE": f"{folder}/advanced.config",
@@ -228,6 +231,7 @@ def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         os.killpg(process.pid, how)
 
 
-def _end(processes: list[subprocess.Popen[bytes]], folder: TemporaryDirectory[str]) -> None:
+def _end(processes: list[subprocess.Popen[bytes]], folder: TemporaryDirectory[str] | None) -> None:
     _stop(processes, signal.SIGTERM)
-    folder.cleanup()
+    if folder is not None:
+        folder.cleanup()
