@@ -70,6 +70,8 @@ class AmqpSession(BaseSession):
         return connection
 
     def url(self, variant: str | None) -> AmqpUrl:
+        if self._home is not None:
+            return AmqpUrl.parse(self._home.url)
         url = super().url(variant)
         assert isinstance(url, AmqpUrl)
         return url

@@ -14,6 +14,7 @@ from typing import Any, Self
 from conformance.base_connection import BaseConnection, Wiring
 from conformance.journal import Journal
 from conformance.outcomes import Failed, Inconclusive, Unsupported
+from conformance.own_server import OwnServer
 from conformance.pump import Pump
 from conformance.target import CONNECT_TIMEOUT_S, TargetAccess
 from conformance.urls import AnyUrl
@@ -39,6 +40,8 @@ class BaseSession:
         self._token = target.next_token()
         self._connections: list[BaseConnection] = []
         self._names: dict[str, str] = {}
+        self._stage: Any = None
+        self._home: OwnServer | None = None  # where every connection goes, if not to the target
 
     # -- what a protocol adds ----------------------------------------------------------------
 
@@ -96,6 +99,34 @@ class BaseSession:
             on_send=self._sent,
             on_evidence=self.observed,
         )
+
+    # -- a server of its own -----------------------------------------------------------------
+
+    def own_server(self) -> OwnServer:
+        """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
+        Plumbline does not know how to start one."""
+        raise NotImplementedError
+
+    def settle_on_own_server(self) -> None:
+        """From now on every connection, the stage's too, is one to a server of its own, which is started.
+
+        Raises ``Unsupported``, and ``Inconclusive`` if it does not come up."""
+        self._home = self.own_server()
+        self._home.start()
+
+    def restart(self, *, killed: bool) -> None:
+        """End that server, in order or by kill -9, and start it on what it has stored. Every connection ends
+        before it does. Raises ``Inconclusive`` if it does not come up."""
+        assert self._home is not None
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._stage = None
+        if killed:
+            self._home.kill()
+        else:
+            self._home.stop()
+        self._home.start()
 
     # -- evidence ----------------------------------------------------------------------------
 

@@ -84,13 +84,15 @@ class Session(BaseSession):
         return {name: value for name, value in fields.items() if value is not None}
 
     def url(self, variant: str | None) -> Url:
+        if self._home is not None:
+            return Url.parse(self._home.url)
         url = super().url(variant)
         assert isinstance(url, Url)
         return url
 
     def _open(self, name: str, url: Url, *, own: bool = False) -> Connection:
         wiring = self._wiring(url)
-        if own:
+        if own or self._home is not None:
             wiring = msgspec.structs.replace(wiring, on_send=self._sent_to_own)
         connection = Connection(name, self._link(name, url), wiring)
         self._connections.append(connection)

@@ -195,7 +195,33 @@ class Close(Struct, frozen=True):
     abruptly: bool = False
 
 
-Step = Send | SendBytes | Expect | Silence | Closed | Group | Given | Await | ExpectState | Close
+class GivenServer(Struct, frozen=True):
+    """``given server``: one that nobody else uses."""
+
+    line: int
+
+
+class Restart(Struct, frozen=True):
+    """``restart``: the server of the trace ends in order and is started again; ``kill``: with kill -9."""
+
+    line: int
+    killed: bool = False
+
+
+Step = (
+    Send
+    | SendBytes
+    | Expect
+    | Silence
+    | Closed
+    | Group
+    | Given
+    | GivenServer
+    | Await
+    | ExpectState
+    | Close
+    | Restart
+)
 EVIDENCE = (Expect, Silence, Closed, Group, ExpectState)
 
 

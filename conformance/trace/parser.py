@@ -23,7 +23,9 @@ from conformance.trace.language import (
     Expect,
     ExpectState,
     Given,
+    GivenServer,
     Group,
+    Restart,
     Send,
     SendBytes,
     Silence,
@@ -42,7 +44,7 @@ from conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
 __all__ = ["TraceSyntaxError", "parse_trace"]
 
 HEADER = ("title", "source", "verifies", "protocol", "needs", "variant", "since", "until", "names")
-BODY = ("given", "await", "expect", "close", "abort", "in", "end")
+BODY = ("given", "await", "expect", "close", "abort", "restart", "kill", "in", "end")
 DIRECTIVES = (*HEADER, *BODY)
 DIALECTS: dict[str, Dialect] = {"nats": NatsDialect(), "amqp": AmqpDialect()}
 AWAIT_WITHIN_S = 5.0
@@ -123,6 +125,7 @@ class _File:
         self._connections: dict[str, ConnectionOptions] = {}
         self._steps: list[Step] = []
         self._used: set[str] = set()  # connections that have been opened by a line above
+        self._own_server: Text | None = None  # where "given server" stands
 
     def read(self) -> Trace:
         if (misread := self._unreadable()) is not None:
@@ -167,6 +170,10 @@ class _File:
                 self._problems.append(Problem((1, 1), f'a line "{word} ..."', "none"))
         if "verifies" not in self._headed:
             self._problems.append(Problem((1, 1), 'a line "verifies ID ..."', "none"))
+        asked = [self._header.get("variant"), *(options.variant for options in self._connections.values())]
+        if self._own_server is not None and any(asked):
+            advice = "a server of its own has the plain configuration"
+            self._problems.append(Problem.at(self._own_server, "no variant beside it", advice))
         if not self._problems and not evidence(self._steps):
             self._problems.append(
                 Problem(end, "something expected (a line with <, or expect ...)", "the end of the file")
@@ -239,10 +246,14 @@ class _File:
             raise Problem.at(word, '"in any order" above "end"')
         if word.value in ("close", "abort"):
             self._add(Close(word.line, self._opened(rest), word.value == "abort"))
+        elif word.value in ("restart", "kill"):
+            self._add(self._restart(word, rest))
         elif word.value == "given":
             kind, behind = rest.first_word()
             if kind.value == "connection":
                 self._connection(behind)
+            elif kind.value == "server":
+                self._add(self._server(kind, behind))
             else:
                 self._add(Given(word.line, self._dialect.read_given(kind, behind, lines, self._reader)))
         else:
@@ -255,6 +266,22 @@ class _File:
                 self._add(Await(word.line, state, window.within if window else AWAIT_WITHIN_S))
             else:
                 self._add(ExpectState(word.line, state, window.within if window else DEFAULT_WITHIN_S))
+
+    def _server(self, kind: Text, behind: Text) -> Step:
+        if behind:
+            raise Problem.at(behind, 'nothing behind "given server"')
+        if self._steps:
+            raise Problem.at(kind, '"given server" above every other step')
+        self._own_server = kind
+        return GivenServer(kind.line)
+
+    def _restart(self, word: Text, rest: Text) -> Step:
+        if rest:
+            raise Problem.at(rest, f'nothing behind "{word.value}": there is one server')
+        if self._own_server is None:
+            raise Problem.at(word, '"given server" above', "only a server of its own is restarted")
+        self._used.clear()  # every connection ends
+        return Restart(word.line, word.value == "kill")
 
     def _opened(self, name: Text) -> str:
         if name.value not in self._used:

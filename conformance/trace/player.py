@@ -24,7 +24,9 @@ from conformance.trace.language import (
     Expect,
     ExpectState,
     Given,
+    GivenServer,
     Group,
+    Restart,
     Send,
     SendBytes,
     Silence,
@@ -87,6 +89,8 @@ class _Player:
                 self._group(step)
             case Given():
                 step.prerequisite.set(self._session, self._scope)
+            case GivenServer():
+                self._session.settle_on_own_server()
             case Await():
                 step.state.wait(self._session, self._scope, step.within)
             case ExpectState():
@@ -97,6 +101,11 @@ class _Player:
                     connection.abort()
                 connection.close()
                 del self._connections[step.connection]
+            case Restart():
+                self._nothing_left()
+                self._connections.clear()
+                self._ended.clear()
+                self._session.restart(killed=step.killed)
 
     # -- connections -------------------------------------------------------------------------
 

@@ -47,8 +47,9 @@ def test_a_file_in_another_encoding_is_no_trace(tmp_path: Path) -> None:
 
 def test_the_examples_of_the_language_page_are_traces() -> None:
     page = (PACKAGED.parent / "trace" / "README.md").read_text()
-    first, second, third = page.split("```\n")[1::2]
+    first, restarted, second, third = page.split("```\n")[1::2]
     parse_trace(first, "first.trace")
+    parse_trace(HEADER + restarted, "restarted.trace")
     stage = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"
     parse_trace(HEADER + stage + second, "second.trace")
     parse_trace(third, "third.trace")
