@@ -64,7 +64,9 @@ class Source:
                         yield from _named(path, parser, data)
                         continue
                     self._look_again()
-                    if at + 1 < len(self.files) and (parser.ended or not file.read(1)):
+                    if at + 1 < len(self.files):  # nothing is written to this one any more
+                        for data in iter(lambda: file.read(READ_BYTES), b""):
+                            yield from _named(path, parser, data)
                         break
                     if until():
                         return

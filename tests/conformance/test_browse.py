@@ -79,7 +79,7 @@ def test_explain_takes_patterns() -> None:
     [
         (["explain", "JS-PULX-021"], "did you mean JS-PULL-021"),
         (["list", "JS-PUL-*"], "did you mean JS-PULL-*"),
-        (["list", "--group", "JS"], "--group 'JS' is not known; there are: CORE"),
+        (["list", "--group", "JS"], "--group 'JS' is not known; there are: AMQP-ACK"),
         (["list", "--profile", "no-such"], "--profile 'no-such' is not known; there are: nats-core"),
         (["list", "--group", "CORE", "--profile", "jetstream", "--level", "may"], "no requirement matches"),
         (["variants", "outh"], "'outh' is not known; there are: main, auth"),

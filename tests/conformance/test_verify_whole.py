@@ -24,7 +24,9 @@ def _whole(folder: Path, *arguments: str | Path) -> dict[str, Any]:
 
 def test_the_embedded_reference_broker_passes_every_check(tmp_path: Path) -> None:
     result = _whole(tmp_path)
-    assert [check["id"] for check in result["checks"] if check["outcome"] == "unsupported"] == []
+    unsupported = [check["id"] for check in result["checks"] if check["outcome"] == "unsupported"]
+    # It refuses STREAM.SNAPSHOT: what it stores is not what another server could restore.
+    assert unsupported == ["advisories::begin_and_end_of_a_snapshot_are_told"]
 
 
 def test_a_real_server_in_every_configuration_is_conformant(
