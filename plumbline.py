@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from conformance.cli import Paths, Served
+    from conformance.explore.cli import Running
     from conformance.explore.reference import Reference
     from conformance.variants import Variant
     from conformance.verify import Consumer
@@ -49,8 +50,8 @@ class Parts:
                     continue  # a configuration that the broker knows nothing of
                 with kept_from_children():  # nor do its threads: what Ctrl-C interrupts is the run
                     urls[name] = running.enter_context(broker)
-            flags = (*(f"--defect={name}" for name in defects), *([f"--level={level}"] if level else []))
-            program = (sys.executable, "-m", "plumbline", "broker", "nats", *flags)
+            flags = _flags(level, defects)
+            program = _broker_program(flags)
             yield msgspec.structs.replace(_served(urls, flags), has_level=True, program=program)
 
     @contextmanager
@@ -115,8 +116,9 @@ class Parts:
             yield msgspec.structs.replace(served, arguments=("--target", known.name))
 
     @contextmanager
-    def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[str]:
-        """The reference broker in a thread of this process; its URL."""
+    def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[Running]:
+        """The reference broker in a thread of this process."""
+        from conformance.explore.cli import Running
         from conformance.interrupts import kept_from_children
         from conformance.prepare import UsageProblem
         from reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
@@ -129,17 +131,18 @@ class Parts:
         with ExitStack() as running:
             with kept_from_children():
                 url = running.enter_context(broker)
-            yield url
+            yield Running(url, _broker_program(_flags(level, defects)))
 
     @contextmanager
-    def started_alone(self, binary: str) -> Iterator[str]:
-        """A real server in its plain configuration; its URL."""
+    def started_alone(self, binary: str) -> Iterator[Running]:
+        """A real server in its plain configuration."""
         from ci.servers import ServerError, start_variants
+        from conformance.explore.cli import Running
         from conformance.prepare import UsageProblem
 
         try:
             with start_variants(binary, {MAIN: _configurations()[MAIN].config}) as urls:
-                yield urls[MAIN]
+                yield Running(urls[MAIN], (binary,))
         except ServerError as error:
             raise UsageProblem(str(error)) from None
 
@@ -162,6 +165,15 @@ class Parts:
             raise UsageProblem(str(error)) from None
         asked = [path for path in (paths.html, paths.json, paths.junit, paths.markdown) if path]
         return [*files, Terminal(reports=asked)]
+
+
+def _flags(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:
+    return (*(f"--defect={name}" for name in defects), *([f"--level={level}"] if level else []))
+
+
+def _broker_program(flags: Sequence[str]) -> tuple[str, ...]:
+    """The reference broker as a program that takes nats-server's -c FILE."""
+    return (sys.executable, "-m", "plumbline", "broker", "nats", *flags)
 
 
 def _with_jetstream(level: str) -> Config:

@@ -6,7 +6,7 @@ to one file between two other changes is one change, so that many messages are o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -48,6 +48,31 @@ class Move(Struct, frozen=True):
 
 
 Change = Append | Replace | Truncate | Remove | Move
+
+Files = dict[str, bytes]
+
+
+def apply(files: Files, changes: Iterable[Change]) -> Files:
+    """``files``, a folder that is none, after ``changes``; altered in place."""
+    for change in changes:
+        match change:
+            case Append(path, chunks):
+                files[path] = files.get(path, b"") + b"".join(chunks)
+            case Replace(path, data):
+                files[path] = data
+            case Truncate(path, size):
+                files[path] = files[path][:size]
+            case Remove(path):
+                for each in _below(files, path):
+                    del files[each]
+            case Move(path, to):
+                for each in _below(files, path):
+                    files[to + each.removeprefix(path)] = files.pop(each)
+    return files
+
+
+def _below(files: Files, path: str) -> list[str]:
+    return [each for each in files if each == path or each.startswith(f"{path}/")]
 
 
 class Late(Protocol):

@@ -36,17 +36,24 @@ SEEDS = 1_000_000
 DEFAULT_FOLDER = Path(".plumbline/explore")
 
 
+class Running(Struct, frozen=True):
+    """A broker or server that runs; ``program`` starts another like it (``conformance.own_server``)."""
+
+    url: str
+    program: tuple[str, ...] = ()
+
+
 class Services(Protocol):
     """What the command needs of the other packages."""
 
     def reference(self, level: str) -> Callable[[], Reference]:
         """Makes fresh reference brokers of that level. Raises ``UsageProblem``."""
 
-    def embedded_alone(self, level: str, defects: Sequence[str]) -> AbstractContextManager[str]:
-        """The reference broker behind a socket; its URL. Raises ``UsageProblem``."""
+    def embedded_alone(self, level: str, defects: Sequence[str]) -> AbstractContextManager[Running]:
+        """The reference broker behind a socket. Raises ``UsageProblem``."""
 
-    def started_alone(self, binary: str) -> AbstractContextManager[str]:
-        """A server binary with JetStream; its URL. Raises ``UsageProblem``."""
+    def started_alone(self, binary: str) -> AbstractContextManager[Running]:
+        """A server binary with JetStream. Raises ``UsageProblem``."""
 
 
 class _Asked(Struct, frozen=True):
@@ -196,14 +203,16 @@ def _target(services: Services, asked: _Asked, running: ExitStack) -> TargetAcce
     if asked.defects and (asked.url or asked.server):
         raise UsageProblem("--defect is for the embedded reference broker: leave out the URL and --server")
     if asked.url:
-        return _opened(asked.url)
+        return _opened(Running(asked.url))
     if asked.server:
         return _opened(running.enter_context(services.started_alone(asked.server)))
     return _opened(running.enter_context(services.embedded_alone(asked.level or "newest", asked.defects)))
 
 
-def _opened(url: str) -> TargetAccess:
-    return open_target(Url.parse(url), run=secrets.token_hex(3))
+def _opened(running: Running) -> TargetAccess:
+    access = open_target(Url.parse(running.url), run=secrets.token_hex(3))
+    access.program = running.program
+    return access
 
 
 def _replay(asked: _Asked, target: TargetAccess) -> str:

@@ -118,6 +118,10 @@ class Wait(Struct, frozen=True):
     seconds: float
 
 
+class Restart(Struct, frozen=True):
+    """The server ends in order and goes on with what it has stored; every connection is opened anew."""
+
+
 Command = (
     CreateStream
     | DeleteStream
@@ -132,4 +136,5 @@ Command = (
     | GetMessage
     | Describe
     | Wait
+    | Restart
 )

@@ -107,6 +107,7 @@ class Teller:
             f"explored  {_rate(progress)}; --seed {seed}\n"
             f"  target  server {target.version} at {target.url}\n"
             f"    held  to the reference broker at level {self._level}\n"
+            f"  {self._restarts(progress)}\n"
             f"   found  {found} divergence{'' if found == 1 else 's'}"
             f" (seen {again} times more), {races} that did not show again: races, not counted\n"
         )
@@ -115,6 +116,11 @@ class Teller:
         for key, times in progress.unsteady.most_common():
             self._out.write(f"    race  {times} times  {key}\n")
         self._out.flush()
+
+    def _restarts(self, progress: Progress) -> str:
+        if self._target.program:
+            return f"restarts  {progress.restarts}, each of a server like it, with streams in files"
+        return "restarts  none: Plumbline did not start this server (--server BINARY, or no URL)"
 
     def _erase(self) -> None:
         if self._shown:

@@ -151,13 +151,24 @@ def _answer(reply: Mapping[str, Any]) -> str:
         members["duplicate"] = _ABSENT
     for key, names in (("config", _CONFIG), ("state", _STATE), ("message", _MESSAGE)):
         if isinstance(reply.get(key), dict):
-            members[key] = _members(_kept(reply[key], names) | _named_headers(reply[key]))
+            fields = shown_state(reply[key]) if key == "state" else reply[key]
+            members[key] = _members(_kept(fields, names) | _named_headers(fields))
     if str(reply.get("type", "")).endswith("consumer_info_response"):  # others race with what they start
         members |= {
             key: _members(_kept(value, _PAIR)) if isinstance(value := reply[key], dict) else json.dumps(value)
             for key in _CONSUMER
         }
     return _members(members)
+
+
+def shown_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What is compared of the state of a stream.
+
+    Of one that had no message yet servers say first_seq 0, and 1 after a restart or a consumer's end.
+    """
+    return {
+        name: state[name] for name in _STATE if name in state and (name != "first_seq" or state["last_seq"])
+    }
 
 
 def _named_headers(message: Mapping[str, Any]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from conformance.explore.commands import (
@@ -28,6 +29,7 @@ from conformance.explore.commands import (
     Publish,
     Pull,
     Purge,
+    Restart,
     Wait,
 )
 
@@ -38,8 +40,11 @@ PARTS = 4
 Program = tuple[Command, ...]
 
 
-def programs(*, timed: bool = True) -> st.SearchStrategy[Program]:
-    """A stream and a consumer, then commands. Without ``timed`` nothing waits, and a trial is quick."""
+def programs(*, timed: bool = True, restarting: bool = False) -> st.SearchStrategy[Program]:
+    """A stream and a consumer, then commands. Without ``timed`` nothing waits, and a trial is quick.
+
+    ``restarting``: the server is restarted among them, with one stream in files and the other in memory.
+    """
     first = st.builds(CreateStream, st.just(STREAMS[0]), _often({}, times=1) | _stream_settings())
     second = st.builds(
         CreateConsumer,
@@ -50,8 +55,22 @@ def programs(*, timed: bool = True) -> st.SearchStrategy[Program]:
     stored = st.lists(st.builds(Publish, st.just(STREAMS[0]), _TOKEN), max_size=3)
     # Hypothesis makes short lists: several of them in a row get further.
     part = st.lists(_command(timed=timed), max_size=MOST_COMMANDS // PARTS)
+    if restarting:
+        restart = st.just([Restart()])
+        program = st.tuples(first, second, stored, part, part, restart, part, _often([], [Restart()]))
+        return program.map(lambda parts: _in_files((parts[0], parts[1], *chain.from_iterable(parts[2:]))))
     return st.tuples(first, second, stored, *[part] * PARTS).map(
         lambda parts: (parts[0], parts[1], *chain.from_iterable(parts[2:]))
+    )
+
+
+def _in_files(program: Program) -> Program:
+    """With all of the first stream in files."""
+    return tuple(
+        msgspec.structs.replace(command, settings={**command.settings, "storage": "file"})
+        if isinstance(command, CreateStream) and command.stream == STREAMS[0]
+        else command
+        for command in program
     )
 
 

@@ -27,3 +27,7 @@ class Reference(Protocol):
     def advance(self, seconds: float) -> None:
         """Let time pass; what is due by then has run."""
         ...
+
+    def restart(self) -> None:
+        """End in order, with every connection, and go on with what is stored."""
+        ...

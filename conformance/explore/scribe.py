@@ -29,9 +29,18 @@ from conformance.explore.commands import (
     Publish,
     Pull,
     Purge,
+    Restart,
     Wait,
 )
-from conformance.explore.lines import INBOX, Captures, marked, pattern, publish_line, sent_subject
+from conformance.explore.lines import (
+    INBOX,
+    Captures,
+    marked,
+    pattern,
+    publish_line,
+    sent_subject,
+    shown_state,
+)
 from conformance.explore.reference import Reference
 from conformance.target import CONNECT_DEFAULTS
 from wire.jetstream import ACK_PREFIX, api_subject, next_subject
@@ -45,6 +54,8 @@ MARGIN_S = 0.2  # a timer that is due so soon is waited for: nobody could say wh
 EARLY_S = 0.2  # before its time, counted from the last line sent: what was sent above took a while
 LATE_S = 1.0
 SHORTEST_SILENCE_S = 0.05
+RESTART = "restart"
+_COUNTED = ("messages", "first_seq", "last_seq")
 
 
 class Delivery(Struct, frozen=True):
@@ -60,6 +71,16 @@ class Script(Struct, frozen=True):
 
     lines: tuple[str, ...]
     commands: tuple[int, ...]
+
+    @property
+    def restarts(self) -> bool:
+        """Whether its trace needs a server of its own."""
+        return RESTART in self.lines
+
+    @property
+    def shows(self) -> bool:
+        """Whether anything is expected in it."""
+        return any(">" not in line.split(" ")[0] and line != RESTART for line in self.lines)
 
 
 class _Link:
@@ -99,12 +120,16 @@ class _Scribe:
         self.deliveries: list[Delivery] = []
         self.published = 0
         self.since_sent = 0.0  # on the reference's clock
-        self.stage = _Link(reference)
+        self.stage = self._staged()
         self.links: dict[str, _Link] = {}
         self.inboxes: dict[str, str] = {}  # inbox -> the connection that listens there
         self.workers: dict[tuple[str, str], str] = {}  # of stream and consumer: the connection that pulls
-        self.stage.send(Sub.make(f"{INBOX}stage", 1))
         self._listen(CLIENT, REPLY)
+
+    def _staged(self) -> _Link:
+        stage = _Link(self.reference)
+        stage.send(Sub.make(f"{INBOX}stage", 1))
+        return stage
 
     # -- commands ----------------------------------------------------------------------------
 
@@ -203,6 +228,21 @@ class _Scribe:
     def _(self, command: Wait) -> None:
         self.wait(command.seconds)
 
+    @carry_out.register
+    def _(self, command: Restart) -> None:
+        self._line(RESTART)
+        self.reference.restart()
+        self.stage = self._staged()
+        self.links.clear()
+        self.inboxes.clear()
+        self._listen(CLIENT, REPLY)
+        for stream in STREAMS:
+            self._states(stream)
+            self._request(api_subject("STREAM.INFO", stream))  # one that is gone, too
+            for consumer in CONSUMERS:
+                if "error" not in self._ask(api_subject("CONSUMER.INFO", stream, consumer)):
+                    self._request(api_subject("CONSUMER.INFO", stream, consumer))
+
     # -- what crosses the wire ---------------------------------------------------------------
 
     def _request(self, subject: str, body: dict[str, Any] | None = None) -> None:
@@ -281,8 +321,7 @@ class _Scribe:
         info = self._ask(api_subject("STREAM.INFO", stream))
         if "error" in info:
             return
-        state = info["state"]
-        shown = (f"{key}={state[key]}" for key in ("messages", "first_seq", "last_seq"))
+        shown = (f"{key}={value}" for key, value in shown_state(info["state"]).items() if key in _COUNTED)
         self._line(f"expect stream {stream} {' '.join(shown)}")
         for consumer in CONSUMERS:
             info = self._ask(api_subject("CONSUMER.INFO", stream, consumer))

@@ -15,8 +15,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.strategies import SearchStrategy
 from msgspec import Struct
 
+from conformance.explore.commands import Restart
 from conformance.explore.known import known_faults
 from conformance.explore.programs import Program, programs
 from conformance.explore.reference import Reference
@@ -27,7 +29,7 @@ from conformance.outcomes import CheckEnded
 from conformance.target import TargetAccess
 
 EXAMPLES = 50  # of a round
-TIMED_EXAMPLES = 6  # of a round that lets time pass, which takes time; one follows each of the others
+SLOW_EXAMPLES = 6  # of a round that lets time pass, or restarts servers; each follows one of the others
 CONFIRMATIONS = 3
 
 
@@ -44,6 +46,7 @@ class Progress(Struct):
 
     examples: int = 0
     commands: int = 0
+    restarts: int = 0
     shapes: set[str] = set()  # which commands with which settings, and how each was answered
     unsteady: Counter[str] = Counter()  # differences that did not show again
     known: Counter[str] = Counter()  # of differences found already: how often seen since
@@ -90,7 +93,8 @@ class Search:
         report: Callable[[Found], None] = lambda found: None,
     ) -> None:
         self.found: dict[str, Found] = {}
-        self.progress = Progress(0, 0, set(), Counter(), Counter(), Counter())
+        self.progress = Progress(0, 0, 0, set(), Counter(), Counter(), Counter())
+        self.restarts = bool(target.program)  # whether the target can be
         self._faults = known_faults()
         self.target = target
         self._witness = witness
@@ -103,10 +107,16 @@ class Search:
 
     def run(self) -> None:
         """Until the budget is spent. Raises ``Lost`` when the target is."""
+        rounds = [
+            programs(timed=False),
+            programs(timed=True),
+            *([programs(timed=False, restarting=True)] if self.restarts else []),
+        ]
         number = 0
         with suppress(_Stop), _nothing_left_behind():
             while not self._spent():
-                _Round(self, self._seed + number, timed=number % 2 == 1).run()
+                kind = number % len(rounds)
+                _Round(self, self._seed + number, rounds[kind], SLOW_EXAMPLES if kind else EXAMPLES).run()
                 number += 1
 
     def _spent(self) -> bool:
@@ -137,6 +147,7 @@ class Search:
         progress = self.progress
         progress.examples += 1
         progress.commands += len(program)
+        progress.restarts += sum(isinstance(command, Restart) for command in program)
         progress.shapes.update(map(shape, program))
         self._tell(progress)
         return True
@@ -198,17 +209,18 @@ class Search:
 class _Round:
     """One run of Hypothesis: it stops at the first new difference, which is then shrunk."""
 
-    def __init__(self, search: Search, number: int, *, timed: bool) -> None:
+    def __init__(self, search: Search, number: int, kind: SearchStrategy[Program], examples: int) -> None:
         self._search = search
         self._seed = number
-        self._timed = timed
+        self._kind = kind
+        self._examples = examples
         self._failing: Program | None = None
         self._ended: BaseException | None = None
 
     def run(self) -> None:
         @seed(self._seed)
         @settings(
-            max_examples=TIMED_EXAMPLES if self._timed else EXAMPLES,
+            max_examples=self._examples,
             database=None,
             deadline=None,
             phases=(Phase.generate,),
@@ -217,7 +229,7 @@ class _Round:
             print_blob=False,
             verbosity=Verbosity.quiet,
         )
-        @given(programs(timed=self._timed))
+        @given(self._kind)
         def trial(program: Program) -> None:
             if self._failing is None and self._ended is None:
                 self._trial(program)

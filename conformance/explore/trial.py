@@ -21,6 +21,7 @@ from conformance.explore.commands import (
     Publish,
     Pull,
     Purge,
+    Restart,
     Wait,
 )
 from conformance.explore.scribe import Script
@@ -33,7 +34,6 @@ from conformance.verdicts import WireLine
 
 PATIENCE = "within 150ms"  # while searching: what a target answers at all, it answers soon
 _UNLIMITED = re.compile(r"(?:\w+< (?!nothing)|< (?!nothing)|expect ).*(?<!ms)(?<!end)$")
-_HEADER_LINES = 4
 _NUMBERS = re.compile(r"\d+")
 _TOKEN = re.compile(r"PL[a-z0-9]+x\d+_|_INBOX\.[\w.]+|\$w\d+\w|w\d+(?=[<>])")
 
@@ -52,6 +52,7 @@ _REQUIREMENTS: dict[type[Command], str] = {
     GetMessage: "JS-API-085",
     Describe: "JS-API-077",
     Wait: "JS-CONS-063",
+    Restart: "JS-STORE-019",
 }
 _OF_PAYLOADS = {"-NAK": "JS-ACK-009", "+WPI": "JS-ACK-013", "+TERM": "JS-ACK-020"}
 
@@ -80,14 +81,18 @@ class Lost(Exception):
 
 def trace_text(script: Script, *, title: str, source: str, verifies: str, patience: str = "") -> str:
     """The trace file. With ``patience`` every line without a limit of its own gets this one."""
-    header = [
+    lines = [f"{line} {patience}" if patience and _UNLIMITED.match(line) else line for line in script.lines]
+    return "\n".join([*_header(script, title, source, verifies), *lines, ""])
+
+
+def _header(script: Script, title: str, source: str, verifies: str) -> list[str]:
+    return [
         f"title     {title}",
         f"source    {source}",
         f"verifies  {verifies}",
         "names     ORDERS EVENTS DISPATCH AUDIT",
+        *(["given     server"] if script.restarts else []),
     ]
-    lines = [f"{line} {patience}" if patience and _UNLIMITED.match(line) else line for line in script.lines]
-    return "\n".join([*header, *lines, ""])
 
 
 def requirement_of(command: Command) -> str:
@@ -101,7 +106,7 @@ def attempt(
     script: Script, program: Sequence[Command], access: TargetAccess, *, patience: str = ""
 ) -> Difference | None:
     """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said, ``Lost``."""
-    if all(">" in line.split(" ")[0] for line in script.lines):
+    if not script.shows:
         return None  # nothing came, and nothing was expected
     text = trace_text(script, title="-", source="-", verifies="JS-API-009", patience=patience)
     trace = parse_trace(text, "trial")
@@ -122,7 +127,11 @@ def _difference(
     ended: CheckEnded, script: Script, program: Sequence[Command], session: Session
 ) -> Difference:
     place = ended.where.rpartition(":")[2]
-    line = min(max(int(place) - 1 - _HEADER_LINES, 0), len(script.lines) - 1) if place.isdigit() else 0
+    line = (
+        min(max(int(place) - 1 - len(_header(script, "", "", "")), 0), len(script.lines) - 1)
+        if place.isdigit()
+        else 0
+    )
     return Difference(
         line=line,
         text=script.lines[line],

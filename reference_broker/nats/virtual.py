@@ -1,6 +1,7 @@
 """The broker without sockets, on a clock that is moved by hand: for exploration, and for tests of one's own.
 
-Pure: connections are numbers, and nothing happens but when it is called.
+Pure: connections are numbers, streams in files are in a folder that is none, and nothing happens but when
+it is called.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from reference_broker.ledger import Files, Ledger, apply
 from reference_broker.nats.assembly import build
 from reference_broker.nats.config import NS, Config
-from reference_broker.nats.core import Output, Send
+from reference_broker.nats.core import Broker, Output, Send
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch: as good as any
 PEER = "127.0.0.1"
@@ -27,9 +29,29 @@ class VirtualBroker:
         self, config: Config | None = None, *, defects: Iterable[str] = (), seed: int = 0, **options: Any
     ) -> None:
         self.now = START
-        self.broker = build(config or Config.of(**options), Random(seed), defects)
         self.closed: set[int] = set()  # connections that the broker has ended
+        self._config = config or Config.of(**options)
+        self._defects = tuple(defects)
+        self._seed = seed
+        self._files: Files = {}
         self._waiting: dict[int, list[bytes]] = {}
+        self.broker = self._started()
+
+    def restart(self) -> None:
+        """The broker ends in order, with every connection; another goes on with what it has stored."""
+        apply(self._files, self._ledger.take())
+        self.closed.update(self._waiting)
+        self.broker = self._started()
+
+    def _started(self) -> Broker:
+        self._ledger = Ledger()
+        broker = build(self._config, Random(self._seed), self._defects, ledger=self._ledger)
+        if self._config.jetstream is not None:
+            from reference_broker.nats.jetstream.service import JetStream
+
+            assert isinstance(broker.service, JetStream)
+            broker.service.recover(self._files, self.now)
+        return broker
 
     def open(self) -> int:
         """A new connection; INFO waits on it."""

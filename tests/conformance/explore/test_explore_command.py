@@ -85,4 +85,5 @@ def test_ctrl_c_tells_what_was_found_and_leaves_nothing_behind(
     assert process.returncode == 130
     assert "interrupted" in err
     assert "explored  " in out
+    assert "restarts  none: Plumbline did not start this server" in out
     assert stream_names(nats_server.url) == []

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from reference_broker.ledger import Append, Change, Ledger, Move, Remove, Replace, Truncate
+from reference_broker.ledger import Append, Change, Files, Ledger, apply
 from reference_broker.nats.assembly import build
 from reference_broker.nats.config import Config
 from reference_broker.nats.core import Output
 from reference_broker.nats.jetstream.service import JetStream
 from tests.reference_broker.virtual import START, Virtual
 
-Files = dict[str, bytes]
+__all__ = ["Files", "Kept", "apply", "steps"]
 
 
 def steps(changes: Iterable[Change]) -> Iterator[Change]:
@@ -28,29 +28,6 @@ def steps(changes: Iterable[Change]) -> Iterator[Change]:
                 yield Append(change.path, [bytes((byte,))])
         else:
             yield change
-
-
-def apply(files: Files, changes: Iterable[Change]) -> Files:
-    """``files`` after ``changes``."""
-    for change in changes:
-        match change:
-            case Append(path, chunks):
-                files[path] = files.get(path, b"") + b"".join(chunks)
-            case Replace(path, data):
-                files[path] = data
-            case Truncate(path, size):
-                files[path] = files[path][:size]
-            case Remove(path):
-                for each in _below(files, path):
-                    del files[each]
-            case Move(path, to):
-                for each in _below(files, path):
-                    files[to + each.removeprefix(path)] = files.pop(each)
-    return files
-
-
-def _below(files: Files, path: str) -> list[str]:
-    return [each for each in files if each == path or each.startswith(f"{path}/")]
 
 
 class Kept(Virtual):

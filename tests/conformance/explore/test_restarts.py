@@ -1,0 +1,116 @@
+"""Programs that restart the target: how they are written, what they find, and where they cannot be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from ci.servers import ServerBinary
+from conformance.explore.commands import CreateConsumer, CreateStream, Describe, Publish, Pull, Restart
+from conformance.explore.findings import write_trace
+from conformance.explore.programs import Program, programs
+from conformance.explore.scribe import Script, write
+from conformance.explore.search import Budget, Search
+from conformance.explore.trial import attempt, trace_text
+from conformance.outcomes import Failed, Unsupported
+from conformance.session import Session
+from conformance.target import TargetAccess
+from conformance.trace.check import load_check
+from conformance.trace.language import GivenServer
+from conformance.trace.parser import parse_trace
+from reference_broker.nats.server import NatsBroker
+from tests.conformance.explore.worlds import SEED, access, reference
+
+BROKER = (sys.executable, "-m", "plumbline", "broker", "nats")
+DEFECT = "store-delivered-counts-as-acknowledged"
+PATIENCE_S = 60.0
+SHRINKING_S = 4.0
+PROGRAM: Program = (
+    CreateStream("ORDERS", {"storage": "file"}),
+    CreateStream("EVENTS"),
+    CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}),
+    Publish("ORDERS", "a"),
+    Pull("ORDERS", "DISPATCH"),
+    Restart(),
+    Publish("ORDERS", "a"),
+    Describe("ORDERS", "DISPATCH"),
+)
+
+
+def script(program: Program = PROGRAM, level: str = "newest") -> Script:
+    return write(program, reference(level))
+
+
+def restartable(url: str, *flags: str) -> TargetAccess:
+    target = access(url, "target")
+    target.program = (*BROKER, *flags)
+    return target
+
+
+@settings(max_examples=30)
+@given(programs(timed=False, restarting=True))
+def test_every_program_that_restarts_is_a_trace_with_a_server_of_its_own(program: Program) -> None:
+    written = script(program)
+    assert written.restarts
+    trace = parse_trace(trace_text(written, title="t", source="s", verifies="JS-STORE-019"), "t.trace")
+    assert isinstance(trace.steps[0], GivenServer)
+
+
+def test_after_a_restart_all_that_is_there_is_asked_for() -> None:
+    lines = list(script().lines)
+    behind = lines[lines.index("restart") + 1 :]
+    assert behind[:3] == [
+        "> SUB $inbox 1",
+        "expect stream ORDERS messages=1 first_seq=1 last_seq=1",
+        "expect consumer ORDERS DISPATCH"
+        " delivered=1/1 ack_floor=0/0 num_ack_pending=1 num_redelivered=0 num_pending=0",
+    ]
+    gone = behind[behind.index("> PUB $JS.API.STREAM.INFO.EVENTS $inbox |") + 1]
+    assert '"err_code":10059' in gone  # it was in memory
+
+
+def test_a_real_server_does_as_the_reference_does(server_binary: ServerBinary) -> None:
+    with NatsBroker.in_thread(jetstream=True) as url:
+        target = restartable(url)
+        target.program = (str(server_binary.path),)
+        level = ".".join(server_binary.version.split(".")[:2])
+        assert attempt(script(level=level), PROGRAM, target) is None
+
+
+def test_a_target_that_forgets_is_found_and_its_trace_shows_it(tmp_path: Path) -> None:
+    with NatsBroker.in_thread(jetstream=True) as sound:
+        broken, witness = restartable(sound, f"--defect={DEFECT}"), restartable(sound)
+        budget = Budget(PATIENCE_S, shrinking=SHRINKING_S)
+        search = Search(broken, witness, reference, budget, first_seed=SEED)
+        search.keep(PROGRAM)
+        (found,) = search.found.values()
+        assert Restart() in found.program
+        assert len(found.program) < len(PROGRAM)
+        path = write_trace(found, tmp_path, broken, "2.15")
+        for target, raises in ((broken, Failed), (witness, None)):
+            with Session(target) as session:
+                if raises is None:
+                    load_check(path).run(session)
+                else:
+                    with pytest.raises(raises):
+                        load_check(path).run(session)
+
+
+def test_a_search_restarts_what_it_can_start() -> None:
+    with NatsBroker.in_thread(jetstream=True) as url:
+        target, budget = restartable(url), Budget(PATIENCE_S, examples=58)
+        search = Search(target, restartable(url), reference, budget, first_seed=SEED)
+        search.run()
+    assert search.found == {}
+    assert search.progress.restarts >= 2
+
+
+def test_what_plumbline_did_not_start_is_not_restarted() -> None:
+    with NatsBroker.in_thread(jetstream=True) as url:
+        target = access(url, "target")
+        assert not Search(target, target, reference, Budget(PATIENCE_S), first_seed=SEED).restarts
+        with pytest.raises(Unsupported):
+            attempt(script(), PROGRAM, target)
