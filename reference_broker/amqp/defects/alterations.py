@@ -1,4 +1,4 @@
-"""How defects alter a broker: what comes in, what goes out, and what is refused."""
+"""How defects alter a broker: what comes in, what goes out, what is refused and what is forgiven."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from reference_broker.amqp.connection import Channel, Connection
 from reference_broker.amqp.core import Broker
 from reference_broker.amqp.errors import AmqpFault
 from reference_broker.registry import replace
-from wire.amqp import Method
+from wire.amqp import AmqpError, Method
+from wire.errors import ErrorKind
 
 Values = tuple[Any, ...]
 
@@ -89,3 +90,19 @@ def refused_with(broker: Broker, other: int, *, code: int = 0, method: str = "",
         method=method,
         text=text,
     )
+
+
+def forgives(
+    broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
+) -> None:
+    """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
+    original = broker.malformed
+
+    def malformed(connection: Connection, error: AmqpError, now: int) -> None:
+        as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
+        if error.kind is kind and as_meant:
+            connection.decoder = broker.new_decoder(connection)
+        else:
+            original(connection, error, now)
+
+    replace(broker, "malformed", malformed)

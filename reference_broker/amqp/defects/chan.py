@@ -10,12 +10,12 @@ from reference_broker.amqp.defects import defect, replace
 from reference_broker.amqp.defects.alterations import (
     before_handling,
     before_sending,
+    forgives,
     never_sent,
     on_faults,
     overlooked,
     refused_with,
 )
-from reference_broker.amqp.defects.conn import forgives
 from reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,

@@ -1,9 +1,8 @@
-"""Defects in connections: headers, logins, terms, heartbeats, framing, the end."""
+"""Defects in connections: headers, logins, terms, the end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from reference_broker.amqp.connection import Connection, Phase
 from reference_broker.amqp.core import Broker
@@ -24,18 +23,7 @@ from reference_broker.amqp.errors import (
     AmqpFault,
 )
 from reference_broker.amqp.state import Alarm
-from wire.amqp import (
-    FRAME_OVERHEAD,
-    AmqpError,
-    FrameType,
-    Heartbeat,
-    Limits,
-    Method,
-    Operation,
-    ProtocolHeader,
-    frame,
-)
-from wire.errors import ErrorKind
+from wire.amqp import AmqpError, Method, Operation, ProtocolHeader
 
 
 @defect(
@@ -291,141 +279,6 @@ def _(broker: Broker) -> None:
             else Broker.ring(broker, alarm, connection, now)
         ),
     )
-
-
-def forgives(
-    broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
-) -> None:
-    """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
-    original = broker.malformed
-
-    def malformed(connection: Connection, error: AmqpError, now: int) -> None:
-        as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
-        if error.kind is kind and as_meant:
-            connection.decoder = broker.new_decoder(connection)
-        else:
-            original(connection, error, now)
-
-    replace(broker, "malformed", malformed)
-
-
-@defect(
-    "frame-end-is-not-checked",
-    breaks=("AMQP-CONN-026", "AMQP-ERRORS-007"),
-    summary="A frame that does not end with 0xCE is dropped, and the connection goes on.",
-)
-def _(broker: Broker) -> None:
-    forgives(broker, ErrorKind.FRAME_END)
-
-
-@defect(
-    "unknown-frame-types-are-dropped",
-    breaks=("AMQP-CONN-027",),
-    summary="A frame of an unknown type is dropped, and the connection goes on.",
-)
-def _(broker: Broker) -> None:
-    forgives(broker, ErrorKind.FRAME_TYPE)
-
-
-@defect(
-    "large-frames-are-taken",
-    breaks=("AMQP-CONN-028",),
-    summary="Frames above the agreed frame_max are accepted; bodies without a method are dropped.",
-)
-def _(broker: Broker) -> None:
-    replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=16 * frame_max))
-    forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="frame type 3 where a method")
-
-
-@defect(
-    "frames-of-exactly-frame-max-are-refused",
-    breaks=("AMQP-CONN-029",),
-    summary="A frame of exactly frame_max octets is refused as too large.",
-)
-def _(broker: Broker) -> None:
-    replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=frame_max - FRAME_OVERHEAD - 1))
-
-
-@defect(
-    "bodies-are-not-split",
-    breaks=("AMQP-CONN-030",),
-    summary="A body goes out in one frame, however small the client's frame_max is.",
-)
-def _(broker: Broker) -> None:
-    replace(broker, "cut", lambda connection: 0)
-
-
-@defect(
-    "heartbeats-on-channel-1",
-    breaks=("AMQP-CONN-032",),
-    summary="Heartbeat frames are sent on channel 1.",
-)
-def _(broker: Broker) -> None:
-    def beat(connection: Connection, now: int) -> None:
-        broker.write(connection, frame(FrameType.HEARTBEAT, 1, b""))
-        broker.timers.set((Alarm.BEAT, connection.id), now + connection.heartbeat // 2)
-
-    replace(broker, "beat", beat)
-
-
-@defect("no-heartbeats", breaks=("AMQP-CONN-033",), summary="The server sends no heartbeats.")
-def _(broker: Broker) -> None:
-    replace(broker, "beat", lambda connection, now: None)
-
-
-@defect(
-    "silence-is-not-noticed",
-    breaks=("AMQP-CONN-034",),
-    summary="A client that says nothing for two heartbeat intervals stays connected.",
-)
-def _(broker: Broker) -> None:
-    replace(broker, "check_silence", lambda connection, now: None)
-
-
-@defect(
-    "only-heartbeats-count",
-    breaks=("AMQP-CONN-035",),
-    summary="Methods of the client do not count as a sign of life.",
-)
-def _(broker: Broker) -> None:
-    original = broker.received
-
-    def received(connection_id: int, data: bytes | Sequence[Operation], now: int) -> Any:
-        connection = broker.connections.get(connection_id)
-        before = connection.heard if connection is not None else 0
-        outputs = original(connection_id, data, now)
-        if connection is not None and connection.heartbeat and data != Heartbeat.make().raw:
-            connection.heard = before
-        return outputs
-
-    replace(broker, "received", received)
-
-
-@defect(
-    "heartbeats-on-any-channel",
-    breaks=("AMQP-CONN-036",),
-    summary="A heartbeat on a channel is taken for one of the connection.",
-)
-def _(broker: Broker) -> None:
-    forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="a heartbeat on")
-
-
-@defect(
-    "cut-arguments-are-overlooked",
-    breaks=("AMQP-CONN-038",),
-    summary="A method frame that ends before its last argument is dropped.",
-)
-def _(broker: Broker) -> None:
-    forgives(broker, ErrorKind.ARGUMENTS)
-
-
-@defect(
-    "unknown-methods-are-overlooked",
-    breaks=("AMQP-CONN-040",),
-    summary="A frame with an unknown class or method is dropped, and the connection goes on.",
-)
-def _(broker: Broker) -> None:
-    forgives(broker, ErrorKind.UNKNOWN_OPERATION)
 
 
 @defect(

@@ -1,0 +1,164 @@
+"""Defects in exchanges and bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference_broker.amqp.connection import Channel, Connection
+from reference_broker.amqp.core import Broker
+from reference_broker.amqp.defects import defect, replace
+from reference_broker.amqp.defects.alterations import before_handling, with_arguments
+from reference_broker.amqp.errors import NOT_FOUND, AmqpFault
+from reference_broker.amqp.exchanges import Binding, Exchange, VirtualHost
+from reference_broker.amqp.messages import Message
+from reference_broker.amqp.queues import Queue
+from wire.amqp import Method
+
+
+@defect(
+    "exclusive-queues-miss-the-default-exchange",
+    breaks=("AMQP-TOPO-015",),
+    summary="The default exchange does not know exclusive queues.",
+)
+def _(broker: Broker) -> None:
+    original = broker.route
+
+    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+        return [
+            queue for queue in original(channel, exchange, message) if exchange.name or queue.owner is None
+        ]
+
+    replace(broker, "route", route)
+
+
+@defect(
+    "what-is-not-there-can-be-bound",
+    breaks=("AMQP-TOPO-016",),
+    summary="queue.bind of an unknown queue or exchange is answered with bind-ok.",
+)
+def _(broker: Broker) -> None:
+    original = broker.fail
+
+    def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
+        if fault.code == NOT_FOUND and operation.method == "queue.bind" and operation.arguments["queue"]:
+            broker.send(connection, operation.channel, "queue.bind-ok")
+        else:
+            original(connection, operation, fault, now)
+
+    replace(broker, "fail", fail)
+
+
+def _copies(broker: Broker, *, same_key: bool) -> None:
+    """A queue gets a message once more for each further binding, or bind of a binding."""
+    binds: dict[tuple[str, str, str], int] = {}
+    original_bind, original_route = broker.add_binding, broker.route
+
+    def add_binding(vhost: VirtualHost, binding: Binding) -> None:
+        key = (binding.source, binding.destination, binding.routing_key if same_key else "")
+        binds[key] = binds.get(key, 0) + 1
+        original_bind(vhost, binding)
+
+    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+        queues = []
+        for queue in original_route(channel, exchange, message):
+            key = (exchange.name, queue.name, message.routing_key if same_key else "")
+            queues += [queue] * max(binds.get(key, 1), 1)
+        return queues
+
+    replace(broker, "add_binding", add_binding)
+    replace(broker, "route", route)
+
+
+@defect(
+    "binding-twice-delivers-twice",
+    breaks=("AMQP-TOPO-017",),
+    summary="A queue that was bound twice with the same key gets each message twice.",
+)
+def _(broker: Broker) -> None:
+    _copies(broker, same_key=True)
+
+
+@defect(
+    "each-binding-delivers",
+    breaks=("AMQP-TOPO-018",),
+    summary="A queue gets one copy for each of its bindings.",
+)
+def _(broker: Broker) -> None:
+    _copies(broker, same_key=False)
+
+
+@defect(
+    "unknown-exchange-types-are-direct",
+    breaks=("AMQP-TOPO-027",),
+    summary="exchange.declare of an unknown type makes a direct exchange.",
+)
+def _(broker: Broker) -> None:
+    replace(broker, "check_type", lambda kind: None)
+
+
+@defect(
+    "exchange-types-may-change",
+    breaks=("AMQP-TOPO-028",),
+    summary="Declaring an exchange again with another type is answered as if it were the same.",
+)
+def _(broker: Broker) -> None:
+    original = broker.check_same
+
+    def check_same(name: str, what: str, received: Any, current: Any) -> None:
+        if name != "type":
+            original(name, what, received, current)
+
+    replace(broker, "check_same", check_same)
+
+
+@defect(
+    "passive-declares-find-any-exchange",
+    breaks=("AMQP-TOPO-029",),
+    summary="A passive exchange.declare of a missing exchange is answered.",
+)
+def _(broker: Broker) -> None:
+    original = broker.fail
+
+    def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
+        if fault.code == NOT_FOUND and operation.method == "exchange.declare":
+            broker.send(connection, operation.channel, "exchange.declare-ok")
+        else:
+            original(connection, operation, fault, now)
+
+    replace(broker, "fail", fail)
+
+
+@defect(
+    "amq-match-is-missing",
+    breaks=("AMQP-TOPO-030",),
+    summary="There is no exchange amq.match.",
+)
+def _(broker: Broker) -> None:
+    for vhost in broker.vhosts.values():
+        del vhost.exchanges["amq.match"]
+
+
+@defect(
+    "reserved-exchange-names-are-free",
+    breaks=("AMQP-TOPO-031",),
+    summary="Clients can declare exchanges whose names begin with amq.",
+)
+def _(broker: Broker) -> None:
+    original = broker.refuse_reserved
+
+    def refuse_reserved(kind: str, name: str) -> None:
+        if kind != "exchange":
+            original(kind, name)
+
+    replace(broker, "refuse_reserved", refuse_reserved)
+
+
+@defect(
+    "bound-exchanges-are-deleted",
+    breaks=("AMQP-TOPO-033",),
+    summary="exchange.delete ignores if_unused.",
+)
+def _(broker: Broker) -> None:
+    before_handling(
+        broker, "deletes_exchange", lambda channel, operation: with_arguments(operation, if_unused=False)
+    )
