@@ -1,4 +1,4 @@
-"""Defects of the headers that ask a stream to check or do something. What is right: ``jetstream.stream``."""
+"""Defects of the headers that ask a stream to check or do something; the rules stand in ``admission``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from reference_broker.nats.core import Broker
 from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
-from reference_broker.nats.jetstream import errors, stream
+from reference_broker.nats.jetstream import admission, errors
 from reference_broker.nats.jetstream.errors import JetStreamError
 from reference_broker.nats.jetstream.publish import Directives
 from reference_broker.nats.jetstream.stream import Stream
@@ -202,7 +202,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     def check_size(self: Stream, header_size: int, payload_size: int) -> None:
-        Stream.check_size(self, min(header_size, stream.MAX_HEADER_BLOCK), payload_size)
+        Stream.check_size(self, min(header_size, admission.MAX_HEADER_BLOCK), payload_size)
 
     alter_streams(broker, check_size=check_size)
 

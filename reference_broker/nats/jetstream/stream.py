@@ -1,22 +1,23 @@
-"""A stream: what may enter, what must leave, and its consumers.
+"""A stream: what enters, what must leave, and its consumers.
 
-Numbers and messages are kept by the ``store``; this module holds the rules of limits, discard, retention
-and duplicates. Every rule is a small method, so that a subclass can break exactly one. Source: deep dive,
-"Streams"; docs.nats.io, "Streams"; answers as observed.
+Numbers and messages are kept by the ``store``; what may enter at all is for ``admission`` to say; this module
+holds the rules of limits and retention. Every rule is a small method, so that a subclass can break exactly
+one. Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reference_broker.nats.jetstream import advisories, copying, errors, markers
+from reference_broker.nats.jetstream import advisories, copying, markers
+from reference_broker.nats.jetstream.admission import Admission, Unanswered
 from reference_broker.nats.jetstream.batches import Batches, Staged, read_part
 from reference_broker.nats.jetstream.consumer import Consumer
 from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
 from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.lifetimes import Lifetimes, read_ttl
+from reference_broker.nats.jetstream.lifetimes import Lifetimes
 from reference_broker.nats.jetstream.mapping import mapping
-from reference_broker.nats.jetstream.publish import Deduplication, Directives, read_directives
+from reference_broker.nats.jetstream.publish import Deduplication, read_directives
 from reference_broker.nats.jetstream.store import (
     MemoryStore,
     Message,
@@ -30,14 +31,8 @@ from reference_broker.nats.jetstream.subjects import matcher
 if TYPE_CHECKING:
     from reference_broker.nats.jetstream.service import JetStream
 
-MAX_HEADER_BLOCK = 65535
 
-
-class Unanswered(Exception):
-    """A publish that some servers drop without a word."""
-
-
-class Stream:
+class Stream(Admission):
     """One stream of the account."""
 
     def __init__(self, jetstream: JetStream, config: StreamConfig, now: int) -> None:
@@ -192,74 +187,6 @@ class Stream:
             message = self.store.load(seq)
         return message, self.puback % seq
 
-    def check_size(self, header_size: int, payload_size: int) -> None:
-        if self.config.sealed:
-            raise errors.STREAM_SEALED()
-        if 0 <= self.config.max_msg_size < header_size + payload_size:
-            raise errors.MESSAGE_TOO_LARGE()
-        if header_size > MAX_HEADER_BLOCK:
-            raise errors.HEADER_TOO_LARGE()
-
-    def check_headers(self, subject: bytes, directives: Directives, now: int) -> int | None:
-        """The sequence of the original, for a duplicate. Raises ``JetStreamError``."""
-        self.check_expected_stream(directives)
-        self.read_ttl(directives)
-        duplicates_come_first = self.jetstream.rules.duplicates_come_first
-        if duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
-            return original
-        self.check_expected_last_subject_seq(subject, directives)
-        self.check_expected_last_seq(directives)
-        if not duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
-            return original
-        self.check_expected_last_msg_id(directives)
-        self.check_rollup(directives.rollup)
-        return None
-
-    def duplicate_of(self, subject: bytes, directives: Directives, now: int) -> int | None:
-        """Duplicates are looked for on every subject of the stream."""
-        return self.duplicates.seq_of(directives.msg_id, now) if directives.msg_id else None
-
-    def check_expected_stream(self, directives: Directives) -> None:
-        if directives.expected_stream not in ("", self.config.name):
-            raise errors.EXPECTED_STREAM_MISMATCH()
-
-    def read_ttl(self, directives: Directives) -> int:
-        """The lifetime that a message asks for. Raises ``JetStreamError``."""
-        if not directives.ttl or not self.jetstream.rules.message_ttls:
-            return 0
-        if not self.config.allow_msg_ttl:
-            raise errors.MESSAGE_TTL_DISABLED()
-        ttl = read_ttl(directives.ttl)
-        if ttl is None:
-            raise errors.MESSAGE_TTL_INVALID()
-        if 0 < ttl < self.config.subject_delete_marker_ttl and self.config.max_msgs_per_subject != 1:
-            return self.config.subject_delete_marker_ttl  # no marker is left while one is there
-        return ttl
-
-    def check_expected_last_subject_seq(self, subject: bytes, directives: Directives) -> None:
-        if directives.expected_last_subject_seq is None:
-            return
-        last = self.store.last_of(directives.expected_last_subject.encode() or subject)
-        last_seq = last.seq if last else 0
-        if last_seq != directives.expected_last_subject_seq:
-            raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
-
-    def check_expected_last_seq(self, directives: Directives) -> None:
-        if directives.expected_last_seq not in (None, self.store.last_seq):
-            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
-
-    def check_expected_last_msg_id(self, directives: Directives) -> None:
-        if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
-            raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
-
-    def check_rollup(self, rollup: str) -> None:
-        if rollup and not self.config.allow_rollup_hdrs:
-            raise errors.ROLLUP_FAILED(reason="rollup not permitted")
-        if rollup not in ("", "sub", "all"):
-            if not self.jetstream.rules.bad_rollup_is_answered:
-                raise Unanswered
-            raise errors.ROLLUP_FAILED(reason=f'rollup value invalid: "{rollup}"')
-
     def roll_up(self, subject: bytes, rollup: str, now: int) -> None:
         if rollup == "all":
             self.purge(now, keep=1)
@@ -267,37 +194,6 @@ class Stream:
             self.purge(now, subject, keep=1)
 
     # Limits
-
-    def make_room(self, subject: bytes, header_block: bytes, payload: bytes, directives: Directives) -> None:
-        """Discard policy ``new``: a message beyond a limit does not enter. Raises ``JetStreamError``."""
-        if self.config.discard != "new":
-            return
-        self.check_room_of_subject(subject, directives)
-        if not self.is_full(subject):  # a message that replaces another needs no room
-            self.check_max_msgs()
-            self.check_max_bytes(subject, header_block, payload)
-
-    def is_full(self, subject: bytes) -> bool:
-        """Whether max_msgs_per_subject is reached, so that a message replaces the oldest on ``subject``."""
-        return 0 < self.config.max_msgs_per_subject <= self.store.count_of(subject)
-
-    def check_room_of_subject(self, subject: bytes, directives: Directives) -> None:
-        if self.config.discard_new_per_subject and self.is_full(subject) and not directives.rollup:
-            raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
-
-    def check_max_msgs(self) -> None:
-        if 0 < self.config.max_msgs <= len(self.store):
-            raise errors.STORE_FAILED(reason="maximum messages exceeded")
-
-    def check_max_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> None:
-        added = self.added_bytes(subject, header_block, payload)
-        if 0 < self.config.max_bytes < self.store.size + added:
-            raise errors.STORE_FAILED(reason="maximum bytes exceeded")
-
-    def added_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> int:
-        if self.jetstream.rules.record_overhead_counts:
-            return self.store.size_of(subject, header_block, payload)
-        return len(header_block) + len(payload)
 
     def enforce_limits(self, subject: bytes | None, now: int) -> None:
         """Let the oldest go until every limit holds; ``subject`` got a new message, None: look at all of
