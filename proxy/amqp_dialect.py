@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.dialects import StreamDecoder
-from proxy.link import Direction
+from proxy.pipe import Direction
 from wire.amqp import (
     BY_NUMBERS,
     FRAME_END,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from proxy.link import Direction
+from proxy.pipe import Direction
 
 
 class StreamDecoder(Protocol):

@@ -16,9 +16,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from proxy.link import Direction
 from proxy.normal import UNTOLD, Normal
 from proxy.operations import Row
+from proxy.pipe import Direction
 
 ALIKE = 0.3  # connections that have less in common are two different ones
 

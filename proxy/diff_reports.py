@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proxy.diff import Change, Conversation, Difference, Kind, Pair, Seen
-from proxy.link import Direction
+from proxy.pipe import Direction
 from proxy.show import clock
 
 _MARKS = {Direction.TO_SERVER: ">", Direction.TO_CLIENT: "<"}

@@ -26,7 +26,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from proxy.filters import Filter, everything, parse
-from proxy.link import Direction
+from proxy.pipe import Direction
 
 
 class FaultError(ValueError):

@@ -15,8 +15,9 @@ from typing import Any
 
 from proxy.dialects import Dialect, StreamDecoder
 from proxy.fault_language import OF_OPERATIONS, Fault, Kind
-from proxy.link import Direction, Link, Pipe
+from proxy.link import Link
 from proxy.loop import Loop, Timer
+from proxy.pipe import Direction, Pipe
 from wire.errors import ProtocolError
 
 HOLD_BYTES = 256 * 1024  # delayed in one direction; beyond that the source is not read

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.dialects import StreamDecoder
-from proxy.link import Direction
+from proxy.pipe import Direction
 from wire.errors import ProtocolError
 from wire.nats import (
     Decoder,

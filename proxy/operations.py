@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from proxy.dialects import Dialect, StreamDecoder, known
-from proxy.link import Direction
+from proxy.pipe import Direction
 from proxy.reassembly import Bytes, Connection, Ended, Event, Lost, Opened, Reassembler, Remark
 from proxy.segments import Place, Segment
 from wire.errors import ProtocolError

@@ -12,7 +12,7 @@ import socket
 import struct
 from typing import Any
 
-from proxy.link import Direction
+from proxy.pipe import Direction
 
 MOST_DATA = 65535 - 60  # of one packet: the IP length field, less IPv6 and TCP headers
 

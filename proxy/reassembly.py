@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from proxy.link import Direction
+from proxy.pipe import Direction
 from proxy.recorder import MARK
 from proxy.segments import ACK, FIN, RST, SYN, Place, Segment
 

@@ -14,7 +14,8 @@ from proxy.counters import Counters
 from proxy.dialects import known
 from proxy.fault_language import Fault, parse_fault
 from proxy.faults import Faults
-from proxy.link import Direction, Link
+from proxy.link import Link
+from proxy.pipe import Direction
 from proxy.recorder import Recorder, Recording
 from proxy.relay import Relay
 from proxy.tls import Openings, Tls

@@ -17,10 +17,11 @@ from msgspec import Struct
 from proxy.addresses import RAW
 from proxy.capture_file import CaptureFiles
 from proxy.counters import Counters
-from proxy.link import Direction, Link
+from proxy.link import Link
 from proxy.loop import Loop, Timer
 from proxy.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
 from proxy.pcapng import packet
+from proxy.pipe import Direction
 from proxy.redaction import NatsRedactor, Redactor
 from proxy.redaction_amqp import AmqpRedactor, EitherRedactor
 

@@ -18,8 +18,9 @@ from typing import Protocol
 
 from proxy.addresses import Endpoint, listening_socket
 from proxy.counters import Counters
-from proxy.link import Direction, Link, Opening, Pipe
+from proxy.link import Link, Opening
 from proxy.loop import Loop
+from proxy.pipe import Direction, Pipe
 
 ACCEPT_AT_ONCE = 256
 NO_DESCRIPTORS_S = 0.1  # how long to leave the backlog alone when descriptors ran out

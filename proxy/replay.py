@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import Any
 
 from proxy.addresses import Endpoint
-from proxy.link import Direction
 from proxy.nats_dialect import LIMITS
 from proxy.operations import Row
+from proxy.pipe import Direction
 from proxy.redaction import MASK, SECRETS
 from wire.errors import ProtocolError
 from wire.nats import Connect, Decoder, HMsg, HPub, Info, Msg, Operation, Ping, Pong, Pub, Sender

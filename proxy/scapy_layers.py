@@ -26,8 +26,8 @@ from scapy.fields import (
 from scapy.layers.inet import TCP
 from scapy.packet import Packet, Padding, bind_layers
 
-from proxy.link import Direction
 from proxy.nats_dialect import NatsDialect
+from proxy.pipe import Direction
 from wire.amqp import BY_NUMBERS, FRAME_OVERHEAD, PROTOCOL_HEADER, FrameType
 from wire.errors import ProtocolError
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.link import Direction
 from proxy.operations import Row
+from proxy.pipe import Direction
 from wire.nats import printable
 
 _MARKS = {Direction.TO_SERVER: ">", Direction.TO_CLIENT: "<"}

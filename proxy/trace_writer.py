@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from proxy.link import Direction
 from proxy.operations import Row
+from proxy.pipe import Direction
 from wire.errors import ProtocolError
 from wire.nats import Connect, Err, HMsg, HPub, Info, Msg, Ok, Operation, Payload, Ping, Pong, Pub, Sub, Unsub
 

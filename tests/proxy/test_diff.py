@@ -14,9 +14,9 @@ import pytest
 from ci.servers import NatsServer
 from proxy.diff import Kind, compare, differs
 from proxy.diff_reports import as_html, as_text
-from proxy.link import Direction
 from proxy.nats_dialect import NatsDialect
 from proxy.operations import Row
+from proxy.pipe import Direction
 from proxy.reassembly import Connection
 from proxy.record import recorded
 from proxy.segments import Place

@@ -17,7 +17,7 @@ import pytest
 from proxy.captures import read
 from proxy.control import Control
 from proxy.fault_language import Fault, FaultError, Kind, parse_fault
-from proxy.link import Direction
+from proxy.pipe import Direction
 from proxy.record import RecordingProxy, recorded
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
 from wire.amqp import PROTOCOL_HEADER, Method

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.capture_reader import CaptureError, CaptureParser, Packet
-from proxy.link import Direction
 from proxy.packets import ACK, FIN, SYN, Flow
 from proxy.pcapng import interface, packet, section_header, statistics
+from proxy.pipe import Direction
 from proxy.segments import Place, segment
 from tests.proxy import tshark
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.link import Direction
+from proxy.pipe import Direction
 from proxy.reassembly import PATIENCE, Bytes, Ended, Event, Lost, Opened, Reassembler
 from proxy.segments import ACK, FIN, RST, SYN, Place, Segment
 

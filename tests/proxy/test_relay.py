@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.link import READ_MOST, Link
+from proxy.link import Link
+from proxy.pipe import READ_MOST
 from proxy.relay import Relay, Untapped
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, relayed, reset, server
 
