@@ -52,6 +52,7 @@ MIRROR_WITH_SUBJECTS = Kind(400, 10034, "stream mirrors can not contain subjects
 STREAM_SEALED = Kind(400, 10109, "invalid operation on sealed stream")
 STREAM_PURGE_FAILED = Kind(500, 10110, "stream purge not permitted")
 MESSAGE_DELETE_FAILED = Kind(500, 10057, "message delete not permitted")
+STORE_REFUSED = Kind(500, 10057, "{reason}")
 SNAPSHOT_FAILED = Kind(500, 10064, "snapshot failed: {reason}")
 NO_MESSAGE_FOUND = Kind(404, 10037, "no message found")
 SEQUENCE_NOT_FOUND = Kind(400, 10043, "sequence {seq} not found")

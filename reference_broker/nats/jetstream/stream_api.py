@@ -278,8 +278,18 @@ def message_delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
     if stream.config.deny_delete:
         raise errors.MESSAGE_DELETE_FAILED()
     if not stream.remove(asked.seq, request.now):
-        raise errors.SEQUENCE_NOT_FOUND(seq=asked.seq)
+        raise _not_there(stream, asked.seq)
     return {"success": True}
+
+
+def _not_there(stream: Stream, seq: int) -> errors.JetStreamError:
+    """What a file does not reach is an error of the store (observed, nats-server 2.9.10 and 2.15)."""
+    store = stream.store
+    if stream.config.storage == "file" and seq > store.last_seq:
+        return errors.STORE_REFUSED(reason="stream store EOF")
+    if stream.config.storage == "file" and seq < max(store.first_seq, 1):
+        return errors.STORE_REFUSED(reason="no message found")
+    return errors.SEQUENCE_NOT_FOUND(seq=seq)
 
 
 def describe(jetstream: JetStream, stream: Stream, now: int) -> dict[str, Any]:

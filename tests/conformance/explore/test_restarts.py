@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from ci.servers import ServerBinary
-from conformance.explore.commands import CreateConsumer, CreateStream, Describe, Publish, Pull, Restart
+from ci.servers import NatsServer, ServerBinary
+from conformance.explore.commands import (
+    CreateConsumer,
+    CreateStream,
+    DeleteMessage,
+    Describe,
+    Publish,
+    Pull,
+    Restart,
+)
 from conformance.explore.findings import write_trace
 from conformance.explore.programs import Program, programs
 from conformance.explore.scribe import Script, write
@@ -78,6 +86,21 @@ def test_a_real_server_does_as_the_reference_does(server_binary: ServerBinary) -
         target.program = (str(server_binary.path),)
         level = ".".join(server_binary.version.split(".")[:2])
         assert attempt(script(level=level), PROGRAM, target) is None
+
+
+def test_a_file_refuses_to_delete_what_is_not_there_as_real_servers_do(nats_server: NatsServer) -> None:
+    program: Program = (
+        CreateStream("ORDERS", {"storage": "file"}),
+        DeleteMessage("ORDERS", 0),
+        DeleteMessage("ORDERS", 1),
+        *[Publish("ORDERS", "a")] * 3,
+        *[DeleteMessage("ORDERS", seq) for seq in (2, 2, 1, 1, 0, 3, 3, 2, 4)],
+    )
+    target = access(nats_server.url, "real")
+    written = script(program, target.target.level)
+    assert attempt(written, program, target) is None
+    assert sum('"err_code":10057' in line for line in written.lines) == 7
+    assert sum('"err_code":10043' in line for line in written.lines) == 1
 
 
 def test_a_target_that_forgets_is_found_and_its_trace_shows_it(tmp_path: Path) -> None:
