@@ -68,17 +68,6 @@ def refusal(read: Callable[[], object]) -> ErrorKind | None:
     return None
 
 
-def byte_by_byte(stream: bytes) -> list[bytes]:
-    return [stream[index : index + 1] for index in range(len(stream))]
-
-
-@st.composite
-def cuts(draw: DrawFn, stream: bytes) -> list[bytes]:
-    """The same bytes in segments; some may be empty."""
-    points = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    return [stream[start:end] for start, end in zip([0, *points], [*points, len(stream)], strict=True)]
-
-
 def _is_field(text: str) -> bool:
     return not set(text) & set(" \t\r\n")
 

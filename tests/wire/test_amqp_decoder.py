@@ -18,7 +18,7 @@ from tests.wire.amqp_strategies import (
     streams,
     valid_streams,
 )
-from tests.wire.strategies import byte_by_byte, cuts
+from tests.wire.segments import byte_by_byte, cuts
 from wire.amqp import (
     PROTOCOL_HEADER,
     AmqpError,

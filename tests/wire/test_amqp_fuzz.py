@@ -11,6 +11,7 @@ from collections import Counter
 from random import Random
 
 from tests.wire.amqp_strategies import TIGHT, outcome
+from tests.wire.segments import cut
 from tests.wire.test_amqp_transcripts import ALL
 from wire.amqp import PROTOCOL_HEADER, Heartbeat, Limits, Method, Operation, Sender, SentBy
 
@@ -42,11 +43,6 @@ def mutated(random: Random, sender: Sender) -> bytes:
                 piece = b""
         data = data[:at] + piece + data[until:]
     return data
-
-
-def cut(random: Random, data: bytes) -> list[bytes]:
-    points = sorted(random.randrange(len(data) + 1) for _ in range(random.randrange(6)))
-    return [data[start:end] for start, end in zip([0, *points], [*points, len(data)], strict=True)]
 
 
 def look_at_everything(operation: Operation) -> None:

@@ -13,7 +13,8 @@ from random import Random
 
 import pytest
 
-from tests.wire.strategies import FRAGMENTS, TIGHT, Outcome, byte_by_byte, outcome, refusal
+from tests.wire.segments import byte_by_byte, cut
+from tests.wire.strategies import FRAGMENTS, TIGHT, Outcome, outcome, refusal
 from wire.errors import ErrorKind
 from wire.headers import Headers, Status, encode_headers
 from wire.jetstream import Ack, AckSubject, ConsumerInfo, PubAck, PullRequest, StreamInfo, next_subject
@@ -135,11 +136,6 @@ def mutated(random: Random, sender: Sender) -> bytes:
                 piece = b""
         data = data[:at] + piece + data[until:]
     return data
-
-
-def cut(random: Random, data: bytes) -> list[bytes]:
-    points = sorted(random.randrange(len(data) + 1) for _ in range(random.randrange(6)))
-    return [data[start:end] for start, end in zip([0, *points], [*points, len(data)], strict=True)]
 
 
 def look_at_everything(operation: Operation) -> None:

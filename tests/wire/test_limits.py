@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.strategies import TIGHT, byte_by_byte, outcome, refusal, senders, streams
+from tests.wire.segments import byte_by_byte
+from tests.wire.strategies import TIGHT, outcome, refusal, senders, streams
 from wire.errors import ErrorKind, ProtocolError
 from wire.nats import Decoder, Info, Limits, Msg, Operation, Ping, Pub, Sender
 

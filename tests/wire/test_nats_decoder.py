@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire.segments import byte_by_byte, cuts
 from tests.wire.strategies import (
     OPERATIONS,
     TIGHT,
-    byte_by_byte,
-    cuts,
     outcome,
     senders,
     streams,
