@@ -292,7 +292,7 @@ app = typer.Typer(
 )
 
 
-@app.callback(help="Holds a message broker up against its protocol: NATS and JetStream.")
+@app.callback(help="Holds a message broker up against its protocol: NATS, JetStream, AMQP 0-9-1.")
 def _plumbline() -> None:
     """Make a group of it though its commands come later."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -329,10 +330,45 @@ def _usage(message: str) -> typer.Exit:
     return typer.Exit(EXIT_USAGE)
 
 
+# Below the help of each command.
+EXAMPLES: dict[Callable[..., None], str] = {
+    record: """
+Examples:
+
+\b
+  plumbline record nats://127.0.0.1:4222 --listen 127.0.0.1:4333 -o captures/
+  plumbline record amqp://127.0.0.1:5672 --listen 127.0.0.1:5673 --live
+  plumbline record URL --listen :4333 --fault 'drop +ACK every 10th'
+""",
+    show: """
+Examples:
+
+\b
+  plumbline show captures/ --follow --filter 'subject ~ "ORDERS.*" and op in (MSG, HMSG)'
+  plumbline show captures/ --violations
+""",
+    trace: """
+Example:
+
+\b
+  plumbline trace captures/ --connection 3 -o my.trace
+""",
+    diff: """
+Example:
+
+\b
+  plumbline diff good.pcapng bad.pcapng --html d.html
+""",
+    replay: """
+Example:
+
+\b
+  plumbline replay captures/ nats://host:4222
+""",
+}
+
+
 def register(app: typer.Typer) -> None:
     """Mounts the commands of this package."""
-    app.command()(record)
-    app.command()(show)
-    app.command()(trace)
-    app.command()(diff)
-    app.command()(replay)
+    for command, examples in EXAMPLES.items():
+        app.command(epilog=examples)(command)
