@@ -72,9 +72,16 @@ def test_nothing_else_is_in_the_wheel(wheel: Path) -> None:
     assert binaries == []
 
 
-def test_the_installed_command_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [("--help", "verify"), ("list", "JS-PULL-0"), ("targets", "nats-server@2.10.14  nats")],
+    ids=["command", "data of the suite", "names of real servers"],
+)
+def test_the_installed_command_finds_what_it_needs(
+    installed: Path, tmp_path: Path, argument: str, told: str
+) -> None:
     answer = subprocess.run(
-        [installed / "plumbline", "--help"],
+        [installed / "plumbline", argument],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -82,33 +89,7 @@ def test_the_installed_command_runs_from_the_wheel(installed: Path, tmp_path: Pa
         timeout=60,
     )
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert "verify" in answer.stdout
-
-
-def test_the_installed_suite_finds_its_data(installed: Path, tmp_path: Path) -> None:
-    answer = subprocess.run(
-        [installed / "plumbline", "list"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "JS-PULL-0" in answer.stdout
-
-
-def test_the_installed_command_knows_the_real_servers_by_name(installed: Path, tmp_path: Path) -> None:
-    answer = subprocess.run(
-        [installed / "plumbline", "targets"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "nats-server@2.10.14  nats" in answer.stdout
+    assert told in answer.stdout
 
 
 def test_the_installed_modules_are_those_of_the_wheel(installed: Path, tmp_path: Path) -> None:
