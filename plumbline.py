@@ -78,6 +78,7 @@ class Parts:
         """A real server, once for every configuration."""
         import msgspec
 
+        from ci.garagemq import GarageMQ, is_garagemq
         from ci.rabbitmq import RabbitMQ, is_rabbitmq
         from ci.servers import ServerError, start_variants
         from conformance.cli import Served
@@ -88,6 +89,14 @@ class Parts:
                 with RabbitMQ(binary) as node:
                     program = (sys.executable, "-m", "ci.rabbitmq_node", binary)
                     yield Served(node.url, {}, ("--server", binary), program=program)
+            except ServerError as error:
+                raise UsageProblem(str(error)) from None
+            return
+        if is_garagemq(binary):
+            try:
+                with GarageMQ(binary) as broker:
+                    program = (sys.executable, "-m", "ci.garagemq", binary)
+                    yield Served(broker.url, {}, ("--server", binary), program=program, fresh=True)
             except ServerError as error:
                 raise UsageProblem(str(error)) from None
             return

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from ci.bootstrap import debian_package
+from ci.garagemq import garagemq_server
 from ci.rabbitmq import rabbitmq_server
 from ci.servers import (
     ServerBinary,
@@ -34,6 +35,7 @@ from ci.targets import target as named
 
 FETCHED_WITHIN_S = 600.0
 ENGINE_WITHIN_S = 30.0
+_BROKERS = {"rabbitmq": rabbitmq_server, "garagemq": garagemq_server}
 CONTAINER_TOOLS = ("docker", "podman")
 
 # What go prints, and the one sentence a person needs. The first that matches is shown.
@@ -65,8 +67,8 @@ class Way:
 
 def on_this_machine(target: Target) -> Path | None:
     """The program, if it is here already: installed, on PATH, or fetched before."""
-    if target.software.start == "rabbitmq":
-        node = rabbitmq_server()
+    if finder := _BROKERS.get(target.software.start):
+        node = finder()
         return node.path if isinstance(node, ServerBinary) and target.version in ("", node.version) else None
     if not target.version:
         fetched = targets_folder() / DEBIAN / target.software.program
@@ -82,8 +84,8 @@ def on_this_machine(target: Target) -> Path | None:
 
 def version(target: Target, program: Path) -> str:
     """Of that program, which is ``target``'s."""
-    if target.software.start == "rabbitmq":
-        return getattr(rabbitmq_server(), "version", "")
+    if finder := _BROKERS.get(target.software.start):
+        return getattr(finder(), "version", "")
     return version_of(program)
 
 
@@ -96,7 +98,7 @@ def ways(target: Target) -> list[Way]:
                 "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
             )
         ]
-    if not version:
+    if not version or software.start == "garagemq":
         tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
         return [Way("debian", f"apt-get download {software.debian}", _lacking(*tools))]
     found: list[Way] = []

@@ -123,7 +123,7 @@ class RabbitMQ:
     def await_ready(self, within: float = READY_WITHIN_S) -> None:
         """Returns once the node answers a protocol header. Raises ``ServerError`` with its log."""
         deadline = time.monotonic() + within
-        while not _answers(self._ports[0]):
+        while not answers(self._ports[0]):
             if (status := self._processes[-1].poll()) is not None:
                 raise ServerError(f"{self.binary} ended with exit code {status}; {self._end_of_log()}")
             if time.monotonic() > deadline:
@@ -204,7 +204,8 @@ def free_ports(count: int) -> list[int]:
         return [server.getsockname()[1] for server in sockets]
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Whether a protocol header is answered with a method there."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
             probe.sendall(_HEADER)

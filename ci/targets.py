@@ -97,6 +97,8 @@ def _version(known: Software, asked: str) -> str:
         return known.newest
     if asked == DEBIAN and known.debian:
         return ""
+    if asked in known.versions:
+        return asked
     if release := _RELEASE.fullmatch(asked):
         return release[1]
     series = asked.removeprefix("v") + "."

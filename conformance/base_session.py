@@ -21,6 +21,7 @@ from conformance.urls import AnyUrl
 from conformance.verdicts import WireLine
 
 STAGE = "stage"
+DEATH_S = 0.05
 
 
 class TouchesStranger(Exception):
@@ -113,6 +114,13 @@ class BaseSession:
         Raises ``Unsupported``, and ``Inconclusive`` if it does not come up."""
         self._home = self.own_server()
         self._home.start()
+
+    def death(self, within: float = DEATH_S) -> str:
+        """What that server printed last if it has ended; empty if it lives, or there is none.
+
+        A process that dies closes its connections some time before it has ended: so long it is waited for.
+        """
+        return self._home.death(within) if self._home is not None else ""
 
     def restart(self, *, killed: bool) -> None:
         """End that server, in order or by kill -9, and start it on what it has stored. Every connection ends

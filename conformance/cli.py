@@ -32,6 +32,7 @@ class Served(Struct, frozen=True):
     arguments: tuple[str, ...] | None = None
     has_level: bool = False  # the level asked for is the one it was started with, and reports
     program: tuple[str, ...] = ()  # a command that takes -c FILE and starts another server like it
+    fresh: bool = False  # every check gets a server of its own, since this one survives no other
 
 
 class Paths(Struct, frozen=True):
@@ -264,6 +265,7 @@ def _run(services: Services, asked: _Asked) -> Finished:
             prepared.access.target, arguments=_arguments(served, prepared)
         )
         prepared.access.program = served.program
+        prepared.access.fresh = served.fresh
         finished = run_suite(prepared, consumers, workers=asked.workers, pytest_args=asked.pytest_args)
     if asked.write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)

@@ -10,7 +10,7 @@ import traceback
 
 import msgspec
 
-from conformance.base_session import BaseSession
+from conformance.base_session import DEATH_S, BaseSession
 from conformance.catalogue import Catalogue, within_levels
 from conformance.check import Check
 from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
@@ -28,6 +28,7 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
 # nats-server may fail to create a file store while it deletes another: "error creating store for stream".
 # That is its own trouble and no answer to what a check asks; alone, it does not happen.
 _SERVER_TROUBLE = b'"err_code":10049'
+LAST_WORDS_S = 2.0  # within which a server that no longer answers may have ended
 _WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
 
 
@@ -41,7 +42,9 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         with session:
             refuse_other_levels(check, access, catalogue)
             session.url(check.variant)
-            check.run(session)
+            if access.fresh:
+                session.settle_on_own_server()
+            _run_to_its_end(check, session)
             if session.observations == 0:
                 raise Failed("the check saw no evidence", expected="at least one observation", actual="none")
     except CheckEnded as error:
@@ -60,6 +63,24 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         observations=session.observations,
         duration_s=time.monotonic() - began,
     )
+
+
+def _run_to_its_end(check: Check, session: BaseSession) -> None:
+    """Where a check has a server to itself, that server's death is the verdict, whatever else was seen."""
+    try:
+        check.run(session)
+    except (Inconclusive, Untestable):
+        _require_alive(session, LAST_WORDS_S)
+        raise
+    except Failed:
+        _require_alive(session)
+        raise
+    _require_alive(session)
+
+
+def _require_alive(session: BaseSession, within: float = DEATH_S) -> None:
+    if said := session.death(within):
+        raise Failed("the server ended during the check", expected="a server that goes on", actual=said)
 
 
 def _in_trouble(session: BaseSession) -> bool:

@@ -45,11 +45,13 @@ class Handover(Struct, frozen=True):
     catalogue: Catalogue
     traces: dict[str, Check]
     program: tuple[str, ...] = ()
+    fresh: bool = False
 
     def judge(self, folder: Path, worker: str) -> Judge:
         """The judge of that worker, whose name is in the names it uses on the target."""
         access = TargetAccess(self.url, self.target, self.info, self.variants, self.run, worker)
         access.program = self.program
+        access.fresh = self.fresh
         return Judge(access, self.catalogue, self.waivers, folder)
 
 
@@ -66,6 +68,7 @@ def hand_over(prepared: Prepared, folder: Path) -> None:
         catalogue=prepared.catalogue,
         traces={name: check for name, check in prepared.known.items() if check.is_trace},
         program=access.program,
+        fresh=access.fresh,
     )
     (folder / HANDOVER).write_bytes(pickle.dumps(handover))
 

@@ -107,6 +107,18 @@ class OwnServer:
             self._process = None
             self._heir.told(None)
 
+    def death(self, within: float) -> str:
+        """What it printed last, if it ends by itself within so many seconds; else nothing."""
+        if self._process is None:
+            return ""
+        try:
+            status = self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            return ""
+        log = Path(self._folder.name, f"life-{self._starts}", "log")
+        said = log.read_text(errors="replace").partition("\n")[2]
+        return f"it ended with code {status}: {said[:LAST_WORDS]}"
+
     def _await_url(self, life: Path, log: Path) -> str:
         assert self._process is not None
         deadline = time.monotonic() + READY_WITHIN_S

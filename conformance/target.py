@@ -62,6 +62,7 @@ class TargetAccess:
         self.variants = dict(variants or {})
         self.run = run
         self.program: tuple[str, ...] = ()  # starts another server like it, where Plumbline knows how
+        self.fresh = False  # whether every check gets such a server to itself (AMQP)
         self.ledger: Path | None = None  # notes what is made on a target that cannot list it
         self._worker = worker
         self._counter = itertools.count(1)
