@@ -44,7 +44,6 @@ class AmqpSession(BaseSession):
         self._made: set[tuple[str, str]] = set()  # kind and name
         self._ledger = Ledger(target.ledger)
         self._stage: AmqpStage | None = None
-        self._own_servers: list[OwnAmqpServer] = []
 
     def inbox(self, label: str = "inbox") -> str:
         """``$queue`` in a trace: a name nobody else uses."""
@@ -129,15 +128,6 @@ class AmqpSession(BaseSession):
         return self._stage
 
     # -- end ---------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """As the base; servers of its own end last."""
-        try:
-            super().close()
-        finally:
-            for server in self._own_servers:
-                server.close()
-            self._own_servers.clear()
 
     def _clean_up(self) -> None:
         if not self._made:

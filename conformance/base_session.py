@@ -42,6 +42,7 @@ class BaseSession:
         self._connections: list[BaseConnection] = []
         self._names: dict[str, str] = {}
         self._stage: Any = None
+        self._own_servers: list[OwnServer] = []
         self._home: OwnServer | None = None  # where every connection goes, if not to the target
 
     # -- what a protocol adds ----------------------------------------------------------------
@@ -169,15 +170,28 @@ class BaseSession:
     # -- end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Delete what was made, close every connection. Idempotent; a target that is gone is no error."""
+        """Delete what was made, close every connection; servers of its own end last.
+
+        Idempotent; a target that is gone is no error."""
         self._journal.paused = True
         try:
             self._clean_up()
         finally:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._pump.close()
+            try:
+                self._disconnect()
+            finally:
+                self._end_own_servers()
+
+    def _disconnect(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._pump.close()
+
+    def _end_own_servers(self) -> None:
+        for server in self._own_servers:
+            server.close()
+        self._own_servers.clear()
 
     def __enter__(self) -> Self:
         return self

@@ -37,7 +37,6 @@ class Session(BaseSession):
         super().__init__(target, variant=variant)
         self._streams: set[str] = set()
         self._stage: Stage | None = None
-        self._own_servers: list[OwnServer] = []
 
     # -- names -------------------------------------------------------------------------------
 
@@ -159,15 +158,6 @@ class Session(BaseSession):
         return self._stage
 
     # -- end ---------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """As the base; servers of its own end last."""
-        try:
-            super().close()
-        finally:
-            for server in self._own_servers:
-                server.close()
-            self._own_servers.clear()
 
     def _clean_up(self) -> None:
         if not self._streams:
