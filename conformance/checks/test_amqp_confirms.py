@@ -53,7 +53,7 @@ def test_each_of_many_publishes_is_confirmed_and_none_both_ways(session: AmqpSes
     """Of many publishes to a queue with room and to a full one each is acked or nacked, and none both."""
     free = session.stage.queue("FREE")
     full = session.stage.queue("FULL", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    session.stage.publish(full)
+    session.stage.publish(full, b"m")
     client = session.connect()
     publish(client, [free, full], PUBLISHES)
     ways: dict[int, str] = {}
