@@ -65,7 +65,9 @@ class GarageMQ:
             raise ServerError(f"{binary} is not an executable file")
         self.binary = Path(found)
         self.url = ""
-        self._folder = TemporaryDirectory(prefix="plumbline-garagemq-")
+        if data is not None:
+            data.mkdir(parents=True, exist_ok=True)  # what kill -9 leaves goes with the folder that was given
+        self._folder = TemporaryDirectory(prefix="plumbline-garagemq-", dir=data)
         self._data = data or Path(self._folder.name, "data")
         self._data.mkdir(parents=True, exist_ok=True)
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -188,7 +190,8 @@ def main() -> int:
     parser.add_argument("-d", "--data-dir", type=Path, required=True)
     options = parser.parse_args()
     # The first line is the URL; the end of what the server prints follows it.
-    with TemporaryDirectory(prefix="plumbline-garagemq-log-") as folder:
+    options.data_dir.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="plumbline-garagemq-log-", dir=options.data_dir) as folder:
         log = Path(folder, "log")
         server = GarageMQ(options.program, options.data_dir)
         try:
