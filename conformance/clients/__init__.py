@@ -1,0 +1,1 @@
+"""Client libraries as testees: adapters in their own processes, scenarios, requirements `CLIENT-*`."""
