@@ -1,4 +1,5 @@
-# Every target sets up what it needs: .venv is made from requirements.lock by ci/bootstrap.py.
+# Every target sets up what it needs: .venv is made from requirements.lock, or for the project's own work from
+# requirements-dev.lock, by ci/bootstrap.py.
 # make verify ARGS="nats://127.0.0.1:4222"   make test ARGS="-k headers"   make test PYTHON=python3.13
 
 PYTHON ?= python3
@@ -7,12 +8,12 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint format mutation kill bench servers lock bootstrap clean
+.PHONY: help verify test lint format mutation kill bench servers lock ready bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-verify: bootstrap ## verify the embedded reference broker, or ARGS=nats://host:port
+verify: ready ## verify the embedded reference broker, or ARGS=nats://host:port
 	@mkdir -p .plumbline
 	@$(BIN)/plumbline verify --html .plumbline/report.html --json .plumbline/result.json $(ARGS)
 
@@ -44,11 +45,14 @@ bench: bootstrap ## measure; nothing here passes or fails
 servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(BIN)/python -m ci.install
 
-lock: ## renew requirements.lock and the pip beside ci/bootstrap.py; needs uv
+lock: ## renew requirements.lock and requirements-dev.lock; needs uv
 	@$(PYTHON) -m ci.lock
 
-bootstrap: # creates or renews .venv if the lock file or pyproject.toml changed
+ready: # creates or renews .venv if a lock file or pyproject.toml changed
 	@$(PYTHON) ci/bootstrap.py
+
+bootstrap: # the same, with what tests and lint need
+	@$(PYTHON) ci/bootstrap.py --dev
 
 clean: ## remove .venv, caches and reports
 	rm -rf .venv .plumbline .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,9 +1,11 @@
 """Makes ``.venv`` from a bare Python: what ``make verify`` and ``make test`` do first. Standard library only.
 
 A first pip is Python's own (ensurepip), or, where a distribution leaves that out, the distribution's. With
-it ``requirements.lock`` is installed, hash by hash, pip itself included, then the project as an editable
-install. A stamp remembers what was installed; nothing is done while that holds. This file must still parse
-on Python 3.7, to say that it is too old.
+it a lock file is installed, hash by hash, pip itself included, then the project as an editable install.
+There are two: ``requirements.lock`` is what running needs, a matter of seconds; with ``--dev`` it is
+``requirements-dev.lock``, which adds the tools of the tests, Spark among them. A stamp remembers what was
+installed; nothing is done while that holds. This file must still parse on Python 3.7, to say that it is too
+old.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "plumbline-stamp.json"
 LOG = VENV / "bootstrap.log"
 LOCK = ROOT / "requirements.lock"
-INPUTS = (LOCK, ROOT / "pyproject.toml")
+DEV_LOCK = ROOT / "requirements-dev.lock"
+INPUTS = (LOCK, DEV_LOCK, ROOT / "pyproject.toml")
 
 # What pip prints, and the one sentence a person needs. The first that matches is shown.
 CAUSES = (
@@ -44,7 +47,7 @@ CAUSES = (
     ),
     (
         r"DO NOT MATCH THE HASHES",
-        "a downloaded package is not the one that requirements.lock names: ask the mirror's owner",
+        "a downloaded package is not the one that the lock file names: ask the mirror's owner",
     ),
     (
         r"No matching distribution found",
@@ -84,12 +87,13 @@ def require_python() -> None:
     )
 
 
-def fingerprint() -> dict[str, str]:
-    """What ``.venv`` depends on: ``place`` and ``python`` ask for a new one, ``inputs`` to install again."""
+def fingerprint(lock: Path) -> dict[str, str]:
+    """What ``.venv`` depends on: ``place`` and ``python`` ask for a new one, the others to install again."""
     digest = hashlib.sha256()
     for path in INPUTS:
         digest.update(path.read_bytes())
-    return {"place": str(ROOT), "python": "{}.{}".format(*sys.version_info[:2]), "inputs": digest.hexdigest()}
+    python = "{}.{}".format(*sys.version_info[:2])
+    return {"place": str(ROOT), "python": python, "lock": lock.name, "inputs": digest.hexdigest()}
 
 
 def stamped() -> dict[str, str]:
@@ -202,21 +206,24 @@ def install_first_pip(quiet: list[str]) -> None:
         pip([str(PYTHON), str(wheel / "pip"), "install", *quiet, *alone])
 
 
-def install() -> None:
+def install(lock: Path) -> None:
     """A pip, then what the lock file names, then the project."""
-    count = len(re.findall(r"^[a-z0-9]", LOCK.read_text(), re.MULTILINE))
+    count = len(re.findall(r"^[a-z0-9]", lock.read_text(), re.MULTILINE))
     quiet = ["--quiet", "--progress-bar=off"]
     install_first_pip(quiet)
-    say(f"installing {count} pinned packages into .venv (once)")
+    much = ", Spark among them: about 1.5 GB" if lock == DEV_LOCK else ""
+    say(f"installing {count} pinned packages into .venv (once{much})")
     run = [str(PYTHON), "-m", "pip", "install", *quiet]
-    pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(LOCK)])
+    pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(lock)])
     pip([*run, "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
 
 
-def bootstrap() -> None:
-    """Brings ``.venv`` up to date."""
+def bootstrap(*, dev: bool) -> None:
+    """Brings ``.venv`` up to date. What once had the tools of the tests keeps them."""
     require_python()
-    wanted, found = fingerprint(), stamped()
+    found = stamped()
+    lock = DEV_LOCK if dev or found.get("lock") == DEV_LOCK.name else LOCK
+    wanted = fingerprint(lock)
     version = python_version()
     if found == wanted and version == wanted["python"]:
         return
@@ -226,7 +233,7 @@ def bootstrap() -> None:
         make_environment()
     STAMP.unlink(missing_ok=True)
     LOG.unlink(missing_ok=True)
-    install()
+    install(lock)
     STAMP.write_text(json.dumps(wanted))
     say(f"ready after {time.monotonic() - began:.0f} s")
 
@@ -234,7 +241,7 @@ def bootstrap() -> None:
 def main() -> int:
     """Exit 0 when ``.venv`` is ready, 2 with one sentence otherwise."""
     try:
-        bootstrap()
+        bootstrap(dev="--dev" in sys.argv[1:])
     except BootstrapError as error:
         print(f"plumbline: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Renews ``requirements.lock``, with uv."""
+"""Renews the two lock files, with uv: what running needs, and what working on the project needs besides."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.lock"
 
 
 def main() -> int:
-    """Exit 0 when it is renewed."""
+    """Exit 0 when both are renewed."""
     uv = shutil.which("uv")
     if uv is None:
         print("plumbline: 'make lock' needs uv: pip install uv", file=sys.stderr)
         return 2
-    resolve = [uv, "pip", "compile", "pyproject.toml", "--extra=dev", "--universal", "--python-version=3.11"]
+    resolve = [uv, "pip", "compile", "pyproject.toml", "--universal", "--python-version=3.11"]
     # uv writes no index into the file unless told to: whoever installs from it has an index of their own.
-    write = ["--generate-hashes", "--custom-compile-command=make lock"]
-    subprocess.run(
-        [*resolve, *write, "--quiet", "--output-file", str(LOCK), *sys.argv[1:]], cwd=ROOT, check=True
-    )
+    write = ["--generate-hashes", "--custom-compile-command=make lock", "--quiet", *sys.argv[1:]]
+    work = ["--extra=dev", "--output-file=requirements-dev.lock"]
+    # The smaller set has the versions of the larger one, so that both fit into one environment.
+    use = ["--extra=bootstrap", "--constraint=requirements-dev.lock", "--output-file=requirements.lock"]
+    for part in (work, use):
+        subprocess.run([*resolve, *write, *part], cwd=ROOT, check=True)
     return 0
 
 

@@ -59,6 +59,7 @@ def make_project(folder: Path) -> Path:
     (folder / "ci").mkdir(parents=True)
     shutil.copy(ROOT / "ci" / "bootstrap.py", folder / "ci")
     (folder / "requirements.lock").write_text("# nothing to fetch\n")
+    (folder / "requirements-dev.lock").write_text("# nothing to fetch either\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "backend.py").write_text(BACKEND)
     return folder
@@ -85,14 +86,14 @@ def ready(first: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
     return folder
 
 
-def run_bootstrap(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_bootstrap(project: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """As ``make`` runs it. The index is a port that nobody listens on, unless said otherwise."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     return subprocess.run(
-        [sys.executable, project / "ci" / "bootstrap.py"],
+        [sys.executable, project / "ci" / "bootstrap.py", *flags],
         env={**kept, "PIP_INDEX_URL": closed, **environment},
         capture_output=True,
         text=True,
@@ -132,6 +133,17 @@ def test_a_changed_lock_file_installs_again_into_the_same_environment(ready: Pat
     assert again.returncode == 0
     assert "creating" not in again.stdout
     assert "ready after" in again.stdout
+
+
+def test_the_tools_of_the_tests_come_when_they_are_asked_for_and_stay(project: Path) -> None:
+    assert run_bootstrap(project).returncode == 0
+    more = run_bootstrap(project, "--dev")
+    assert "creating" not in more.stdout
+    assert "Spark among them" in more.stdout
+    assert run_bootstrap(project).stdout == ""
+    with (project / "pyproject.toml").open("a") as text:
+        text.write("# renewed\n")
+    assert "Spark among them" in run_bootstrap(project).stdout
 
 
 def test_a_moved_checkout_gets_a_new_environment(ready: Path, tmp_path: Path) -> None:
