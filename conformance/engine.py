@@ -104,6 +104,7 @@ def _result(check: Check, catalogue: Catalogue, outcome: Outcome, ended: CheckEn
         message=ended.message if ended else "",
         expected=ended.expected if ended else "",
         actual=ended.actual if ended else "",
+        variant=check.variant or "",
     )
 
 

@@ -73,7 +73,8 @@ class CheckResult(Struct, frozen=True):
 
     ``level`` is the strongest level among its requirements: a failed check is red if that is MUST.
     ``retried`` tells that a first, inconclusive run was repeated alone. ``known`` says of a failed check
-    what is known of that release: it stays failed.
+    what is known of that release: it stays failed. ``variant`` names the configuration of the server that
+    the check talks to, "" for the ordinary one.
     """
 
     id: str
@@ -92,6 +93,7 @@ class CheckResult(Struct, frozen=True):
     retried: bool = False
     waiver: str = ""  # the reason (and link) of the waiver that applied
     known: tuple[str, ...] = ()
+    variant: str = ""
 
 
 class RequirementResult(Struct, frozen=True):
