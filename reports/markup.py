@@ -1,0 +1,79 @@
+"""What every page of ours is made with: templates that escape all they put out, and a policy of their own.
+
+Every value that a template puts out passes ``shown``: escaped, with what has no glyph made visible. The
+content security policy of a page allows its own style and script by their hashes and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup, escape
+
+from reports.html_view import slug
+from reports.text import LAYOUT, elide, one_line, segments
+
+BRIEF_LIMIT = 200
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates of ``reports/templates``."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"),
+        autoescape=True,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "slug": slug,
+        "plain": one_line,  # for attributes and titles, where no markup may stand
+        "limit": elide,
+        "line": lambda text: marked(text, keep=""),  # an operation: its line ends count
+        "brief": lambda text: elide(one_line(text), BRIEF_LIMIT),
+    }
+    return made
+
+
+def shown(value: object) -> object:
+    """What the template puts out, made safe; markup of our own and numbers pass."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return marked(value, LAYOUT)
+
+
+def marked(text: str, keep: str) -> Markup:
+    """Text as markup: escaped, and characters without a glyph as escapes that look different."""
+    if text.isprintable():
+        return escape(text)
+    return Markup(
+        "".join(
+            f'<i class="x">{segment.text}</i>' if segment.hidden else str(escape(segment.text))
+            for segment in segments(text, keep=keep)
+        )
+    )
+
+
+@cache
+def asset(name: str) -> Markup:
+    """Our own style or script, put into the page as it is."""
+    return Markup(files("reports").joinpath("templates", name).read_text("utf-8"))
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy of a page with this style and this script."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"sha256-{digest}"
