@@ -13,7 +13,7 @@ PORTS = {
 RAW = "tcp"  # bytes of no known protocol
 ENCRYPTED = {"tls": "nats", "amqps": "amqp"}  # and what is spoken inside
 _ENCRYPTED_PORTS = {"tls": 4222, "amqps": 5671}
-_HOST_PORT = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:/\[\]]*))(?::(?P<port>\d{1,5}))?/?")
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:/\[\]]*))(?::(?P<port>\d{1,5}))?(?:/.*)?")
 
 
 class AddressError(ValueError):
@@ -37,7 +37,10 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, protocol: str = RAW) -> Endpoint:
-        """Reads ``[scheme://]host[:port]`` or ``[scheme+]unix:/path``. Raises ``AddressError``."""
+        """Reads ``[scheme://]host[:port]`` or ``[scheme+]unix:/path``. Raises ``AddressError``.
+
+        A user, a password and a virtual host may stand in a URL; they are the clients' business.
+        """
         scheme, separator, rest = text.partition("://")
         named = scheme if separator else protocol
         if named.endswith("+unix") or (separator and named == "unix"):
