@@ -14,6 +14,7 @@ from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError, PublishErr
 from reference_broker.amqp.server import AmqpBroker
 
 LONG_S = 20.0
+FULL_AT_ONE: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
 
 
 def on_connection(scenario: Callable[[aio_pika.abc.AbstractConnection], Awaitable[None]]) -> None:
@@ -37,16 +38,16 @@ def message(text: str, **properties: Any) -> aio_pika.Message:
 def test_publishing_with_confirms() -> None:
     async def scenario(connection: aio_pika.abc.AbstractConnection) -> None:
         channel = await connection.channel(on_return_raises=True)
-        queue = await channel.declare_queue(
-            "q", arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
-        )
+        queue = await channel.declare_queue("q", arguments=FULL_AT_ONE)
         publish = channel.default_exchange.publish
         assert await publish(message("taken"), queue.name) is not None
         with pytest.raises(DeliveryError):
             await publish(message("rejected"), queue.name)
         with pytest.raises(PublishError) as returned:
             await publish(message("returned"), "nowhere")
-        assert returned.value.message.body == b"returned"
+        came_back = returned.value.message
+        assert came_back is not None
+        assert came_back.body == b"returned"
 
     on_connection(scenario)
 
