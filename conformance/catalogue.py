@@ -37,6 +37,8 @@ PROFILES: Mapping[str, str] = {
     "rabbitmq-dlx": "dead letters, length limits, expiry, delivery limits",
     "durability": "what survives a restart: for a target that may be disturbed",
     "client": "what only a client library can meet or break",
+    "client-nats": "client libraries for NATS and JetStream (plumbline gate)",
+    "client-amqp": "client libraries for AMQP 0-9-1 (plumbline gate)",
 }
 
 ProtocolLevel = tuple[int, ...]

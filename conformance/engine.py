@@ -29,15 +29,14 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
 # That is its own trouble and no answer to what a check asks; alone, it does not happen.
 _SERVER_TROUBLE = b'"err_code":10049'
 LAST_WORDS_S = 2.0  # within which a server that no longer answers may have ended
-_WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
+WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
 
 
 def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> CheckResult:
     """Run ``check`` once."""
     began = time.monotonic()
     session = open_session(access, variant=check.variant)
-    ended: CheckEnded | None = None
-    outcome = Outcome.PASSED
+    outcome, ended = Outcome.PASSED, None
     try:
         with session:
             refuse_other_levels(check, access, catalogue)
@@ -47,22 +46,27 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
             _run_to_its_end(check, session)
             if session.observations == 0:
                 raise Failed("the check saw no evidence", expected="at least one observation", actual="none")
-    except CheckEnded as error:
-        ended = error
-        outcome = next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
-        if outcome is Outcome.FAILED and _in_trouble(session):
-            outcome = Outcome.INCONCLUSIVE
-    except AssertionError as error:
-        ended, outcome = Failed(str(error) or "assertion failed", where=_where(error)), Outcome.FAILED
     except Exception as error:
-        text = "".join(traceback.format_exception(error)[-3:]).strip()
-        ended, outcome = CheckEnded(f"{type(error).__name__}: {error}", actual=text), Outcome.HARNESS_ERROR
+        outcome, ended = ended_as(error)
+        if isinstance(error, Failed) and _in_trouble(session):
+            outcome = Outcome.INCONCLUSIVE
     return msgspec.structs.replace(
-        _result(check, catalogue, outcome, ended),
-        wire=tuple(session.wire[-_WIRE_LINES:]),
+        result_of(check, catalogue, outcome, ended),
+        wire=tuple(session.wire[-WIRE_LINES:]),
         observations=session.observations,
         duration_s=time.monotonic() - began,
     )
+
+
+def ended_as(error: Exception) -> tuple[Outcome, CheckEnded]:
+    """What becomes of a check that ended with this exception. One that is no ``CheckEnded`` and no failed
+    assertion is an error of Plumbline."""
+    if isinstance(error, CheckEnded):
+        return next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), error
+    if isinstance(error, AssertionError):
+        return Outcome.FAILED, Failed(str(error) or "assertion failed", where=_where(error))
+    text = "".join(traceback.format_exception(error)[-3:]).strip()
+    return Outcome.HARNESS_ERROR, CheckEnded(f"{type(error).__name__}: {error}", actual=text)
 
 
 def _run_to_its_end(check: Check, session: BaseSession) -> None:
@@ -89,10 +93,11 @@ def _in_trouble(session: BaseSession) -> bool:
 
 def not_run(check: Check, catalogue: Catalogue, why: str) -> CheckResult:
     """The result of a check that there was no point in running."""
-    return _result(check, catalogue, Outcome.INCONCLUSIVE, Inconclusive(f"not run: {why}"))
+    return result_of(check, catalogue, Outcome.INCONCLUSIVE, Inconclusive(f"not run: {why}"))
 
 
-def _result(check: Check, catalogue: Catalogue, outcome: Outcome, ended: CheckEnded | None) -> CheckResult:
+def result_of(check: Check, catalogue: Catalogue, outcome: Outcome, ended: CheckEnded | None) -> CheckResult:
+    """The result of a check that ended so, without what was exchanged."""
     return CheckResult(
         id=check.id,
         outcome=outcome,

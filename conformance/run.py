@@ -75,11 +75,17 @@ def suite_of() -> Suite:
 
 
 def conclude(results: Sequence[CheckResult], catalogue: Catalogue, finish: Finish) -> RunResult:
-    """The whole result of a run, stale waivers marked."""
-    marked = _with_stale(results, finish)
-    scored = catalogue.published().ids
+    """The whole result of a run against a server, stale waivers marked."""
     spoken = [row for row in catalogue.requirements if protocol_of(row.id) == finish.target.protocol]
-    requirements = tuple(requirement_results(marked, spoken, scored))
+    return concluded(results, spoken, catalogue.published().ids, finish)
+
+
+def concluded(
+    results: Sequence[CheckResult], rows: Iterable[Requirement], scored: Collection[str], finish: Finish
+) -> RunResult:
+    """The whole result of a run that is about the requirements ``rows``; ``scored`` are the published ids."""
+    marked = _with_stale(results, finish)
+    requirements = tuple(requirement_results(marked, rows, scored))
     return RunResult(
         suite=finish.suite,
         target=finish.target,

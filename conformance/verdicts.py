@@ -117,7 +117,8 @@ class RequirementResult(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """The server under test, as it described itself. ``level`` is the protocol level checks are held to.
+    """What is under test, as it described itself: a server, or (``kind``) a client library, whose name is
+    ``server_name`` then. ``level`` is the protocol level checks are held to.
 
     ``rtt_s`` is the measured median round trip, ``slack_s`` what is added to every time limit.
     ``variants`` maps a variant name (``auth``, ``permissions``, ...) to the URL of the same server
@@ -135,6 +136,7 @@ class Target(Struct, frozen=True):
     variants: tuple[str, ...] = ()
     # Arguments of ``plumbline verify`` that reach this target again; None: its ``url``. No password.
     arguments: tuple[str, ...] | None = None
+    kind: Literal["server", "client"] = "server"  # of a client, ``arguments`` are those of ``plumbline gate``
 
 
 class Suite(Struct, frozen=True):

@@ -171,6 +171,8 @@ def counted_outcomes(result: RunResult) -> list[tuple[Outcome, int]]:
 def server(target: Target) -> str:
     """``server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222``: what it says of itself, and where it is."""
     name = target.server_name
+    if target.kind == "client":
+        return f"client {name} {target.version} by {shlex.join(_command(target))}"
     if len(name) > LONGEST_NAME:  # an unnamed nats-server takes its 56-character id
         name = name[: LONGEST_NAME // 2] + "…"
     name = f" ({name})" if name else ""
@@ -181,7 +183,15 @@ def server(target: Target) -> str:
 def replay_command(target: Target, check_id: str) -> str:
     """The shell command that runs one check alone against the same target."""
     arguments = (target.url,) if target.arguments is None else target.arguments
+    if target.kind == "client":
+        return shlex.join(["plumbline", "gate", "--select", check_id, *arguments])
     return shlex.join(["plumbline", "verify", *arguments, "--select", check_id])
+
+
+def _command(target: Target) -> tuple[str, ...]:
+    """The adapter's command line."""
+    arguments = target.arguments or ()
+    return arguments[arguments.index("--") + 1 :] if "--" in arguments else arguments
 
 
 def window(wire: Sequence[WireLine], size: int) -> Window:
