@@ -190,9 +190,10 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return (
-            '"' + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value.replace('"', '\\"')) + '"'
-        )
+        text = value.replace('"', '\\"')
+        if not text.isprintable():
+            text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+        return f'"{text}"'
     return str(value)
 
 

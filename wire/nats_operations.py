@@ -38,6 +38,8 @@ def parse_size(field: bytes) -> int | None:
 def printable(data: bytes) -> str:
     r"""``data`` as a line for logs: text stays, all else is escaped (``\r``, ``\x00``), ``\`` is doubled."""
     text = data.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

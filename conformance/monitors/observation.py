@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -12,7 +13,7 @@ from wire.sender import Sender
 LONGEST_TEXT = 300  # characters of an operation that a violation shows
 
 
-class Observation(Struct, frozen=True):
+class Observation(Struct, frozen=True, dict=True):
     """One operation as a connection carried it.
 
     ``index`` counts the connection's operations, of both directions, from 1; ``at`` is in ns since 1970.
@@ -26,7 +27,7 @@ class Observation(Struct, frozen=True):
     at: int
     server: str = ""
 
-    @property
+    @cached_property
     def place(self) -> Place:
         text = str(self.operation)
         shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."

@@ -51,7 +51,9 @@ class Watch:
     """Observations of any number of connections in, violations out; memory grows with what is alive."""
 
     def __init__(self, monitors: Iterable[type[Monitor]] = MONITORS) -> None:
-        self.kinds = tuple(monitors)
+        kinds = tuple(monitors)
+        of_scope = (tuple(kind for kind in kinds if kind.scope is scope) for scope in Scope)
+        self._scopes = [of_one for of_one in of_scope if of_one]  # of one scope, a fact has one key
         self.readers: dict[str, NatsReader | AmqpReader] = {}
         self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
 
@@ -66,9 +68,11 @@ class Watch:
 
     def judge(self, fact: Fact) -> Iterator[Violation]:
         """What a fact breaks, for callers that keep their own readers."""
-        for kind in self.kinds:
-            key = kind.key(fact)
-            if key is not None:
+        for kinds in self._scopes:
+            key = kinds[0].key(fact)
+            if key is None:
+                continue
+            for kind in kinds:
                 monitor = self.monitors.get((kind, key))
                 if monitor is None:
                     monitor = self.monitors[kind, key] = kind()
