@@ -21,10 +21,14 @@ _BROKEN = ("lost", "undecodable", "entered", "reset")
 
 
 class Judge:
-    """One for a whole capture: the rules of streams and queues go across connections."""
+    """One for a whole capture: the rules of streams and queues go across connections.
 
-    def __init__(self) -> None:
-        self._watch = Watch()
+    ``watch`` holds the monitors, all of them by default; ``seen`` makes observations.
+    """
+
+    def __init__(self, watch: Watch | None = None, seen: type[Observation] = Observation) -> None:
+        self._watch = watch or Watch()
+        self._seen = seen
         self._half_closed: set[int] = set()
 
     def observe(self, row: Row) -> Iterator[Violation]:
@@ -33,7 +37,7 @@ class Judge:
         if row.operation is not None and row.sender is not None:
             server = str(row.connection.server)
             yield from self._watch.observe(
-                Observation(row.operation, Sender(row.sender), str(number), row.number, row.time, server)
+                self._seen(row.operation, Sender(row.sender), str(number), row.number, row.time, server)
             )
         elif row.remark[0] in _BROKEN or (row.remark[0] == "closed" and number in self._half_closed):
             self._half_closed.discard(number)

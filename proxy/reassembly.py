@@ -35,6 +35,30 @@ class Connection:
         self.mid_stream = False
 
 
+class Numbers:
+    """Gives connections their numbers: those that a recorder gave, the next one to all others."""
+
+    def __init__(self) -> None:
+        self._given: set[int] = set()
+        self._highest = 0
+
+    def give(self, recorded: int) -> int:
+        """The number of one more connection; ``recorded`` is 0 for one that no recorder numbered."""
+        number = recorded if recorded and recorded not in self._given else self._highest + 1
+        self._given.add(number)
+        self._highest = max(self._highest, number)
+        return number
+
+
+def introduced(comments: tuple[str, ...]) -> tuple[int, str]:
+    """Number and protocol that the recorder gave a connection on this packet; 0 and empty if it did not."""
+    number, protocol = 0, ""
+    for comment in comments:
+        if found := _OURS.match(comment):
+            number, protocol = int(found[1]), found[2]
+    return number, protocol
+
+
 class Opened(Struct, frozen=True):
     """A connection is seen for the first time."""
 
@@ -117,7 +141,7 @@ class Reassembler:
         self.repeated = 0  # bytes that came more than once
         self._sent_by_server = sent_by_server
         self._flows: dict[frozenset[Place] | tuple[Place, Place], _Flow] = {}
-        self._numbers: set[int] = set()
+        self._numbers = Numbers()
 
     def feed(self, segment: Segment) -> Iterator[Event]:
         """What this segment adds."""
@@ -159,13 +183,8 @@ class Reassembler:
         return _after(half.next, segment.seq + 1) != 0 and not -1 <= _after(half.next, segment.seq + 1) <= 0
 
     def _begin(self, segment: Segment) -> _Flow:
-        number, protocol = 0, ""
-        for comment in segment.comments:
-            if found := _OURS.match(comment):
-                number, protocol = int(found[1]), found[2]
-        if not number or number in self._numbers:
-            number = max(self._numbers, default=0) + 1
-        self._numbers.add(number)
+        recorded, protocol = introduced(segment.comments)
+        number = self._numbers.give(recorded)
         is_client = self._is_client(segment, is_ours=bool(protocol))
         ends = (segment.source, segment.target) if is_client else (segment.target, segment.source)
         connection = Connection(number, *ends, protocol)
