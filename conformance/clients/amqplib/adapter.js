@@ -1,0 +1,179 @@
+// An adapter of amqplib (its promise API): see PROTOCOL.md for what it reads and writes.
+"use strict";
+
+const fs = require("node:fs");
+const path = require("node:path");
+const readline = require("node:readline");
+const amqp = require("amqplib");
+
+// amqplib has no transactions.
+const FEATURES =
+  "declare publish publish.mandatory publish.async confirm consume get ack ack.multiple nack reject qos";
+
+const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
+
+const trouble = (error) => ({
+  text: error.message,
+  type: error.name,
+  ...(typeof error.code === "number" ? { code: error.code } : {}),
+});
+
+const given = (command, names) =>
+  Object.fromEntries(Object.entries(names).filter(([theirs]) => theirs in command).map(([theirs, ours]) => [ours, command[theirs]]));
+
+let connection = null;
+let channels = new Map(); // by number
+let consumers = new Map(); // subscription: channel, consumer tag
+const messages = []; // by ref: the channel of its delivery, what amqplib handed over
+
+function message(channel, handed) {
+  messages.push([channel, handed]);
+  const headers = Object.entries(handed.properties.headers ?? {}).map(([name, value]) => [name, [String(value)]]);
+  return {
+    ref: messages.length,
+    data: handed.content.toString("latin1"),
+    headers: Object.fromEntries(headers),
+    exchange: handed.fields.exchange,
+    routing_key: handed.fields.routingKey,
+    delivery_tag: Number(handed.fields.deliveryTag),
+    redelivered: handed.fields.redelivered,
+  };
+}
+
+function listen(number, channel) {
+  let failure = null;
+  channels.set(number, channel);
+  channel.on("error", (error) => {
+    failure = error;
+  });
+  channel.on("close", () => {
+    if (connection === null || channels.get(number) !== channel) return; // its user closed it
+    channels.delete(number);
+    say({ event: "channel-closed", channel: number, ...(failure === null ? {} : trouble(failure)) });
+  });
+  channel.on("return", (came) =>
+    say({
+      event: "returned",
+      code: came.fields.replyCode,
+      text: came.fields.replyText,
+      routing_key: came.fields.routingKey,
+      data: came.content.toString("latin1"),
+    }),
+  );
+}
+
+function channelOf(command) {
+  const channel = channels.get(command.channel);
+  if (channel === undefined) throw new Error(`channel ${command.channel} is closed`);
+  return channel;
+}
+
+const actions = {
+  async connect(command) {
+    const mine = await amqp.connect(command.url);
+    connection = mine;
+    channels = new Map();
+    mine.on("error", (error) => say({ event: "error", ...trouble(error) }));
+    mine.on("close", (error) => {
+      if (connection !== mine) return; // its user closed it
+      connection = null;
+      say({ event: "disconnected", ...(error ? trouble(error) : {}) });
+    });
+  },
+  async close() {
+    const mine = connection;
+    connection = null;
+    if (mine !== null) await mine.close();
+  },
+  async channel(command) {
+    listen(command.channel, await connection.createChannel());
+  },
+  async confirm(command) {
+    // amqplib decides on confirms when a channel is opened
+    const plain = channelOf(command);
+    channels.delete(command.channel);
+    await plain.close();
+    listen(command.channel, await connection.createConfirmChannel());
+  },
+  async declare(command) {
+    const names = { durable: "durable", exclusive: "exclusive", auto_delete: "autoDelete", arguments: "arguments" };
+    const options = { durable: false, ...given(command, names) }; // it says durable if nobody else does
+    return { queue: (await channelOf(command).assertQueue(command.queue, options)).queue };
+  },
+  async publish(command) {
+    const channel = channelOf(command);
+    const first = command.publish ?? 0;
+    const options = given(command, { mandatory: "mandatory", headers: "headers", message_id: "messageId" });
+    for (let number = first; number < first + (command.count ?? 1); number++) {
+      const data = Buffer.from(command.data + ("count" in command ? `-${number}` : ""), "latin1");
+      const to = [command.exchange ?? "", command.routing_key, data, options];
+      if (typeof channel.waitForConfirms === "function") {
+        channel.publish(...to, (error) =>
+          say({ event: "confirmed", publish: number, ack: !error, ...(error ? { text: error.message } : {}) }),
+        );
+      } else {
+        channel.publish(...to);
+      }
+    }
+  },
+  async consume(command) {
+    const channel = channelOf(command);
+    const subscription = command.subscription;
+    const handedOver = (handed) => {
+      if (handed === null) say({ event: "ended", subscription, text: "cancelled by the server" });
+      else say({ event: "message", subscription, message: message(channel, handed) });
+    };
+    const options = { noAck: command.no_ack ?? false };
+    const { consumerTag } = await channel.consume(command.queue, handedOver, options);
+    consumers.set(subscription, [channel, consumerTag]);
+  },
+  async cancel(command) {
+    const [channel, tag] = consumers.get(command.subscription);
+    consumers.delete(command.subscription);
+    await channel.cancel(tag);
+  },
+  async get(command) {
+    const channel = channelOf(command);
+    const handed = await channel.get(command.queue, { noAck: command.no_ack ?? false });
+    return { message: handed === false ? null : message(channel, handed) };
+  },
+  async ack(command) {
+    const [channel, handed] = messages[command.ref - 1];
+    channel.ack(handed, command.multiple ?? false);
+  },
+  async nack(command) {
+    const [channel, handed] = messages[command.ref - 1];
+    channel.nack(handed, command.multiple ?? false, command.requeue ?? true);
+  },
+  async reject(command) {
+    const [channel, handed] = messages[command.ref - 1];
+    channel.reject(handed, command.requeue ?? true);
+  },
+  async qos(command) {
+    await channelOf(command).prefetch(command.prefetch_count, command.global ?? false);
+  },
+};
+
+async function answer(command) {
+  const action = Object.hasOwn(actions, command.do) ? actions[command.do] : null;
+  if (action === null) return { error: { text: "unknown command", type: "unsupported" } };
+  try {
+    return { ok: (await action(command)) ?? {} };
+  } catch (error) {
+    return { error: trouble(error) };
+  }
+}
+
+async function main() {
+  const folder = path.dirname(require.resolve("amqplib"));
+  const { version } = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
+  const language = `node ${process.versions.node}`;
+  say({ hello: "plumbline.adapter/1", protocol: "amqp", library: "amqplib", version, language, features: FEATURES.split(" ") });
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const command = JSON.parse(line);
+    say({ id: command.id, ...(await answer(command)) });
+  }
+  process.exit(0);
+}
+
+main();
