@@ -11,6 +11,8 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from conformance.verdicts import Event, RunFinished, RunResult
+from reports import diagram
+from reports.by_hand import ByHand, by_hand
 from reports.files import ReportFile
 from reports.html_view import Card, page
 from reports.markup import asset, environment, policy
@@ -37,10 +39,10 @@ def render(result: RunResult) -> bytes:
     spent = 0
     drawn: dict[str, Markup] = {}
     for card in (card for section in shown.sections for card in section.cards):
-        markup = draw(card=card if spent < EVIDENCE_BYTES else _without_evidence(card))
+        markup = draw(**_with_evidence(card, result) if spent < EVIDENCE_BYTES else _without_evidence(card))
         spent += len(markup)
         drawn[card.anchor] = Markup(markup)
-    style, script = asset("report.css"), asset("report.js")
+    style, script = asset("report.css") + asset("diagram.css"), asset("report.js")
     document = templates.get_template("report.html.j2").render(
         page=shown,
         cards=drawn,
@@ -51,5 +53,17 @@ def render(result: RunResult) -> bytes:
     return document.encode()
 
 
-def _without_evidence(card: Card) -> Card:
-    return replace(card, diagram=None, evidence=False)
+def _with_evidence(card: Card, result: RunResult) -> dict[str, object]:
+    return {
+        "card": card,
+        "picture": Markup(diagram.draw(card.check)),
+        "by_hand": by_hand(result.target, card.check),
+    }
+
+
+def _without_evidence(card: Card) -> dict[str, object]:
+    return {
+        "card": replace(card, diagram=None, evidence=False),
+        "picture": Markup(""),
+        "by_hand": ByHand(),
+    }

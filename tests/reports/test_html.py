@@ -150,33 +150,47 @@ def test_evidence_without_an_expectation_stands_alone() -> None:
     assert [text(dt) for dt in card.findall(".//dl/div/dt")] == ["Actual"]
 
 
-def test_the_exchange_is_drawn_in_order_with_the_offending_line_marked(sample: Element) -> None:
+def test_the_exchange_is_told_in_order_with_the_offending_line_marked(sample: Element) -> None:
     card = by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer")
-    lines = with_class(card, "seq")[0].findall(".//li")
+    lines = with_class(card, "ops")[0].findall(".//li")
     assert [line.get("class") for line in lines] == [
-        "sent n0",
-        "received n0",
-        "sent n1",
-        "sent n1",
-        "received n1 off",
-        "event n1",
+        "sent",
+        "received",
+        "sent",
+        "sent",
+        "received off",
+        "event",
     ]
     assert text(lines[4]) == (
-        "0.0064 client offending received: HMSG _INBOX.PL7f3a2x1.inbox 1 81 81 | NATS/1.0 408 Request Timeout"
+        "0.0064 client received: < HMSG _INBOX.PL7f3a2x1.inbox 1 81 81 | NATS/1.0 408 Request Timeout"
+        " offending"
     )
 
 
-def test_a_long_exchange_is_drawn_around_the_offending_line() -> None:
+def test_a_failure_has_its_diagram(sample: Element) -> None:
+    card = by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer")
+    (picture,) = card.findall(".//svg")
+    assert picture.get("role") == "img"
+    assert "2 connections and the server, 6 operations; the offending one" in picture.get("aria-label")
+    assert [text(name) for name in with_class(picture, "name")] == ["stage", "client", "server"]
+
+
+def test_a_failure_has_the_commands_to_say_it_by_hand(sample: Element) -> None:
+    commands = with_class(by_id(sample, "check-core_delivery-subjects_are_delivered_as_published"), "cmd")[1]
+    assert "server=127.0.0.1/4222" in text(commands)
+    assert "printf 'PUB a.b 5 | hello\\r\\n' >&3" in text(commands)
+
+
+def test_a_long_exchange_is_told_around_the_offending_line() -> None:
     base = only(NO_WAIT)
     check = replace(base.checks[0], wire=exchange(*["> PING"] * 200, offending=100))
     card = by_id(page(replace(base, checks=(check,))), "check-adr-13-no-wait-on-an-empty-consumer")
     lines = card.findall(".//ol/li")
     assert len(lines) == 40
     assert sum("off" in line.get("class").split() for line in lines) == 1
-    assert [text(more) for more in with_class(card, "more")] == [
-        "80 earlier operations are left out",
-        "80 later operations are left out",
-    ]
+    left_out = ["80 earlier operations are left out", "80 later operations are left out"]
+    assert [text(more) for more in card.findall(".//p[@class='more']")] == left_out
+    assert [text(more) for more in card.findall(".//svg/text[@class='more']")] == left_out
 
 
 def test_an_offending_operation_that_is_binary_is_dumped(sample: Element) -> None:

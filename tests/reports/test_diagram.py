@@ -1,0 +1,169 @@
+"""Sequence diagrams: what was said, by whom, in order; and a file that strangers cannot write on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import lxml.etree
+import pytest
+from msgspec.structs import replace
+
+import reports
+from conformance.verdicts import CheckResult, Outcome
+from reports.diagram import COLOURS, LINES, SERVER, WIDTH, draw
+from tests.reports.samples import CHECKS, HOSTILE, exchange
+
+Element = Any  # an element of lxml, whose stubs say less than it can do
+NO_WAIT = CHECKS[2]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(check: CheckResult) -> Element:
+    """What a strict XML parser makes of it."""
+    parser = lxml.etree.XMLParser(recover=False, resolve_entities=False)
+    return lxml.etree.fromstring(draw(check, alone=True).encode(), parser)
+
+
+def with_class(root: Element, name: str) -> list[Element]:
+    return [element for element in root.iter() if name in element.get("class", "").split()]
+
+
+def text(element: Element) -> str:
+    return "".join(element.itertext())
+
+
+def operations(root: Element) -> list[tuple[str, str]]:
+    """Kind and text of every arrow, from above."""
+    found = []
+    for kind in ("sent", "received", "event"):
+        for group in with_class(root, kind):
+            (said,) = with_class(group, "op")
+            found.append((float(said.get("y")), group.get("class"), text(said)))
+    return [(kind, said) for _, kind, said in sorted(found)]
+
+
+def test_operations_stand_in_order_of_time_with_their_direction() -> None:
+    assert [(kind, said[:12]) for kind, said in operations(drawn(NO_WAIT))] == [
+        ("sent", "PUB $JS.API."),
+        ("received", "MSG _INBOX.s"),
+        ("sent", "SUB _INBOX.P"),
+        ("sent", "PUB $JS.API."),
+        ("received off", "HMSG _INBOX."),
+        ("event", "closed by th"),
+    ]
+
+
+def test_every_connection_has_a_lifeline_and_arrows_begin_there() -> None:
+    root = drawn(NO_WAIT)
+    places = {text(name): float(name.get("x")) for name in with_class(root, "name")}
+    assert list(places) == ["stage", "client", "server"]
+    assert sorted(places.values()) == list(places.values())
+    starts = [path.get("d") for group in with_class(root, "sent") for path in group.iter(f"{SVG}path")]
+    froms = [float(re.match(r"M([\d.]+) ", start)[1]) for start in starts]  # type: ignore[index]
+    assert froms == [places["stage"], places["client"], places["client"]]
+    ends = [
+        path.get("d") for group in with_class(root, "received") for path in group if path.tag == f"{SVG}path"
+    ]
+    assert all(end.startswith(f"M{SERVER} ") for end in ends if "H" in end)
+
+
+def test_the_offending_operation_tells_what_was_expected_instead() -> None:
+    (offending,) = with_class(drawn(NO_WAIT), "off")
+    (fault,) = with_class(offending, "fault")
+    assert text(fault).startswith("expected: < HMSG $inbox 1 | NATS/1.0 404 No Messages")
+    assert with_class(offending, "hit")
+
+
+def test_where_no_operation_is_at_fault_the_end_tells_expected_and_actual() -> None:
+    check = replace(NO_WAIT, wire=exchange("> SUB x 1"), expected="one\ntwo", actual="")
+    (fault,) = with_class(drawn(check), "fault")
+    assert [fault.text, *(span.text for span in fault)] == ["expected: one", "two", "actual: nothing"]
+
+
+def test_a_check_that_passed_has_no_fault_drawn() -> None:
+    check = replace(NO_WAIT, outcome=Outcome.PASSED, wire=exchange("> SUB x 1"), expected="x")
+    assert with_class(drawn(check), "fault") == []
+
+
+def test_silence_is_told() -> None:
+    wire = exchange("> PING") + exchange("< PONG", start=1.5)
+    assert [text(more) for more in with_class(drawn(replace(NO_WAIT, wire=wire)), "more")] == ["1.50 s pass"]
+
+
+def test_nothing_exchanged_is_no_diagram() -> None:
+    assert draw(replace(NO_WAIT, wire=())) == ""
+
+
+def test_connections_beyond_the_lanes_share_one() -> None:
+    wire = tuple(line for number in range(40) for line in exchange("> PING", connection=f"c{number}"))
+    names = [text(name) for name in with_class(drawn(replace(NO_WAIT, wire=wire)), "name")]
+    assert names == ["c0", "c1", "c2", "c3", "c4", "35 others", "server"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        HOSTILE,
+        "]]></style></svg><script>alert(1)</script><!--",
+        '"/><image href="https://example.test/x"/>',
+        "&xxe; &#x202e; %xxe;",
+        "\u202e\u2066\u200b\ufeff\x00\x1b]0;title\x07\x9b31m",
+        "\udcff\udcfe" * 50,
+        "漢字" * 200,
+    ],
+)
+def test_hostile_text_makes_no_element_and_no_hidden_character(said: str) -> None:
+    check = replace(
+        NO_WAIT,
+        title=said,
+        expected=said,
+        actual=said,
+        wire=exchange(f"> {said}", f"< {said}", f"! {said}", connection=said, offending=1),
+    )
+    plain = {element.tag for element in drawn(NO_WAIT).iter()}
+    assert {element.tag for element in drawn(check).iter()} <= plain
+    names = {key for element in drawn(check).iter() for key in element.attrib}
+    assert names <= {key for element in drawn(NO_WAIT).iter() for key in element.attrib}
+    assert {char for char in draw(check) if not char.isprintable()} <= {"\n"}
+    assert "\n" not in draw(check)
+
+
+def test_a_subject_of_a_megabyte_makes_a_small_picture_that_tells_its_size() -> None:
+    said = "\u202e漢x" * 350_000
+    check = replace(
+        NO_WAIT, title=said, expected=said, wire=exchange(*[f"< MSG {said} 1 5"] * 100, offending=50)
+    )
+    picture = draw(check, alone=True)
+    assert len(picture.encode()) < 120_000
+    assert "1,050,008 characters in all" in picture
+    assert len(operations(drawn(check))) == LINES
+
+
+@pytest.mark.parametrize("said", ["x" * 3000, "MSG a.b 1 | " * 300, "漢字" * 1000])
+def test_no_text_is_wider_than_the_place_between_the_lifelines(said: str) -> None:
+    check = replace(NO_WAIT, expected=said, wire=exchange(f"> {said}", f"< {said}", offending=1))
+    for words in drawn(check).iter(f"{SVG}text", f"{SVG}tspan"):
+        if words.getparent().get("class") == "name" or words.get("class") in ("t", "name"):
+            continue
+        columns = sum(2 if ord(char) > 0x2E80 else 1 for char in words.text or "")
+        assert float(words.get("x")) + 7.22 * columns < SERVER < WIDTH
+
+
+def test_a_picture_of_its_own_has_the_colours_of_the_page() -> None:
+    css = (Path(reports.__file__).parent / "templates" / "report.css").read_text()
+    page = [
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
+        for part in re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    ]
+    own = [
+        dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{6})", part))
+        for part in re.findall(r"\.seq\{(.*?)\}", COLOURS, re.DOTALL)
+    ]
+    assert len(page) == len(own) == 2
+    for there, here in zip(page, own, strict=True):
+        assert here
+        assert here == {name: there[name] for name in here}
+    rules = (Path(reports.__file__).parent / "templates" / "diagram.css").read_text()
+    assert set(re.findall(r"var\(--([a-z-]+)\)", rules)) <= set(own[0])
