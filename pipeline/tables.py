@@ -84,7 +84,9 @@ PACKETS = Table(
     "TCP segments of the captures, one a row. Packets that carry no TCP are not among them.",
     (
         Column("frame", LONG, "number of the packet in its file, from 1"),
-        Column("offset", LONG, "where its block begins in the uncompressed file", BYTE_COUNT),
+        Column(
+            "file", INT, "place of its file among those that are read, from 0: order is by file, then frame"
+        ),
         *_TIME,
         Column("source", TEXT, "sender, host:port"),
         Column("target", TEXT, "receiver, host:port"),

@@ -42,17 +42,34 @@ class Interface(Struct, frozen=True):
     offset: int
 
 
-class CaptureParser:
-    """Takes a file in pieces of any size. ``ended`` is set once the recorder has written that it stopped."""
+class Position(Struct, frozen=True):
+    """Where a block of a file begins, and what the file said before it: enough to read from there."""
 
-    def __init__(self) -> None:
+    offset: int
+    kind: str
+    order: str
+    interfaces: tuple[Interface, ...]
+
+
+class CaptureParser:
+    """Takes a file in pieces of any size, from ``start`` on. ``ended`` is set once the recorder has written
+    that it stopped."""
+
+    def __init__(self, start: Position | None = None) -> None:
+        start = start or Position(0, "", "<", ())
         self.ended = ""  # the comment at the end of the file
-        self.offset = 0  # of the first byte not yet understood
+        self.offset = start.offset  # of the first byte not yet understood
         self._held = b""
-        self._kind = ""
-        self._order = "<"
-        self._interfaces: list[Interface] = []
-        self._pcap = Interface(0, 1, 1, 0)
+        self._kind = start.kind
+        self._order = start.order
+        self._interfaces = list(start.interfaces)
+        self._pcap = self._interfaces[0] if self._interfaces else Interface(0, 1, 1, 0)
+
+    @property
+    def position(self) -> Position:
+        """Where it is. Ask between feeds, when nothing is held."""
+        of = (self._pcap,) if self._kind == "pcap" else tuple(self._interfaces)
+        return Position(self.offset, self._kind, self._order, of)
 
     @property
     def held(self) -> int:

@@ -20,6 +20,7 @@ from wire.errors import ProtocolError
 MOST_HELD = 2 * 1024 * 1024  # bytes of a stream in which a place to begin is looked for again
 SHORT_BYTES = 32  # may be the beginning of an operation that cannot be recognised yet
 NOTHING = ""
+UNKNOWN = "no known protocol"
 
 
 class Row:
@@ -116,6 +117,10 @@ class Reader:
         """The capture is over."""
         for event in self._reassembler.finish(self._last):
             yield from self._rows(event)
+        for decoded in self._connections.values():
+            if decoded.waiting:
+                yield _remark(decoded.waiting[-1], None, "undecodable", UNKNOWN)
+                decoded.waiting.clear()
 
     # -- events ------------------------------------------------------------------------------
 
@@ -150,7 +155,7 @@ class Reader:
                 if sum(len(part.data) for part in decoded.waiting) > MOST_UNKNOWN:
                     decoded.is_opaque = True
                     decoded.waiting.clear()
-                    yield _remark(event, None, "undecodable", "no known protocol")
+                    yield _remark(event, None, "undecodable", UNKNOWN)
                 return
             waiting, decoded.waiting = decoded.waiting, []
             for part in waiting:

@@ -64,7 +64,17 @@ class BatchIsTheLimit(Monitor):
             case facts.Delivered():
                 yield from self._delivered(fact)
 
-    def _end_one(self, fact: facts.PullStatus) -> None:
+    def counts_for(self, fact: facts.Delivered) -> Place | None:
+        """The request that a delivery counts for. Ask before it is observed."""
+        asked = self.state.asked.get(fact.sid, {}).get(_consumer(fact))
+        return asked.open[0].place if asked is not None and asked.open else None
+
+    def ends(self, fact: facts.PullStatus) -> Place | None:
+        """The request that a status ends. Ask before it is observed."""
+        found = self._ended_by(fact)
+        return found[1].place if found and fact.code != 100 else None
+
+    def _ended_by(self, fact: facts.PullStatus) -> tuple[_Asked, _Pull] | None:
         ended = [
             (pull.left, asked, pull)
             for asked in self.state.asked.get(fact.sid, {}).values()
@@ -72,8 +82,12 @@ class BatchIsTheLimit(Monitor):
             if pull.inbox == fact.inbox
         ]
         told = [found for found in ended if found[0] == fact.pending]
-        if found := min(told or ended, key=lambda found: found[0], default=None):
-            _, asked, pull = found
+        found = min(told or ended, key=lambda found: found[0], default=None)
+        return found and found[1:]
+
+    def _end_one(self, fact: facts.PullStatus) -> None:
+        if found := self._ended_by(fact):
+            asked, pull = found
             asked.open.remove(pull)
             asked.last = fact.place
 
