@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from conformance.connection import Connection
 from conformance.histories import Delivered, History, Publication, Published, Settlement, judge
@@ -39,15 +40,17 @@ class EndToEnd:
         self.consumer = stage.consumer(self.stream, "D", ack_wait=ACK_WAIT_NS)
         self.published: list[Published] = []
         self.delivered: list[Delivered] = []
-        self._numbers = iter(range(1, 1_000_000))
+        self._numbers = count(1)
+        self._clients = count(1)
         self._unanswered: list[str] = []
+        self._puback = self._pulled = self._acked = ""
 
     # The producer
 
-    def publish(self, count: int) -> None:
-        """Publish ``count`` new messages, and some of them twice; what had no answer stays unanswered."""
+    def publish(self, messages: int) -> None:
+        """Publish ``messages`` new messages, and some of them twice; what had no answer stays unanswered."""
         client = self._producer()
-        for _ in range(count):
+        for _ in range(messages):
             number = next(self._numbers)
             name = f"m{number}"
             if number % CRASH_EVERY:
@@ -69,18 +72,21 @@ class EndToEnd:
         client.close()
 
     def _producer(self) -> Connection:
+        self._puback = self._new_inbox("puback")
         client = self.connect("producer")
-        client.send(Sub.make(self.session.inbox("puback"), 1))
+        client.send(Sub.make(self._puback, 1))
         return client
 
+    def _new_inbox(self, label: str) -> str:
+        """Of one client alone: what the server still says to one that is gone reaches no later one."""
+        return self.session.inbox(f"{label}{next(self._clients)}")
+
     def _send(self, client: Connection, name: str) -> None:
-        inbox = self.session.inbox("puback")
-        client.send(HPub.make(self.subject, [(MESSAGE_ID, name)], name.encode(), inbox))
+        client.send(HPub.make(self.subject, [(MESSAGE_ID, name)], name.encode(), self._puback))
 
     def _publish(self, client: Connection, name: str) -> None:
         self._send(client, name)
-        inbox = self.session.inbox("puback")
-        answer = client.expect(Msg, subject=inbox, within=ANSWER_S)
+        answer = client.expect(Msg, subject=self._puback, within=ANSWER_S)
         fields = json.loads(answer.payload)
         if "error" in fields or "seq" not in fields:
             raise Failed(f"{name} was refused", expected="a PubAck", actual=str(answer))
@@ -88,13 +94,15 @@ class EndToEnd:
 
     # The consumer
 
-    def consume(self, count: int) -> None:
-        """Take ``count`` deliveries, with crashes between."""
+    def consume(self, deliveries: int) -> None:
+        """Take so many deliveries, with crashes between."""
         client = self._consumer()
-        for number in range(count):
+        for number in range(deliveries):
             message = self._pull(client)
             if message is None:
-                raise Failed("no message", expected=f"{count} deliveries", actual=f"{number}, then a status")
+                raise Failed(
+                    "no message", expected=f"{deliveries} deliveries", actual=f"{number}, then a status"
+                )
             crash = number % CRASH_EVERY
             if crash == 0:  # before the acknowledgement
                 self._took(message, Settlement.OPEN)
@@ -126,26 +134,27 @@ class EndToEnd:
         )
 
     def _consumer(self) -> Connection:
+        self._pulled, self._acked = self._new_inbox("pull"), self._new_inbox("acked")
         client = self.connect("consumer")
-        client.send(Sub.make(self.session.inbox("pull"), 1), Sub.make(self.session.inbox("acked"), 2))
+        client.send(Sub.make(self._pulled, 1), Sub.make(self._acked, 2))
         return client
 
     def _pull(self, client: Connection) -> Msg | HMsg | None:
         """The next message; None for a status."""
         body = PullRequest(batch=1, expires=PULL_NS).encode()
-        client.send(Pub.make(next_subject(self.stream, self.consumer), body, self.session.inbox("pull")))
+        client.send(Pub.make(next_subject(self.stream, self.consumer), body, self._pulled))
         answer = client.arrival(ANSWER_S, "a message or a status").operation
         if not isinstance(answer, Msg | HMsg):
             raise Failed("no message", expected="a message or a status", actual=str(answer))
         return answer if answer.reply is not None else None
 
     def _ack(self, message: Msg | HMsg) -> Pub:
-        return Pub.make(message.reply or "", b"+ACK", self.session.inbox("acked"))
+        return Pub.make(message.reply or "", b"+ACK", self._acked)
 
     def _confirm(self, client: Connection, message: Msg | HMsg) -> None:
         """Acknowledge, and hear that this was taken."""
         client.send(self._ack(message))
-        client.expect(Msg, subject=self.session.inbox("acked"), payload=b"", within=ANSWER_S)
+        client.expect(Msg, subject=self._acked, payload=b"", within=ANSWER_S)
         self._took(message, Settlement.CONFIRMED)
 
     def _took(self, message: Msg | HMsg, settlement: Settlement) -> None:
