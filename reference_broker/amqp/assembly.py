@@ -15,9 +15,14 @@ def build(
 ) -> Broker:
     """A broker that nobody has connected to yet; ``random`` is its only source of chance.
 
-    With a ledger it enters there what has to survive. Raises ``UnknownDefect``.
+    With a ledger it enters there what has to survive. Raises ``UnknownDefect``, ``ValueError`` for a script
+    of confirms that is none.
     """
     broker = Broker(config, random.randrange, ledger)
+    if config.confirms:
+        from reference_broker.amqp.confirm_script import follow, read_script
+
+        follow(broker, read_script(config.confirms))
     for name in defects:
         from reference_broker.amqp.defects import apply
 

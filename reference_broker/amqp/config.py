@@ -34,6 +34,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str | None = None  # None: nothing survives
     max_pending: int = 4 * 1024 * 1024  # unread bytes beyond which a connection is sent no more deliveries
     write_deadline: float = 30.0
+    confirms: str = ""  # a script of confirms, as ``confirm_script`` reads it; "": as they come
 
     @classmethod
     def of(cls, **options: Any) -> Config:
