@@ -27,19 +27,20 @@ class Room:
     def together(self) -> Iterator[None]:
         """Beside other checks."""
         with contextlib.ExitStack() as stack:
-            with _locked(self._door, exclusive=True):
-                stack.enter_context(_locked(self._room, exclusive=False))
+            with locked(self._door, exclusive=True):
+                stack.enter_context(locked(self._room, exclusive=False))
             yield
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Beside no other check of this run."""
-        with _locked(self._door, exclusive=True), _locked(self._room, exclusive=True):
+        with locked(self._door, exclusive=True), locked(self._room, exclusive=True):
             yield
 
 
 @contextlib.contextmanager
-def _locked(path: Path, *, exclusive: bool) -> Iterator[None]:
+def locked(path: Path, *, exclusive: bool) -> Iterator[None]:
+    """The file's lock, which other processes of the run may hold meanwhile."""
     with path.open("ab") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)

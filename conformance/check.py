@@ -15,7 +15,8 @@ ATTRIBUTE = "plumbline_check"
 class Check(Struct, frozen=True):
     """One check. ``where`` is file:line; it holds from protocol level ``since`` on and before ``until``.
 
-    ``alone``: no other check may run beside it, since it shows to them.
+    ``alone``: no other check may run beside it, since it shows to them. ``shares``: a word for what it has in
+    common with others and takes long; one process runs them all, first.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Check(Struct, frozen=True):
     since: str | None = None
     until: str | None = None
     alone: bool = False
+    shares: str = ""
 
     @property
     def protocol(self) -> str:
@@ -53,6 +55,7 @@ class Marked(Struct, frozen=True):
     since: str | None
     until: str | None
     alone: bool
+    shares: str
 
 
 def verifies(
@@ -62,18 +65,20 @@ def verifies(
     since: str | None = None,
     until: str | None = None,
     alone: bool = False,
+    shares: str = "",
 ) -> Callable[[Function], Function]:
     """Mark a function of one argument, ``session``, as the check of these requirements.
 
     The first line of its docstring is the title. ``variant`` names the server configuration it needs
     (conformance/variants.toml). ``alone`` keeps every other check of the run away meanwhile: what subscribes
-    to everything, for example, is interest in what others expect no responders for.
+    to everything, for example, is interest in what others expect no responders for. Checks with the same word
+    in ``shares`` are run one after the other, first: they share what takes long.
     """
     if not requirements:
         raise ValueError("a check verifies at least one requirement")
 
     def mark(function: Function) -> Function:
-        setattr(function, ATTRIBUTE, Marked(requirements, source, variant, since, until, alone))
+        setattr(function, ATTRIBUTE, Marked(requirements, source, variant, since, until, alone, shares))
         return function
 
     return mark
@@ -97,6 +102,7 @@ def check_of(function: Callable[[Any], None]) -> Check | None:
         since=marked.since,
         until=marked.until,
         alone=marked.alone,
+        shares=marked.shares,
     )
 
 

@@ -63,6 +63,8 @@ class Items:
         if file_path.is_relative_to(HERE) and not file_path.is_relative_to(TRACES):
             return []  # modules of ours, which `python_files = *.py` or --doctest-modules would collect
         if file_path.suffix == ".trace":
+            if file_path.is_relative_to(TRACES) and self.traces and check_id(file_path) not in self.traces:
+                return []  # of another protocol
             return [*found, TraceFile.from_parent(parent, path=file_path, items=self)]
         return found
 
@@ -71,6 +73,13 @@ class Items:
         """A marked function in a module of the user's."""
         check = check_of(obj) if isinstance(obj, FunctionType) else None
         return None if check is None else list(self.items([check], collector))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Checks of one file wait for the same: each worker is dealt some of them, not one worker all."""
+        checks = [item for item in items if isinstance(item, CheckItem)]
+        hands = iter(dealt(checks, getattr(config, "workerinput", {}).get("workercount", 1)))
+        items[:] = [next(hands) if isinstance(item, CheckItem) else item for item in items]
 
     def items(self, checks: Iterable[Check], parent: pytest.Collector) -> Iterator[CheckItem]:
         """One item for each of the checks; of packaged ones, for each of the protocol that is selected."""
@@ -110,6 +119,19 @@ class Items:
                     path, _, line = item.result.where.rpartition(":")
                     report.longrepr = (path, int(line), report.longrepr[2])
         return report
+
+
+def dealt(items: Sequence[CheckItem], hands: int) -> list[CheckItem]:
+    """As cards are dealt: xdist gives each worker as long a stretch of this list as the others.
+
+    Checks that share what takes long go to one hand, and are its first.
+    """
+    sharing: dict[str, list[CheckItem]] = {}
+    for item in items:
+        if item.check.shares:
+            sharing.setdefault(item.check.shares, []).append(item)
+    stacks = [*sharing.values(), *([item] for item in items if not item.check.shares)]
+    return [item for hand in range(hands) for stack in stacks[hand::hands] for item in stack]
 
 
 def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) -> bool:

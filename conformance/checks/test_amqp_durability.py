@@ -1,4 +1,4 @@
-"""AMQP: what outlives the broker, and what does not. Each check restarts a broker of its own: few do much."""
+"""AMQP: what outlives the broker, and what does not. The checks share one broker, and how its lives end."""
 
 from __future__ import annotations
 
@@ -6,29 +6,18 @@ from collections.abc import Iterator
 
 from conformance.amqp_connection import AmqpConnection
 from conformance.amqp_session import AmqpSession
-from conformance.amqp_stage import AmqpStage
 from conformance.check import verifies
+from conformance.lives import judge
 from conformance.outcomes import Unsupported
 from conformance.own_server import OwnAmqpServer
 from wire.amqp import Method
 
 CONFIRMS = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms"'
 GUARANTEED = f'{CONFIRMS}, "Publisher Confirms and Guaranteed Delivery"'
+RESTARTS = "amqp-restarts"
 PERSISTENT = {"delivery_mode": 2}
 PUBLISHED = 400  # before the crash
 CONFIRMED = 100  # of them, before it
-
-
-def _started(session: AmqpSession) -> tuple[OwnAmqpServer, AmqpStage]:
-    server = session.own_server()
-    server.start()
-    return server, session.stage_on(server)
-
-
-def _restarted(session: AmqpSession, server: OwnAmqpServer) -> AmqpStage:
-    server.stop()
-    server.start()
-    return session.stage_on(server)
 
 
 def _bodies(session: AmqpSession, server: OwnAmqpServer, queue: str) -> Iterator[tuple[bytes, bool]]:
@@ -42,16 +31,8 @@ def _bodies(session: AmqpSession, server: OwnAmqpServer, queue: str) -> Iterator
         yield answer.body, answer.arguments["redelivered"]
 
 
-@verifies(
-    "AMQP-DURABILITY-001",
-    "AMQP-DURABILITY-002",
-    "AMQP-DURABILITY-003",
-    "AMQP-DURABILITY-010",
-    source="AMQP 0-9-1 XML, queue.declare and exchange.declare, parameter durable",
-)
-def test_what_is_declared_durable_outlives_the_broker(session: AmqpSession) -> None:
-    """After a restart what was declared durable is there, bindings too, and what was not is gone."""
-    server, stage = _started(session)
+def _declared(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    stage = session.stage_on(server)
     queue, exchange = stage.queue("KEPT"), stage.exchange("EVENTS", type="topic")
     stage.bind(queue, exchange, "a.*")
     short_exchange = stage.exchange("SHORT", durable=False)
@@ -59,8 +40,12 @@ def test_what_is_declared_durable_outlives_the_broker(session: AmqpSession) -> N
     answer = stage.answer("queue.declare", queue=short_queue, durable=False)
     if answer.method != "queue.declare-ok":
         raise Unsupported(f"a transient queue is refused with {answer.arguments['reply_code']}")
-    stage.publish(short_queue, b"lost", PERSISTENT)
-    stage = _restarted(session, server)
+    client = session.connect_to(server)
+    client.send(Method.make("basic.publish", 1, routing_key=short_queue, properties=PERSISTENT, body=b"lost"))
+    client.flush()
+    stage.await_queue(short_queue, message_count=1)
+    yield
+    stage = session.stage_on(server)
     stage.expect_queue(queue, exists=True, message_count=0)
     stage.expect_queue(short_queue, exists=False)
     client = session.connect_to(server)
@@ -77,18 +62,21 @@ def test_what_is_declared_durable_outlives_the_broker(session: AmqpSession) -> N
 
 
 @verifies(
-    "AMQP-DURABILITY-004",
-    "AMQP-DURABILITY-006",
-    "AMQP-DURABILITY-007",
-    "AMQP-DURABILITY-008",
-    "AMQP-DURABILITY-009",
-    "AMQP-DURABILITY-011",
-    source=GUARANTEED,
+    "AMQP-DURABILITY-001",
+    "AMQP-DURABILITY-002",
+    "AMQP-DURABILITY-003",
+    "AMQP-DURABILITY-010",
+    source="AMQP 0-9-1 XML, queue.declare and exchange.declare, parameter durable",
+    shares=RESTARTS,
 )
-def test_persistent_messages_outlive_the_broker(session: AmqpSession) -> None:
-    """After a restart persistent messages that are not settled are there in order, transient ones are not."""
-    server, stage = _started(session)
-    queue = stage.queue("KEPT")
+def test_what_is_declared_durable_outlives_the_broker(session: AmqpSession) -> None:
+    """After a restart what was declared durable is there, bindings too, and what was not is gone."""
+    judge(session, _declared, PARTS, ENDINGS)
+
+
+def _persistent(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    stage = session.stage_on(server)
+    queue = stage.queue("MESSAGES")
     published: list[tuple[bytes, dict[str, int]]] = [
         (b"p1", PERSISTENT),
         (b"p2", PERSISTENT),
@@ -108,7 +96,7 @@ def test_persistent_messages_outlive_the_broker(session: AmqpSession) -> None:
     client.call("basic.cancel", 1, consumer_tag="c")
     client.send(Method.make("basic.ack", 1, delivery_tag=2))
     client.flush()
-    _restarted(session, server)
+    yield
     kept = [body for body, properties in published if properties is PERSISTENT and body != b"p2"]
     expected = [(body, body == b"p1") for body in kept]
     found = list(_bodies(session, server, queue))
@@ -120,19 +108,49 @@ def test_persistent_messages_outlive_the_broker(session: AmqpSession) -> None:
     )
 
 
+@verifies(
+    "AMQP-DURABILITY-004",
+    "AMQP-DURABILITY-006",
+    "AMQP-DURABILITY-007",
+    "AMQP-DURABILITY-008",
+    "AMQP-DURABILITY-009",
+    "AMQP-DURABILITY-011",
+    source=GUARANTEED,
+    shares=RESTARTS,
+)
+def test_persistent_messages_outlive_the_broker(session: AmqpSession) -> None:
+    """After a restart persistent messages that are not settled are there in order, transient ones are not."""
+    judge(session, _persistent, PARTS, ENDINGS)
+
+
 def _shown(messages: list[tuple[bytes, bool]]) -> str:
     return " ".join(
         body.decode("utf-8", "replace") + (" (redelivered)" if again else "") for body, again in messages
     )
 
 
-@verifies("AMQP-DURABILITY-005", "AMQP-CONFIRM-028", source=GUARANTEED)
-def test_confirmed_messages_outlive_a_crash(session: AmqpSession) -> None:
-    """Persistent messages that were confirmed before kill -9 are there after it, none twice."""
-    server, stage = _started(session)
-    queue = stage.queue("KEPT")
+def _told(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    client = session.connect_to(server)
+    client.call("basic.qos", 1)
+    yield
+    client.expect("connection.close", reply_code=320, class_id=0, method_id=0)
+
+
+@verifies(
+    "AMQP-CONN-043",
+    "AMQP-ERRORS-002",
+    source="AMQP 0-9-1, section 1.2, connection-forced",
+    shares=RESTARTS,
+)
+def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
+    """A client is told with connection.close 320 that the broker is stopped in order."""
+    judge(session, _told, PARTS, ENDINGS)
+
+
+def _crash(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    queue = session.stage_on(server).queue("CRASHED")
     # No document promises that a queue of a moment ago outlives a crash: RabbitMQ 3.10.8 may have lost it.
-    _restarted(session, server)
+    yield
     client = session.connect_to(server, "publisher")
     client.call("confirm.select", 1)
     messages = [
@@ -141,9 +159,7 @@ def test_confirmed_messages_outlive_a_crash(session: AmqpSession) -> None:
     ]
     client.send(*messages)
     confirmed = _confirmed(client, CONFIRMED)
-    server.kill()
-    server.start()
-    session.stage_on(server)
+    yield
     found = [body for body, _ in _bodies(session, server, queue)]
     lost = sorted(number for number in confirmed if b"p%d" % number not in set(found))
     twice = len(found) - len(set(found))
@@ -165,12 +181,11 @@ def _confirmed(client: AmqpConnection, enough: int) -> set[int]:
     return confirmed
 
 
-@verifies("AMQP-CONN-043", "AMQP-ERRORS-002", source="AMQP 0-9-1, section 1.2, connection-forced")
-def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
-    """A client is told with connection.close 320 that the broker is stopped in order."""
-    server = session.own_server()
-    server.start()
-    client = session.connect_to(server)
-    client.call("basic.qos", 1)
-    server.stop()
-    client.expect("connection.close", reply_code=320, class_id=0, method_id=0)
+@verifies("AMQP-DURABILITY-005", "AMQP-CONFIRM-028", source=GUARANTEED, shares=RESTARTS)
+def test_confirmed_messages_outlive_a_crash(session: AmqpSession) -> None:
+    """Persistent messages that were confirmed before kill -9 are there after it, none twice."""
+    judge(session, _crash, PARTS, ENDINGS)
+
+
+PARTS = (_declared, _persistent, _told, _crash)  # the crash comes last: the server is to be killed at once
+ENDINGS = (OwnAmqpServer.stop, OwnAmqpServer.kill)

@@ -1,0 +1,90 @@
+"""One server of the run's own that lives several times, and what several checks see of it.
+
+A restart takes seconds and shows more than one requirement. So the ``parts`` share their restarts: each is a
+generator that is given the session and the server, and yields where the server is to end and to start again.
+The check that comes first plays all of them; the others, in whichever process, read how their part ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from conformance.alone import locked
+from conformance.amqp_session import AmqpSession
+from conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
+from conformance.own_server import OwnAmqpServer
+from conformance.verdicts import WireLine
+
+Part = Callable[[AmqpSession, OwnAmqpServer], Iterator[None]]
+Ending = Callable[[OwnAmqpServer], None]
+
+_KINDS: Mapping[str, type[CheckEnded]] = {kind.__name__: kind for kind in (Failed, Unsupported, Untestable)}
+
+
+class Ended(Struct, frozen=True):
+    """How a part ended early, as ``conformance.outcomes`` says it."""
+
+    kind: str
+    message: str
+    expected: str
+    actual: str
+
+
+class Lives(Struct, frozen=True):
+    """How each part ended, by its name, None being well; and all that was exchanged."""
+
+    parts: dict[str, Ended | None]
+    wire: list[WireLine]
+
+
+def judge(session: AmqpSession, part: Part, parts: Sequence[Part], endings: Sequence[Ending]) -> None:
+    """The evidence of ``part``: raises what it raised. ``endings``: of all lives but the last.
+
+    Raises also what kept the server from living: ``Unsupported``, ``Inconclusive``. Then nothing is kept, and
+    who comes next plays again.
+    """
+    lives = _played_once(session, parts, endings)
+    if (ended := lives.parts[part.__name__]) is not None:
+        raise _KINDS[ended.kind](ended.message, expected=ended.expected, actual=ended.actual)
+    session.observed()
+
+
+def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> Lives:
+    """Once in the run, if its processes share a folder."""
+    if session.target.ledger is None:
+        return _play(session, parts, endings)
+    file = session.target.ledger.with_name("-".join(part.__name__ for part in parts) + ".lives")
+    with locked(file.with_suffix(".lock"), exclusive=True):
+        if file.exists():
+            lives = msgspec.msgpack.decode(file.read_bytes(), type=Lives)
+            session.journal.lines[:] = lives.wire
+            return lives
+        lives = _play(session, parts, endings)
+        half = file.with_suffix(f".{os.getpid()}")
+        half.write_bytes(msgspec.msgpack.encode(lives))
+        half.replace(file)
+        return lives
+
+
+def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> Lives:
+    server = session.own_server()
+    server.start()
+    acting = {part.__name__: part(session, server) for part in parts}
+    ended: dict[str, Ended | None] = {}
+    for ending in (*endings, None):
+        for name in [name for name in acting if name not in ended]:
+            try:
+                next(acting[name])
+            except StopIteration:
+                ended[name] = None
+            except (Failed, Unsupported, Untestable) as error:
+                ended[name] = Ended(type(error).__name__, error.message, error.expected, error.actual)
+        if ending is not None and len(ended) < len(parts):
+            ending(server)
+            server.start()
+    assert len(ended) == len(parts), "a part asks for more lives than there are"
+    return Lives(ended, list(session.wire))

@@ -1,0 +1,101 @@
+"""A server that lives several times, and what several checks see of it: played once, judged by each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.amqp_session import AmqpSession
+from conformance.items import dealt
+from conformance.lives import judge
+from conformance.outcomes import Failed, Inconclusive, Unsupported
+from conformance.own_server import OwnAmqpServer
+from conformance.target import TargetAccess, open_target
+from conformance.urls import parse_url
+from reference_broker.amqp.server import AmqpBroker
+
+ENDINGS = (OwnAmqpServer.stop, OwnAmqpServer.kill)
+played: list[str] = []
+
+
+def _three_lives(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    played.append(server.url)
+    queue = session.stage_on(server).queue("KEPT")
+    yield
+    session.stage_on(server).expect_queue(queue, exists=True)
+    yield
+    session.stage_on(server).expect_queue(queue, exists=True)
+
+
+def _fails(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    yield
+    raise Failed("it is gone", expected="a queue", actual="none")
+
+
+def _gives_up(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    yield from ()
+    raise Unsupported("no such queues")
+
+
+def _is_not_sure(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+    played.append(server.url)
+    yield from ()
+    raise Inconclusive("late")
+
+
+PARTS = (_three_lives, _fails, _gives_up)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[TargetAccess]:
+    played.clear()
+    with AmqpBroker.in_thread() as url:
+        access = open_target(parse_url(url), level=None, variants={}, run="0")
+        access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1")
+        access.ledger = tmp_path / "made.ledger"
+        yield access
+
+
+def test_parts_share_the_lives_of_one_server_and_end_each_in_its_own_way(target: TargetAccess) -> None:
+    with AmqpSession(target) as session:
+        judge(session, _three_lives, PARTS, ENDINGS)
+        assert session.observations > 0
+        exchanged = [line.text for line in session.wire]
+    with AmqpSession(target) as other:
+        with pytest.raises(Failed, match="it is gone") as failed:
+            judge(other, _fails, PARTS, ENDINGS)
+        assert (failed.value.expected, failed.value.actual) == ("a queue", "none")
+        assert [line.text for line in other.wire] == exchanged
+        with pytest.raises(Unsupported, match="no such queues"):
+            judge(other, _gives_up, PARTS, ENDINGS)
+        assert other.observations == 0
+    assert len(played) == 1
+
+
+def test_what_was_not_decided_is_played_again(target: TargetAccess) -> None:
+    for _ in range(2):
+        with AmqpSession(target) as session, pytest.raises(Inconclusive):
+            judge(session, _is_not_sure, (_is_not_sure,), ())
+    assert len(set(played)) == 2
+
+
+def test_a_part_that_wants_more_lives_than_there_are_is_told(target: TargetAccess) -> None:
+    with AmqpSession(target) as session, pytest.raises(AssertionError, match="more lives"):
+        judge(session, _three_lives, (_three_lives,), ())
+
+
+class _Card:
+    def __init__(self, name: str, shares: str = "") -> None:
+        self.name = name
+        self.check = self
+        self.shares = shares
+
+
+def test_checks_are_dealt_and_those_that_share_come_first_and_together() -> None:
+    cards = [_Card("a"), _Card("b"), _Card("r1", "restarts"), _Card("c"), _Card("d"), _Card("r2", "restarts")]
+    names = [card.name for card in dealt(cards, 2)]  # type: ignore[arg-type]
+    assert names == ["r1", "r2", "b", "d", "a", "c"]
+    assert [card.name for card in dealt(cards[:2], 1)] == ["a", "b"]  # type: ignore[arg-type]
