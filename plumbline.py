@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from conformance.cli import Paths, Served
+    from conformance.clients.scenario import Stage
+    from conformance.clients.stand import Stand
     from conformance.explore.cli import Running
     from conformance.explore.reference import Reference
     from conformance.variants import Variant
@@ -176,6 +178,26 @@ class Parts:
         return [*files, Terminal(reports=asked)]
 
 
+class Stands(Parts):
+    """The ``Stands`` of ``conformance.clients``: for each scenario a reference broker, watched."""
+
+    @contextmanager
+    def stand(self, protocol: str, stage: Stage) -> Iterator[Stand]:
+        """Raises what the configuration, a defect or a fault says of itself if it is wrong."""
+        from conformance.interrupts import kept_from_children
+        from proxy.watching import watched
+        from reference_broker.amqp.server import AmqpBroker
+        from reference_broker.nats.server import NatsBroker
+
+        kind = AmqpBroker if protocol == "amqp" else NatsBroker
+        options = {"jetstream": True, **stage.options} if protocol == "nats" else dict(stage.options)
+        with ExitStack() as running:
+            with kept_from_children():
+                url = running.enter_context(kind.in_thread(defect=stage.defects, **options))
+                proxy = running.enter_context(watched(url, stage.faults))
+            yield proxy
+
+
 def _flags(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:
     return (*(f"--defect={name}" for name in defects), *([f"--level={level}"] if level else []))
 
@@ -241,6 +263,14 @@ def _reference_broker() -> typer.Typer:
     return mounted
 
 
+def _gate() -> typer.Typer:
+    import conformance.clients.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    conformance.clients.cli.register(mounted, Stands())
+    return mounted
+
+
 def _proxy() -> typer.Typer:
     import proxy.cli
 
@@ -258,6 +288,7 @@ def _ci() -> typer.Typer:
 # What is listed, in this order, and who has it.
 COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "verify": _conformance,
+    "gate": _gate,
     "explore": _conformance,
     "list": _conformance,
     "explain": _conformance,

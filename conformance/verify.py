@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from msgspec import Struct
 
+from conformance.events import Consumer, Emitter
 from conformance.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from conformance.prepare import Prepared
 from conformance.suite import HERE
 from conformance.verdicts import Event, ExitCode, RunFinished, RunResult
+
+__all__ = ["Consumer", "Finished", "default_workers", "run_suite"]
 
 CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
 WORKERS_PER_CORE = 3
 MOST_WORKERS = 12
 NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
-
-
-class Consumer(Protocol):
-    """Whoever wants the verdict events of a run."""
-
-    def consume(self, event: Event) -> None: ...
 
 
 class Finished(Struct, frozen=True):
@@ -45,9 +40,9 @@ class _Listener:
 
     def __init__(self, given: PreparedPlugin, consumers: Iterable[Consumer]) -> None:
         self._given = given
-        self._consumers = list(consumers)
+        self._emitter = Emitter(consumers)
         self.result: RunResult | None = None
-        self.problems: list[str] = []
+        self.problems = self._emitter.problems
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -56,15 +51,7 @@ class _Listener:
     def pytest_plumbline_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self.result = event.result
-        for consumer in self._consumers.copy():
-            try:
-                consumer.consume(event)
-            except (BrokenPipeError, SystemExit):  # rich's word for it: whoever read our output has gone
-                self._consumers.remove(consumer)
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            except OSError as error:  # a full disk, at the end: the others may still be written
-                self._consumers.remove(consumer)
-                self.problems.append(str(error))
+        self._emitter.emit(event)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         controller = config.pluginmanager.get_plugin(CONTROLLER)

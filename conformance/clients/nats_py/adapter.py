@@ -1,0 +1,217 @@
+"""The adapter of nats-py: commands of ``PROTOCOL.md`` in, what the library gave and told out.
+
+    pip install -r requirements.txt
+    plumbline gate -- python adapter.py
+
+It imports nothing of Plumbline and works with every release of nats-py from 2.0 on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+FEATURES = [
+    "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
+    "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
+]  # fmt: skip
+
+
+def say(**line: Any) -> None:
+    """One line to Plumbline."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def trouble(error: BaseException) -> dict[str, Any]:
+    """An error as the library tells it."""
+    told: dict[str, Any] = {"text": str(error) or repr(error), "type": type(error).__name__}
+    for number in (getattr(error, "err_code", None), getattr(error, "code", None)):
+        if str(number).isdigit() and int(str(number)):
+            return {**told, "code": int(str(number))}
+    return told
+
+
+def headers_of(command: dict[str, Any]) -> dict[str, str] | None:
+    """As nats-py takes them: one value for each name."""
+    given = command.get("headers") or {}
+    return {name: value if isinstance(value, str) else value[0] for name, value in given.items()} or None
+
+
+class Adapter:
+    """One connection and what came over it."""
+
+    def __init__(self) -> None:
+        self.client = Client()
+        self.messages: dict[int, Msg] = {}
+        self.subscriptions: dict[str, Any] = {}
+        self.pulls: dict[tuple[str, str], Any] = {}
+
+    def handed(self, msg: Msg) -> dict[str, Any]:
+        """A message that the library handed over."""
+        ref = len(self.messages) + 1
+        self.messages[ref] = msg
+        headers = {name: [value] for name, value in (getattr(msg, "headers", None) or {}).items()}
+        data = msg.data.decode("latin-1")
+        return {"ref": ref, "subject": msg.subject, "reply": msg.reply, "data": data, "headers": headers}
+
+    def into(self, name: str) -> Callable[[Msg], Awaitable[None]]:
+        """A callback for a subscription of that name."""
+
+        async def came(msg: Msg) -> None:
+            say(event="message", subscription=name, message=self.handed(msg))
+
+        return came
+
+    # -- commands ----------------------------------------------------------------------------
+
+    async def connect(self, url: str, *, reconnect: bool = False, **_: Any) -> None:
+        async def error(problem: Exception) -> None:
+            say(event="error", **trouble(problem))
+
+        async def disconnected() -> None:
+            say(event="disconnected")
+
+        async def reconnected() -> None:
+            say(event="reconnected")
+
+        async def closed() -> None:
+            say(event="closed")
+
+        self.client = Client()
+        self.pulls.clear()
+        await self.client.connect(
+            url,
+            allow_reconnect=reconnect,
+            error_cb=error,
+            disconnected_cb=disconnected,
+            reconnected_cb=reconnected,
+            closed_cb=closed,
+        )
+
+    async def flush(self, **_: Any) -> None:
+        await self.client.flush()
+
+    async def close(self, **_: Any) -> None:
+        await self.client.close()
+
+    async def publish(self, subject: str, data: str = "", reply: str = "", **command: Any) -> None:
+        headers = headers_of(command)
+        await self.client.publish(subject, data.encode("latin-1"), reply=reply, headers=headers)
+
+    async def request(self, subject: str, data: str = "", timeout_ms: int = 1000, **command: Any) -> Any:
+        headers = headers_of(command)
+        more: dict[str, Any] = {"headers": headers} if headers else {}
+        msg = await self.client.request(subject, data.encode("latin-1"), timeout=timeout_ms / 1000, **more)
+        return {"message": self.handed(msg)}
+
+    async def subscribe(self, subscription: str, subject: str, queue: str = "", **_: Any) -> None:
+        callback = self.into(subscription)
+        self.subscriptions[subscription] = await self.client.subscribe(subject, queue=queue, cb=callback)
+
+    async def unsubscribe(self, subscription: str, after: int = 0, **_: Any) -> None:
+        await self.subscriptions[subscription].unsubscribe(after)
+
+    async def stop(self, subscription: str, **_: Any) -> None:
+        await self.subscriptions[subscription].unsubscribe()
+
+    async def js_create(
+        self, stream: dict[str, Any] | None = None, consumer: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        manager = self.client.jsm()
+        if stream is not None:
+            await manager.add_stream(**stream)
+        if consumer is not None:
+            await manager.add_consumer(consumer.pop("stream_name"), **consumer)
+
+    async def js_publish(
+        self, subject: str, data: str = "", msg_id: str = "", timeout_ms: int = 1000, **command: Any
+    ) -> Any:
+        headers = {**(headers_of(command) or {}), **({"Nats-Msg-Id": msg_id} if msg_id else {})}
+        told = await self.client.jetstream().publish(
+            subject, data.encode("latin-1"), timeout=timeout_ms / 1000, headers=headers or None
+        )
+        return {"stream": told.stream, "seq": told.seq, "duplicate": bool(told.duplicate)}
+
+    async def js_subscribe(self, subscription: str, stream: str, consumer: str, **_: Any) -> None:
+        info = await self.client.jsm().consumer_info(stream, consumer)
+        bind = self.client.jetstream().subscribe_bind
+        own: dict[str, Any] = (
+            {"consumer": consumer} if "consumer" in inspect.signature(bind).parameters else {}
+        )
+        self.subscriptions[subscription] = await bind(
+            stream=stream, config=info.config, cb=self.into(subscription), manual_ack=True, **own
+        )
+
+    async def fetch(
+        self, stream: str, consumer: str, batch: int, expires_ms: int, heartbeat_ms: int = 0, **_: Any
+    ) -> Any:
+        if (stream, consumer) not in self.pulls:
+            bind = self.client.jetstream().pull_subscribe_bind
+            self.pulls[stream, consumer] = await bind(durable=consumer, stream=stream)
+        more = {"heartbeat": heartbeat_ms / 1000} if heartbeat_ms else {}
+        messages = await self.pulls[stream, consumer].fetch(batch, timeout=expires_ms / 1000, **more)
+        return {"messages": [self.handed(msg) for msg in messages]}
+
+    async def ack(self, ref: int, kind: str = "ack", delay_ms: int = 0, **_: Any) -> None:
+        msg = self.messages[ref]
+        if kind == "nak" and delay_ms:
+            await msg.nak(delay=delay_ms / 1000)
+        else:
+            method = {"ack": msg.ack, "nak": msg.nak, "progress": msg.in_progress, "term": msg.term}[kind]
+            await method()
+
+    async def ack_sync(self, ref: int, timeout_ms: int = 1000, **_: Any) -> None:
+        await self.messages[ref].ack_sync(timeout=timeout_ms / 1000)
+
+
+async def answer(adapter: Adapter, command: dict[str, Any]) -> None:
+    """Do one command and answer it."""
+    number = command.pop("id")
+    method = getattr(adapter, command.pop("do").replace(".", "_"), None)
+    if method is None:
+        say(id=number, error={"text": "unknown command", "type": "unsupported"})
+        return
+    try:
+        say(id=number, ok=await method(**command) or {})
+    except (Exception, asyncio.CancelledError) as error:
+        say(id=number, error=trouble(error))
+
+
+def features() -> list[str]:
+    """What this release can do."""
+    has_heartbeat = (
+        "heartbeat" in inspect.signature(nats.js.client.JetStreamContext.PullSubscription.fetch).parameters
+    )
+    return FEATURES + (["fetch.heartbeat"] if has_heartbeat else [])
+
+
+async def main() -> None:
+    """Until stdin ends."""
+    say(
+        hello="plumbline.adapter/1",
+        protocol="nats",
+        library="nats-py",
+        version=version("nats-py"),
+        language=f"python {platform.python_version()}",
+        features=features(),
+    )
+    lines = asyncio.StreamReader(limit=1024 * 1024)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    adapter = Adapter()
+    while line := await lines.readline():
+        await answer(adapter, json.loads(line))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,114 @@
+"""Plays one scenario with one run of the adapter and says what became of it. No waiver, no retry.
+
+``play`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from conformance.catalogue import Catalogue
+from conformance.clients.nats_scene import NatsScene
+from conformance.clients.protocol import Hello
+from conformance.clients.rules import Passed, evidence
+from conformance.clients.scenario import Scenario
+from conformance.clients.scene import Scene
+from conformance.clients.stand import Stands
+from conformance.clients.testee import Testee, TesteeProblem
+from conformance.engine import WIRE_LINES, ended_as, result_of
+from conformance.monitors import Side, Violation, Watch
+from conformance.outcomes import CheckEnded, Failed, Unsupported
+from conformance.verdicts import CheckResult, Outcome
+
+# What a scenario is given, by protocol.
+_SCENES: dict[str, type[Scene]] = {"nats": NatsScene, "amqp": Scene}
+
+
+class Played(Struct, frozen=True):
+    """The end of one scenario: its result, and what it let pass, for the rules that hold at any time."""
+
+    result: CheckResult
+    passed: Passed | None = None
+
+
+class Player:
+    """Plays scenarios with one adapter. ``stop`` ends whatever runs, from any thread."""
+
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], stands: Stands, catalogue: Catalogue
+    ) -> None:
+        self._command = tuple(command)
+        self._environment = environment
+        self._stands = stands
+        self._catalogue = catalogue
+        self._running: set[Testee] = set()
+        self._stopped = False
+
+    def testee(self) -> Testee:
+        """A run of the adapter that ``stop`` ends. Not started yet."""
+        testee = Testee(self._command, self._environment)
+        self._running.add(testee)
+        return testee
+
+    def stop(self) -> None:
+        """Nothing is played any more."""
+        self._stopped = True
+        for testee in list(self._running):
+            testee.kill()
+
+    def play(self, scenario: Scenario, hello: Hello) -> Played:
+        """Play it once, if the adapter claims what it needs."""
+        check = scenario.check
+        if missing := sorted(set(scenario.needs) - hello.features):
+            why = Unsupported(f"the adapter does not claim {', '.join(missing)}")
+            return Played(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
+        began = time.monotonic()
+        scene: Scene | None = None
+        testee = self.testee()
+
+        def run() -> None:
+            nonlocal scene
+            with self._stands.stand(scenario.protocol, scenario.stage) as stand, testee:
+                testee.hello()
+                scene = _SCENES[scenario.protocol](testee, stand)
+                try:
+                    check.run(scene)
+                finally:
+                    scene.close()
+                if scene.observations == 0:
+                    raise Failed("the scenario saw no evidence", expected="evidence", actual="none")
+
+        outcome, ended = _end_of(run)
+        self._running.discard(testee)
+        result = msgspec.structs.replace(
+            result_of(check, self._catalogue, outcome, ended),
+            wire=scene.lines()[-WIRE_LINES:] if scene is not None else (),
+            observations=scene.observations if scene is not None else 0,
+            duration_s=time.monotonic() - began,
+        )
+        if scene is None:
+            return Played(result)
+        passed = Passed(scenario.id, _violations(scene), evidence(scene.wire), result.wire)
+        return Played(result, passed)
+
+
+def _end_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
+    try:
+        run()
+    except TesteeProblem as problem:
+        # A crash, a hang, a flood, nonsense: nobody who uses the library could do what the scenario asks.
+        return Outcome.FAILED, Failed(problem.message, expected=problem.expected, actual=problem.actual)
+    except Exception as error:
+        return ended_as(error)
+    return Outcome.PASSED, None
+
+
+def _violations(scene: Scene) -> tuple[Violation, ...]:
+    """What the testee broke of the rules that hold at any time."""
+    watch = Watch()
+    found = [violation for seen in scene.wire for violation in watch.observe(seen)]
+    return tuple(violation for violation in found if violation.side is Side.CLIENT and violation.certain)

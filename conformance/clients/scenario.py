@@ -1,0 +1,107 @@
+"""What a scenario is: a function that gives a testee work and judges what it did; ``@scenario`` marks it.
+
+They stand in ``conformance/clients/scenarios/{nats,amqp}_*.py``: the file says which protocol they speak.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from conformance.check import Check, module_path
+
+Function = TypeVar("Function", bound=Callable[[Any], None])
+
+_SCENARIOS = "conformance.clients.scenarios"
+_ATTRIBUTE = "plumbline_scenario"
+
+
+class Stage(Struct, frozen=True):
+    """The broker that a scenario is played with: its configuration, its deliberate faults, and those of the
+    proxy before it, each as it is written for ``plumbline broker`` and ``plumbline record --fault``."""
+
+    options: Mapping[str, Any] = {}
+    defects: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+class Scenario(Struct, frozen=True):
+    """A check of a client. ``needs`` are the features without which it cannot be played."""
+
+    check: Check
+    protocol: str
+    needs: tuple[str, ...]
+    stage: Stage
+
+    @property
+    def id(self) -> str:
+        return self.check.id
+
+
+class _Marked(Struct, frozen=True):
+    requirements: tuple[str, ...]
+    source: str
+    needs: tuple[str, ...]
+    stage: Stage
+
+
+def scenario(
+    *requirements: str,
+    source: str = "",
+    needs: Sequence[str] = (),
+    defects: Sequence[str] = (),
+    faults: Sequence[str] = (),
+    **options: Any,
+) -> Callable[[Function], Function]:
+    """Mark a function of one argument, ``scene``, as a scenario that verifies these requirements.
+
+    The first line of its docstring is the title. ``needs`` are features of ``PROTOCOL.md``. ``defects`` and
+    ``options`` are the reference broker's, ``faults`` those of the proxy between it and the testee.
+    """
+    if not requirements:
+        raise ValueError("a scenario verifies at least one requirement")
+
+    def mark(function: Function) -> Function:
+        stage = Stage(options, tuple(defects), tuple(faults))
+        setattr(function, _ATTRIBUTE, _Marked(requirements, source, tuple(needs), stage))
+        return function
+
+    return mark
+
+
+def scenario_of(function: Callable[[Any], None]) -> Scenario | None:
+    """The scenario that a marked function is, or None."""
+    marked: _Marked | None = getattr(function, _ATTRIBUTE, None)
+    if marked is None:
+        return None
+    module = function.__module__.rpartition(".")[2]
+    check = Check(
+        id=f"{module}::{function.__name__}",
+        title=(function.__doc__ or function.__name__).strip().splitlines()[0],
+        requirements=marked.requirements,
+        run=function,
+        source=marked.source,
+        where=f"{module_path(function)}:{function.__code__.co_firstlineno}",
+    )
+    return Scenario(check, module.partition("_")[0], marked.needs, marked.stage)
+
+
+def all_scenarios(protocol: str = "") -> list[Scenario]:
+    """Those that speak ``protocol`` (or any), in the order of their files."""
+    package = importlib.import_module(_SCENARIOS)
+    modules = [
+        importlib.import_module(module.name)
+        for module in pkgutil.iter_modules(package.__path__, f"{_SCENARIOS}.")
+        if module.name.rpartition(".")[2].partition("_")[0] in ("nats", "amqp")
+    ]
+    found = [
+        scenario_of(value)
+        for module in modules
+        for value in vars(module).values()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__
+    ]
+    return [one for one in found if one is not None and protocol in ("", one.protocol)]

@@ -1,0 +1,155 @@
+"""What a scenario is given, whatever the protocol: the testee, the stand, and how evidence is given.
+
+A scenario asks the testee for something, waits for what the wire or the testee then shows, and requires. What
+it requires is evidence; one that gave none fails. ``Failed`` says what the testee broke.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import msgspec
+
+from conformance.clients.protocol import Answer, Message, Told
+from conformance.clients.stand import Stand
+from conformance.clients.testee import Testee
+from conformance.monitors import Observation
+from conformance.outcomes import Failed
+from conformance.verdicts import Direction, WireLine
+from wire.sender import Sender
+
+ADAPTER = "adapter"  # the connection's name in wire lines between Plumbline and the adapter
+SOON_S = 2.0  # within which what nothing holds back has happened, on a busy machine too
+MOST_RAW_BYTES = 4096
+NS = 1_000_000_000
+
+
+class Scene:
+    """One play of one scenario."""
+
+    def __init__(self, testee: Testee, stand: Stand) -> None:
+        self.testee = testee
+        self.stand = stand
+        self.observations = 0
+        self._began = time.time_ns()
+        self._offending: set[tuple[str, int]] = set()
+
+    # -- the testee --------------------------------------------------------------------------
+
+    def ask(self, do: str, *, within: float = 0.0, **fields: Any) -> Answer:
+        """One command; its answer may be an error. ``within``: its own time-out in seconds, which
+        ``timeout_ms`` and ``expires_ms`` are as well. Raises ``TesteeProblem``."""
+        own = max((fields[name] / 1000 for name in ("timeout_ms", "expires_ms") if name in fields), default=0)
+        return self.testee.ask(do, within=max(within, own), **fields)
+
+    def do(self, do: str, *, within: float = 0.0, **fields: Any) -> Answer:
+        """One command that must succeed. Raises ``Failed`` with what the library said."""
+        answer = self.ask(do, within=within, **fields)
+        if answer.error is not None:
+            self.fail(f"{do} was answered with an error", expected=f"{do} succeeds", actual=str(answer.error))
+        return answer
+
+    def connect(self, **fields: Any) -> None:
+        """Let the testee connect to the stand."""
+        self.do("connect", within=5.0, url=self.stand.url, **fields)
+
+    @property
+    def events(self) -> list[Told]:
+        """What the library told by itself so far."""
+        return list(self.testee.events)
+
+    def messages(self, subscription: str) -> list[Message]:
+        """What was handed over for a subscription so far."""
+        told = (event for event in self.events if event.event == "message")
+        return [event.message for event in told if event.message and event.subscription == subscription]
+
+    def told(self, *names: str) -> list[Told]:
+        """The events of these names so far."""
+        return [event for event in self.events if event.event in names]
+
+    def await_told(self, seen: Callable[[], Any], within: float = SOON_S) -> bool:
+        """Whether ``seen()`` came true while the adapter wrote. Raises ``TesteeProblem``."""
+        return self.testee.wait(lambda: bool(seen()), within)
+
+    # -- the wire ----------------------------------------------------------------------------
+
+    @property
+    def wire(self) -> list[Observation]:
+        """All operations so far, of both sides."""
+        return list(self.stand.observations)
+
+    def sent(self, *kinds: type[Any]) -> list[Observation]:
+        """What the testee sent so far: operations of these types, or all."""
+        return [
+            seen
+            for seen in self.wire
+            if seen.sender is Sender.CLIENT and isinstance(seen.operation, kinds or object)
+        ]
+
+    def received(self, *kinds: type[Any]) -> list[Observation]:
+        """What the testee was sent so far."""
+        return [
+            seen
+            for seen in self.wire
+            if seen.sender is Sender.SERVER and isinstance(seen.operation, kinds or object)
+        ]
+
+    def await_wire(self, seen: Callable[[], Any], within: float = SOON_S) -> bool:
+        """Whether ``seen()`` came true while operations passed."""
+        return self.stand.wait(lambda: bool(seen()), within)
+
+    # -- evidence ----------------------------------------------------------------------------
+
+    def observed(self) -> None:
+        """Count one piece of evidence."""
+        self.observations += 1
+
+    def require(
+        self, condition: object, message: str, *, expected: str, actual: object, at: Observation | None = None
+    ) -> None:
+        """Evidence: ``condition`` must hold. ``at``: the operation to point at if not. Raises ``Failed``."""
+        if not condition:
+            self.fail(message, expected=expected, actual=actual, at=at)
+        self.observed()
+
+    def fail(self, message: str, *, expected: str, actual: object, at: Observation | None = None) -> NoReturn:
+        """The testee broke it."""
+        if at is not None:
+            self._offending.add((at.connection, at.index))
+        raise Failed(message, expected=expected, actual=str(actual) or "nothing")
+
+    @contextmanager
+    def during(self) -> Iterator[list[Observation]]:
+        """Collects the operations that pass while the block runs."""
+        before = len(self.stand.observations)
+        collected: list[Observation] = []
+        try:
+            yield collected
+        finally:
+            collected += list(self.stand.observations)[before:]
+
+    def lines(self) -> tuple[WireLine, ...]:
+        """Everything, for reports: wire, remarks, and what adapter and Plumbline said to each other."""
+        found: list[tuple[int, WireLine]] = []
+        for seen in self.stand.observations:
+            arrow: Direction = ">" if seen.sender is Sender.CLIENT else "<"
+            raw = seen.operation.raw[:MOST_RAW_BYTES]
+            line = WireLine(0.0, f"wire {seen.connection}", arrow, str(seen.operation), raw)
+            offending = (seen.connection, seen.index) in self._offending
+            found.append((seen.at, msgspec.structs.replace(line, offending=offending)))
+        found += [
+            (remark.at, WireLine(0.0, f"wire {remark.connection}", "!", remark.text))
+            for remark in self.stand.remarks
+        ]
+        found += [
+            (spoken.at, WireLine(0.0, ADAPTER, ">" if spoken.sent else "<", spoken.text))
+            for spoken in self.testee.spoken
+        ]
+        found.sort(key=lambda pair: pair[0])
+        return tuple(msgspec.structs.replace(line, at=(at - self._began) / NS) for at, line in found)
+
+    def close(self) -> None:
+        """Let go of what a protocol's scene holds."""

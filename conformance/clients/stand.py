@@ -1,0 +1,64 @@
+"""What a scenario needs of the other packages: a broker behind a proxy that watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from conformance.clients.scenario import Stage
+from conformance.monitors import Observation
+
+
+class Remark(Protocol):
+    """What happened on a connection and is no operation: closed, reset, a fault that struck."""
+
+    @property
+    def at(self) -> int:
+        """Nanoseconds since 1970."""
+
+    @property
+    def connection(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+class Stand(Protocol):
+    """A reference broker that nobody else uses, and the watching proxy before it (``proxy.watching``)."""
+
+    broker: str
+    """The broker's own URL: for Plumbline, unwatched and undisturbed."""
+
+    @property
+    def url(self) -> str:
+        """For the testee."""
+
+    @property
+    def observations(self) -> Sequence[Observation]:
+        """All operations so far between testee and broker, in the order of time. It only grows."""
+
+    @property
+    def remarks(self) -> Sequence[Remark]: ...
+
+    def switch(self, *faults: str) -> None:
+        """From now on these faults and no others; those of the scenario's decorator are no more."""
+
+    def cut(self) -> None:
+        """Reset every connection of the testee."""
+
+    def inject(self, data: bytes, connection: str | None = None) -> None:
+        """Send to the testee what no broker said (on that connection, or its last): whole operations."""
+
+    def wait(self, seen: Callable[[], bool], within: float) -> bool:
+        """Whether ``seen()`` came true in time; it is asked again after everything that passes."""
+
+
+class Stands(Protocol):
+    """Makes stands, and says what it makes them of."""
+
+    def stand(self, protocol: str, stage: Stage) -> AbstractContextManager[Stand]:
+        """A fresh one, while the block runs. ``stage.options`` go to the broker's configuration."""
+
+    def consumers(self, paths: Any) -> list[Any]:
+        """The terminal and the reports asked for. Raises ``UsageProblem`` if one cannot be written."""

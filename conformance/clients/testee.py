@@ -1,0 +1,318 @@
+"""An adapter as a process: started, told, listened to, ended. It can do nothing that makes Plumbline hang.
+
+Whatever it does wrong (no hello, no answer in time, nonsense, a flood, a death) is a ``TesteeProblem``,
+raised to whoever waits. What it wrote to stderr is kept. The process leads a group of its own, and the whole
+group is ended, so what it started goes with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import IO, Any, Self
+
+from msgspec import Struct
+
+from conformance.clients import protocol
+from conformance.clients.protocol import Answer, Hello, Nonsense, Told
+from conformance.interrupts import kept_from_children
+
+HELLO_WITHIN_S = 10.0
+ANSWER_WITHIN_S = 5.0  # beyond a command's own time-out
+END_WITHIN_S = 2.0  # after its stdin has ended
+MOST_LINE_BYTES = 1024 * 1024
+MOST_BYTES = 16 * 1024 * 1024
+KEPT_STDERR_BYTES = 16 * 1024  # of each end
+READ_BYTES = 64 * 1024
+
+
+class TesteeProblem(Exception):
+    """The adapter, or the library in it, did what no adapter may. ``expected`` and ``actual`` say what."""
+
+    def __init__(self, message: str, *, expected: str, actual: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.expected = expected
+        self.actual = actual
+
+
+class Spoken(Struct, frozen=True):
+    """One line between Plumbline and the adapter. ``at``: nanoseconds since 1970; ``sent``: by Plumbline."""
+
+    at: int
+    text: str
+    sent: bool
+
+
+class Testee:
+    """One run of an adapter. As a context manager it is ended at the end."""
+
+    __test__ = False
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        self.command = tuple(command)
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._changed = threading.Condition()
+        self._answers: dict[int, Answer] = {}
+        self._hello: Hello | None = None
+        self._problem: TesteeProblem | None = None
+        self._is_over = False  # its stdout has ended
+        self._number = 0
+        self._read = 0
+        self._stderr = _Kept()
+        self._threads: list[threading.Thread] = []
+        self.events: list[Told] = []
+        self.spoken: list[Spoken] = []
+
+    # -- the process -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Raises ``TesteeProblem`` if the command cannot be run."""
+        try:
+            with kept_from_children():
+                self._process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    env=None if self._environment is None else {**os.environ, **self._environment},
+                )
+        except OSError as error:
+            raise TesteeProblem(
+                f"the adapter cannot be started: {error.strerror}: {self.command[0]}",
+                expected="a command that runs",
+                actual=str(error),
+            ) from None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._follow(self._read_stdout, self._process.stdout)
+        self._follow(self._stderr.read, self._process.stderr)
+
+    def _follow(self, read: Callable[[IO[bytes]], None], pipe: IO[bytes]) -> None:
+        def run() -> None:
+            with pipe:
+                read(pipe)
+
+        thread = threading.Thread(target=run, name="plumbline-testee", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    @property
+    def stderr(self) -> str:
+        """What it wrote there so far: the beginning and the end."""
+        return self._stderr.text
+
+    def end(self) -> int | None:
+        """Ends its stdin, waits, ends the whole group. Its exit code; None if it had to be killed."""
+        process = self._process
+        if process is None:
+            return None
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        code: int | None = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(END_WITHIN_S if self._problem is None else 0.0)
+        self.kill()
+        for thread in self._threads:
+            thread.join(1.0)  # what was started outside of the group may hold the pipes
+        return code
+
+    def kill(self) -> None:
+        """The whole process group, at once. From any thread."""
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    # -- what it says ------------------------------------------------------------------------
+
+    def _read_stdout(self, pipe: IO[bytes]) -> None:
+        rest = b""
+        try:
+            while data := os.read(pipe.fileno(), READ_BYTES):
+                self._read += len(data)
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        self._take(line)
+                if len(rest) > MOST_LINE_BYTES or self._read > MOST_BYTES:
+                    raise _flood(rest, self._read)
+        except TesteeProblem as problem:
+            self._fail(problem)
+            self.kill()
+        except OSError:
+            pass
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            said = protocol.line(line)
+        except Nonsense as error:
+            raise TesteeProblem(
+                f"the adapter wrote what is not of the protocol: {error}",
+                expected="a line as in PROTOCOL.md",
+                actual=_shortened(line),
+            ) from None
+        with self._changed:
+            self.spoken.append(Spoken(time.time_ns(), _shortened(line), sent=False))
+            match said:
+                case Hello():
+                    self._hello = said
+                case Answer():
+                    self._answer(said)
+                case Told():
+                    self.events.append(said)
+            self._changed.notify_all()
+
+    def _answer(self, said: Answer) -> None:
+        if said.id in self._answers or not 0 < said.id <= self._number:
+            raise TesteeProblem(
+                f"the adapter answers command {said.id}, which "
+                + ("it has answered before" if said.id in self._answers else "was never given"),
+                expected="one answer to each command",
+                actual=self.spoken[-1].text,
+            )
+        self._answers[said.id] = said
+
+    def _fail(self, problem: TesteeProblem) -> None:
+        with self._changed:
+            self._problem = self._problem or problem
+            self._changed.notify_all()
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    def hello(self) -> Hello:
+        """Its first line. Raises ``TesteeProblem``."""
+        self._await(lambda: self._hello is not None, HELLO_WITHIN_S, "hello")
+        assert self._hello is not None
+        return self._hello
+
+    def ask(self, do: str, *, within: float = 0.0, **fields: Any) -> Answer:
+        """One command and its answer, which may be an error. ``within``: the command's own time-out, in
+        seconds. Raises ``TesteeProblem``."""
+        self._number += 1
+        number = self._number
+        line = protocol.command(number, do, fields)
+        with self._changed:
+            self.spoken.append(Spoken(time.time_ns(), _shortened(line), sent=True))
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it is gone: waiting for the answer says so, with its last words
+        self._await(lambda: number in self._answers, within + ANSWER_WITHIN_S, f"an answer to {do}")
+        return self._answers[number]
+
+    def wait(self, seen: Callable[[], bool], within: float) -> bool:
+        """Whether ``seen()`` came true in time; it is asked again after every line. Raises as ``ask``."""
+        with self._changed:
+            self._changed.wait_for(lambda: seen() or self._is_over or self._problem is not None, within)
+            if not seen():
+                self._raise_if_gone("the adapter to go on")
+            return seen()
+
+    def _await(self, seen: Callable[[], bool], within: float, wanted: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: seen() or self._is_over or self._problem is not None, within)
+            if seen():
+                return
+            self._raise_if_gone(wanted)
+            raise self._with_stderr(
+                f"the adapter does not answer: no {wanted.removeprefix('an ')}",
+                expected=f"{wanted} within {within:g} s",
+                actual=f"nothing within {within:g} s",
+            )
+
+    def _raise_if_gone(self, wanted: str) -> None:
+        if self._problem is not None:
+            raise self._with_stderr(
+                self._problem.message, expected=self._problem.expected, actual=self._problem.actual
+            )
+        if self._is_over:
+            assert self._process is not None
+            self._changed.release()  # the reader of stderr needs no lock, others may
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(1.0)
+                self._threads[1].join(1.0)
+            finally:
+                self._changed.acquire()
+            raise self._with_stderr("the adapter ended", expected=wanted, actual=_death(self._process))
+
+    def _with_stderr(self, message: str, *, expected: str, actual: str) -> TesteeProblem:
+        said = self.stderr.strip()
+        return TesteeProblem(
+            message,
+            expected=expected,
+            actual=f"{actual}\nstderr:\n{said}" if said else f"{actual}; no stderr",
+        )
+
+
+class _Kept:
+    """The beginning and the end of a stream that may have no end."""
+
+    def __init__(self) -> None:
+        self._first = b""
+        self._last = b""
+        self._left_out = 0
+
+    def read(self, pipe: IO[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(pipe.fileno(), READ_BYTES):
+                room = KEPT_STDERR_BYTES - len(self._first)
+                self._first += data[:room]
+                last = self._last + data[room:]
+                self._left_out += max(0, len(last) - KEPT_STDERR_BYTES)
+                self._last = last[-KEPT_STDERR_BYTES:]
+
+    @property
+    def text(self) -> str:
+        gap = f"\n... {self._left_out} bytes left out ...\n".encode() if self._left_out else b""
+        return (self._first + gap + self._last).decode("utf-8", "replace")
+
+
+def _death(process: subprocess.Popen[bytes]) -> str:
+    code = process.poll()
+    if code is None:
+        return "its stdout ended and it runs on"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _flood(rest: bytes, read: int) -> TesteeProblem:
+    most = f"at most {MOST_LINE_BYTES} bytes on a line and {MOST_BYTES} in all"
+    line = f", {len(rest)} of them without a line end" if len(rest) > MOST_LINE_BYTES else ""
+    return TesteeProblem(
+        "the adapter floods its stdout", expected=most, actual=f"{read} bytes{line}: {_shortened(rest[:200])}"
+    )
+
+
+def _shortened(line: bytes) -> str:
+    text = line.decode("utf-8", "backslashreplace").strip()
+    return text if len(text) <= 400 else f"{text[:400]}... ({len(line)} bytes)"
