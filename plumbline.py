@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from conformance.explore.cli import Running
     from conformance.explore.reference import Reference
     from conformance.variants import Variant
+    from conformance.verdicts import Target, WireLine
     from conformance.verify import Consumer
     from reference_broker.nats.config import Config
     from reference_broker.nats.server import BrokerThread
+    from reports.matrix.batch import Wanted
 
 MAIN = "main"
 
@@ -171,10 +173,23 @@ class Parts:
         from reports.terminal import Terminal
 
         try:
-            files = open_reports(json=paths.json, junit=paths.junit, html=paths.html, markdown=paths.markdown)
+            files = open_reports(
+                json=paths.json,
+                junit=paths.junit,
+                html=paths.html,
+                markdown=paths.markdown,
+                sarif=paths.sarif,
+                badge=paths.badge,
+                allure=paths.allure,
+                requirement_url=paths.requirement_url,
+                capture=_capture,
+            )
         except ReportError as error:
             raise UsageProblem(str(error)) from None
-        asked = [path for path in (paths.html, paths.json, paths.junit, paths.markdown) if path]
+        written = (
+            paths.html, paths.json, paths.junit, paths.markdown, paths.sarif, paths.badge, paths.allure,
+        )  # fmt: skip
+        asked = [path for path in written if path]
         return [*files, Terminal(reports=asked)]
 
 
@@ -196,6 +211,29 @@ class Stands(Parts):
                 url = running.enter_context(kind.in_thread(defect=stage.defects, **options))
                 proxy = running.enter_context(watched(url, stage.faults))
             yield proxy
+
+
+def _capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
+    """What a check saw, as a capture file."""
+    from conformance.journal import MOST_RAW_BYTES
+    from conformance.urls import parse_url
+    from proxy.exchange_capture import Exchanged, exchange_capture
+    from proxy.pipe import Direction
+
+    ways = {">": Direction.TO_SERVER, "<": Direction.TO_CLIENT}
+    url = parse_url(target.url)
+    exchange = (
+        Exchanged(
+            at=round((began + line.at) * 1e9),
+            connection=line.connection,
+            direction=ways.get(line.direction),
+            raw=line.raw,
+            text=line.text,
+            cut=len(line.raw) >= MOST_RAW_BYTES,
+        )
+        for line in wire
+    )
+    return exchange_capture(exchange, (url.host, url.port))
 
 
 def _flags(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:
@@ -279,6 +317,34 @@ def _proxy() -> typer.Typer:
     return mounted
 
 
+def _audit() -> typer.Typer:
+    import pipeline.audit.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    pipeline.audit.cli.register(mounted)
+    return mounted
+
+
+def _reports() -> typer.Typer:
+    import reports.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    reports.cli.register(mounted, _every_target)
+    return mounted
+
+
+def _every_target(names: Sequence[str]) -> list[Wanted]:
+    """What ``ci`` says that verifies each target, as ``reports`` wants it."""
+    from ci import every, targets
+    from reports import ReportError
+    from reports.matrix.batch import Wanted
+
+    try:
+        return [Wanted(name, arguments) for name, arguments in every.runs(names)]
+    except targets.TargetError as problem:
+        raise ReportError(str(problem)) from None
+
+
 def _ci() -> typer.Typer:
     import ci.cli
 
@@ -293,6 +359,8 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "list": _conformance,
     "explain": _conformance,
     "variants": _conformance,
+    "report": _reports,
+    "matrix": _reports,
     "targets": _ci,
     "broker": _reference_broker,
     "record": _proxy,
@@ -300,6 +368,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "trace": _proxy,
     "diff": _proxy,
     "replay": _proxy,
+    "audit": _audit,
 }
 
 

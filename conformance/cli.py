@@ -42,6 +42,10 @@ class Paths(Struct, frozen=True):
     junit: Path | None = None
     html: Path | None = None
     markdown: Path | None = None
+    sarif: Path | None = None
+    badge: Path | None = None
+    allure: Path | None = None
+    requirement_url: str = ""  # where links to requirements lead, with {id} in it
 
 
 class Services(Protocol):
@@ -78,7 +82,8 @@ Examples:
   plumbline verify --target nats-server@2.10.14      get that release first (plumbline targets)
   plumbline verify URL --write-waivers waivers.toml  draft the list of known failures from a run
   plumbline verify URL --trace my.trace              run a trace of your own
-  plumbline verify URL -- -k pull --alluredir out    what follows -- goes to pytest
+  plumbline verify URL --allure allure-results       then: allure generate allure-results
+  plumbline verify URL -- -k pull -x                 what follows -- goes to pytest
 
 \b
 Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
@@ -170,6 +175,21 @@ def register(app: typer.Typer, services: Services) -> None:
         markdown: Annotated[
             Path | None, typer.Option(metavar="FILE", help="Write a Markdown summary.")
         ] = None,
+        allure: Annotated[
+            Path | None, typer.Option(metavar="DIR", help="Write results for Allure into this folder.")
+        ] = None,
+        sarif: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="Write what failed as SARIF.")
+        ] = None,
+        badge: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a badge as SVG.")] = None,
+        requirement_url: Annotated[
+            str,
+            typer.Option(
+                metavar="URL",
+                help="Where requirements are published, with {id} for the id: links in Allure and SARIF. "
+                "Default: the page of --html.",
+            ),
+        ] = "",
         workers: Annotated[
             int | None,
             typer.Option(
@@ -203,7 +223,7 @@ def register(app: typer.Typer, services: Services) -> None:
             server=server,
             target=target,
             defects=tuple(defect or ()),
-            paths=Paths(json, junit, html, markdown),
+            paths=Paths(json, junit, html, markdown, sarif, badge, allure, requirement_url),
             write_waivers=write_waivers,
             workers=workers,
             pytest_args=tuple(context.meta[FOLLOWING]),

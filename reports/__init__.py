@@ -7,13 +7,17 @@ without it leaves none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from conformance.verdicts import Event
+from conformance.verdicts import Event, Target, WireLine
 from reports.files import ReportError
 
-__all__ = ["Consumer", "ReportError", "open_reports"]
+__all__ = ["Capture", "Consumer", "ReportError", "open_reports"]
+
+# A capture file of what a check exchanged with the target; the float is when it began, since the epoch.
+Capture = Callable[[Target, Sequence[WireLine], float], bytes]
 
 
 class Consumer(Protocol):
@@ -29,11 +33,22 @@ def open_reports(
     junit: Path | None = None,
     html: Path | None = None,
     markdown: Path | None = None,
+    sarif: Path | None = None,
+    badge: Path | None = None,
+    allure: Path | None = None,
+    requirement_url: str = "",
+    capture: Capture | None = None,
 ) -> list[Consumer]:
-    """The consumers that write these files. Raises ``ReportError`` if one could not be written."""
-    asked = [path.resolve() for path in (json, junit, html, markdown) if path is not None]
+    """The consumers that write these files (``allure``: a folder). Raises ``ReportError`` if one could not be
+    written.
+
+    ``requirement_url``, with ``{id}`` in it, is where requirements are published; without it, links lead to
+    the HTML report of the same run, if there is one. ``capture`` makes capture files for Allure.
+    """
+    paths = (json, junit, html, markdown, sarif, badge, allure)
+    asked = [path.resolve() for path in paths if path is not None]
     for path in asked:
-        if asked.count(path) > 1 and (path.is_file() or not path.exists()):
+        if asked.count(path) > 1 and (path.is_file() or path.is_dir() or not path.exists()):
             raise ReportError(f"two reports would be written to {path}; give each a file of its own")
     opened: list[Consumer] = []
     if json is not None:
@@ -52,4 +67,17 @@ def open_reports(
         from reports.summary_md import MarkdownSummary
 
         opened.append(MarkdownSummary(markdown))
+    if sarif is not None:
+        from reports.sarif import Sarif
+
+        opened.append(Sarif(sarif, requirement_url))
+    if badge is not None:
+        from reports.badge import Badge
+
+        opened.append(Badge(badge))
+    if allure is not None:
+        from reports.allure import Allure
+
+        local = f"{html.resolve().as_uri()}#{{id}}" if html is not None else ""
+        opened.append(Allure(allure, requirement_url or local, capture))
     return opened
