@@ -1,0 +1,191 @@
+"""What one AMQP connection adds to an audit: attempts to publish, queues, and what they delivered."""
+
+from __future__ import annotations
+
+from conformance.histories import Publication, Settlement
+from conformance.monitors import AmqpReader, Observation, amqp_facts
+from conformance.monitors.amqp_consuming import settled_by
+from conformance.monitors.amqp_publishing import confirmed_by
+from pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
+from wire import amqp
+
+_GET, _DECLARE = "basic.get", "queue.declare"
+MOST_MANDATORY = 10_000  # of a channel, that basic.return may come for
+
+
+class _Channel:
+    """What is under way on one channel."""
+
+    def __init__(self) -> None:
+        self.unconfirmed: dict[int, Attempt] = {}
+        self.unanswered: list[Attempt] = []  # published without confirms
+        self.mandatory: list[Attempt] = []
+        self.outstanding: dict[int, Arrival] = {}
+        self.asked: dict[str, list[tuple[int, str]]] = {_GET: [], _DECLARE: []}  # when, for which queue
+        self.transacted = False
+
+
+class AmqpAuditor:
+    """Operations of one connection in, entries in the ledger out."""
+
+    def __init__(self, connection: str, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._connection = connection
+        self._reader = AmqpReader()
+        self._channels: dict[int, _Channel] = {}
+        self._receivers: set[str] = set()  # queues that it consumes
+
+    def observe(self, seen: Observation) -> None:
+        """What ``seen`` adds."""
+        operation = seen.operation
+        if not isinstance(operation, amqp.Method):
+            return
+        channel = self._channels.setdefault(operation.channel, _Channel())
+        if seen.sender is amqp.Sender.CLIENT:
+            self._asks(channel, operation, seen.at)
+        else:
+            self._answers(channel, operation, seen.at)
+        for fact in self._reader.read(seen):
+            match fact:
+                case amqp_facts.Opened():
+                    self._channels[operation.channel] = _Channel()
+                case amqp_facts.Transacted():
+                    channel.transacted = True
+                case amqp_facts.Published():
+                    self._published(channel, fact, operation)
+                case amqp_facts.Confirmed():
+                    outcome = Publication.OK if fact.kind == "ack" else Publication.UNKNOWN
+                    for number in confirmed_by(fact, channel.unconfirmed):
+                        channel.unconfirmed.pop(number).ended(outcome, fact.place.at)
+                case amqp_facts.Returned():
+                    self._returned(channel, fact, operation)
+                case amqp_facts.Consuming():
+                    self._queue(fact.queue)
+                case amqp_facts.Delivered():
+                    self._delivered(channel, fact, operation)
+                case amqp_facts.Acknowledged():
+                    is_back = fact.kind != "ack" and fact.requeue
+                    for tag in settled_by(fact, dict.fromkeys(channel.outstanding, 0)):
+                        arrival = channel.outstanding.pop(tag)
+                        arrival.settled = Settlement.OPEN if is_back else Settlement.UNKNOWN
+                case amqp_facts.Recovered():
+                    channel.outstanding.clear()
+
+    def ended(self) -> None:
+        """The connection, or the capture, ended."""
+
+    def torn(self) -> None:
+        """Something of this connection was not recorded."""
+        self._ledger.torn.add(self._connection)
+        for name in self._receivers:
+            self._ledger.receivers[name].holes = True
+
+    # -- requests that tell something --
+
+    def _asks(self, channel: _Channel, operation: amqp.Method, at: int) -> None:
+        asked = operation.arguments
+        if operation.method in channel.asked and not asked.get("no_wait"):
+            channel.asked[operation.method].append((at, asked["queue"]))
+        elif operation.method == "queue.bind" and not asked["arguments"]:
+            route = self._route(asked["exchange"], asked["routing_key"])
+            self._ledger.bindings.add((self._named(asked["queue"]), route))
+
+    def _answers(self, channel: _Channel, operation: amqp.Method, at: int) -> None:
+        told = operation.arguments
+        match operation.method:
+            case "basic.get-ok" if channel.asked[_GET]:
+                channel.asked[_GET].pop(0)
+            case "basic.get-empty" if channel.asked[_GET]:
+                self._read_until(*channel.asked[_GET].pop(0))
+            case "queue.declare-ok" if channel.asked[_DECLARE]:
+                begun, _ = channel.asked[_DECLARE].pop(0)
+                if told["message_count"] == 0:
+                    self._read_until(begun, told["queue"])
+            case "tx.commit-ok":
+                self._end(channel, Publication.OK, at)
+            case "tx.rollback-ok":
+                self._end(channel, Publication.FAILED, at)
+            case "channel.close-ok" if not channel.transacted:
+                self._end(channel, Publication.OK, at)
+            case "connection.close-ok":
+                for each in self._channels.values():
+                    if not each.transacted:
+                        self._end(each, Publication.OK, at)
+
+    def _end(self, channel: _Channel, outcome: Publication, at: int) -> None:
+        """The server has read what the channel published, and says how it ends."""
+        for attempt in channel.unanswered:
+            attempt.ended(outcome, at)
+        channel.unanswered.clear()
+
+    def _read_until(self, at: int, queue: str) -> None:
+        receiver = self._ledger.receivers.get(self._named(queue))
+        if receiver is not None:
+            receiver.read_until = max(receiver.read_until, at)
+
+    # -- publishers --
+
+    def _published(self, channel: _Channel, fact: amqp_facts.Published, operation: amqp.Method) -> None:
+        route = self._route(fact.exchange, fact.routing_key)
+        attempt = Attempt(
+            fact.place, route, digest(operation.body), f"{self._connection}/{fact.channel} {route}",
+            fact.message_id, asks=fact.number > 0,
+        )  # fmt: skip
+        self._ledger.attempts.append(attempt)
+        if fact.number:
+            channel.unconfirmed[fact.number] = attempt
+        else:
+            channel.unanswered.append(attempt)
+        if fact.mandatory:
+            channel.mandatory.append(attempt)
+            del channel.mandatory[:-MOST_MANDATORY]
+
+    def _returned(self, channel: _Channel, fact: amqp_facts.Returned, operation: amqp.Method) -> None:
+        """It was in no queue. Its confirm follows, and is an ack."""
+        sought = (self._route(fact.exchange, fact.routing_key), digest(operation.body))
+        for number, attempt in enumerate(channel.mandatory):
+            if (attempt.route, attempt.payload) == sought:
+                attempt.ended(Publication.FAILED, fact.place.at)
+                del channel.mandatory[: number + 1]  # returns keep the order of publishing
+                return
+
+    # -- queues --
+
+    def _queue(self, queue: str) -> Receiver:
+        name = self._named(queue)
+        self._receivers.add(name)
+        known = self._ledger.receivers.setdefault(name, Receiver(name))
+        known.accepts = _Bound(name, self._route("", queue), self._ledger.bindings)
+        return known
+
+    def _delivered(self, channel: _Channel, fact: amqp_facts.Delivered, operation: amqp.Method) -> None:
+        if not fact.queue:
+            return  # its consumer was not seen: the connection is torn
+        arrival = Arrival(
+            fact.place, self._route(fact.exchange, fact.routing_key), digest(operation.body), fact.message_id,
+            is_again=fact.redelivered, settled=Settlement.CONFIRMED if fact.no_ack else Settlement.OPEN,
+        )  # fmt: skip
+        self._queue(fact.queue).arrivals.append(arrival)
+        if not fact.no_ack:
+            channel.outstanding[fact.delivery_tag] = arrival
+
+    def _named(self, queue: str) -> str:
+        vhost = self._reader.state.vhost
+        return f"queue {queue}" if vhost in ("", "/") else f"queue {queue} of vhost {vhost}"
+
+    def _route(self, exchange: str, routing_key: str) -> str:
+        vhost = self._reader.state.vhost
+        where = "" if vhost in ("", "/") else f"{vhost} "
+        return f"{where}{exchange or '(default)'} {routing_key}"
+
+
+class _Bound:
+    """Whether a route leads to a queue: by the default exchange, or by a binding of just that key."""
+
+    def __init__(self, queue: str, default: str, bindings: set[tuple[str, str]]) -> None:
+        self._queue = queue
+        self._default = default
+        self._bindings = bindings
+
+    def __call__(self, route: str) -> bool | None:
+        return route == self._default or (self._queue, route) in self._bindings or None

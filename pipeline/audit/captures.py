@@ -1,0 +1,89 @@
+"""Captures to an audit. Each place that is named is one recording: with numbers of its own."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from conformance.monitors import Observation
+from pipeline.audit.amqp import AmqpAuditor
+from pipeline.audit.ledger import Audited, Ledger, audit
+from pipeline.audit.nats import NatsAuditor
+from proxy.captures import Source, rows
+from proxy.operations import Reader, Row
+from wire import amqp
+from wire.sender import Sender
+
+_TORN = ("lost", "undecodable", "entered")
+
+
+class Captures:
+    """Reads them once. ``remarks`` says what is wrong with the files themselves."""
+
+    def __init__(self, places: Sequence[Path], protocol: str | None = None) -> None:
+        """Raises ``CaptureError`` if a place is none."""
+        self._sources = {name: Source([place]) for name, place in _names(places).items()}
+        self._protocol = protocol
+        self._auditors: dict[str, NatsAuditor | AmqpAuditor] = {}
+        self._ledger = Ledger()
+
+    @property
+    def remarks(self) -> list[str]:
+        return [remark for source in self._sources.values() for remark in source.remarks]
+
+    @property
+    def attempts(self) -> int:
+        """To publish, as far as it was read."""
+        return len(self._ledger.attempts)
+
+    def audit(self, *, complete: bool = False) -> list[Audited]:
+        """What became of all that was published. ``complete``: every receiver read on until nothing was left.
+
+        Raises ``CaptureError`` for a file that is no capture.
+        """
+        each = [self._rows(name, source) for name, source in self._sources.items()]
+        last = 0
+        for name, row in heapq.merge(*each, key=lambda pair: pair[1].time):
+            last = row.time
+            self._observe(name, row)
+        for auditor in self._auditors.values():
+            auditor.ended()
+        if complete:
+            for receiver in self._ledger.receivers.values():
+                receiver.read_until = last + 1
+        return audit(self._ledger)
+
+    def _rows(self, name: str, source: Source) -> Iterator[tuple[str, Row]]:
+        for row in rows(source.packets(), Reader(self._protocol)):
+            if row is not None:
+                yield name, row
+
+    def _observe(self, name: str, row: Row) -> None:
+        connection = f"{name}{row.connection.number}"
+        auditor = self._auditors.get(connection)
+        if row.operation is not None and row.sender is not None:
+            if auditor is None:
+                is_amqp = isinstance(row.operation, amqp.Operation)
+                auditor = (AmqpAuditor if is_amqp else NatsAuditor)(connection, self._ledger)
+                self._auditors[connection] = auditor
+            server = str(row.connection.server)
+            seen = Observation(row.operation, Sender(row.sender), connection, row.number, row.time, server)
+            auditor.observe(seen)
+            if row.connection.mid_stream:
+                auditor.torn()
+        elif auditor is not None and row.remark[0] in _TORN:
+            auditor.torn()
+
+
+def _names(places: Sequence[Path]) -> dict[str, Path]:
+    """What stands before the numbers of connections: nothing if there is one recording, else its name."""
+    if len(places) == 1:
+        return {"": places[0]}
+    named: dict[str, Path] = {}
+    for place in places:
+        name, number = place.stem, 2
+        while f"{name}:" in named:
+            name, number = f"{place.stem}-{number}", number + 1
+        named[f"{name}:"] = place
+    return named

@@ -1,0 +1,275 @@
+"""What one NATS connection adds to an audit: attempts to publish, receivers, and what they were given."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from msgspec import Struct
+
+from conformance.histories import Publication, Settlement
+from conformance.monitors import NatsReader, Observation, Place, facts
+from conformance.monitors.facts import Fact
+from conformance.monitors.nats_reader import matches
+from pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
+from wire import jetstream, nats
+from wire.errors import ProtocolError
+from wire.json_text import json_object
+
+_INBOX = "_INBOX."
+_CONSUMER_INFO = b"io.nats.jetstream.api.v1.consumer_"
+_NOTHING_LEFT = (404, 408)  # No Messages, Request Timeout
+_NO_RESPONDERS = 503
+_NOT_YET = 1 << 62  # ns: a subscription that the server may not know
+
+
+class _Asked(Struct):
+    """Whom a pull request or a CONSUMER.INFO asks about, and when. ``consumer`` empty: its answer tells."""
+
+    at: int
+    consumer: str = ""
+
+
+class NatsAuditor:
+    """Operations of one connection in, entries in the ledger out."""
+
+    def __init__(self, connection: str, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._connection = connection
+        self._reader = NatsReader()
+        self._subscriptions: dict[str, Receiver] = {}
+        self._receivers: set[str] = set()  # of the ledger, that this connection is one of
+        self._waiting: dict[str, Attempt] = {}  # by reply subject
+        self._unread: deque[tuple[int, Attempt | Receiver]] = deque()  # by number
+        self._pings: list[int] = []  # numbers of the PINGs that were not answered
+        self._requests: dict[str, int] = {}  # numbers of requests to JetStream, by reply subject
+        self._last = 0
+        self._asked: dict[str, _Asked] = {}  # by inbox
+        self._unsettled: dict[str, dict[int, Arrival]] = {}  # by consumer, by consumer_seq
+
+    def observe(self, seen: Observation) -> None:
+        """What ``seen`` adds."""
+        operation = seen.operation
+        for fact in self._reader.read(seen):
+            if isinstance(operation, nats.Payload):
+                self._message(fact, operation)
+            else:
+                self._control(fact)
+        self._last = seen.at
+        if isinstance(operation, nats.Pub | nats.HPub) and operation.reply:
+            self._ledger.inboxes.add(operation.reply)
+            if operation.subject.startswith("$JS.API."):
+                self._requests[operation.reply] = seen.index
+                self._asked.setdefault(operation.reply, _Asked(seen.at))
+        elif isinstance(operation, nats.Err):
+            self._refused(operation.message, seen.at)
+
+    def _message(self, fact: Fact, operation: nats.Payload) -> None:
+        match fact:
+            case facts.Published():
+                self._published(fact, operation)
+            case facts.PublishAnswered():
+                self._stored(fact, operation)
+            case facts.Received():
+                self._received(fact, operation)
+            case facts.Delivered():
+                self._delivered(fact, operation)
+            case facts.Acknowledged():
+                self._acknowledged(fact)
+            case facts.AckAnswered():
+                self._confirmed(fact)
+            case facts.Pulled():
+                self._asked[fact.inbox] = _Asked(fact.place.at, self._consumer(fact).name)
+            case facts.PullStatus():
+                self._status(fact)
+
+    def _control(self, fact: Fact) -> None:
+        match fact:
+            case facts.Subscribed():
+                self._subscribed(fact)
+            case facts.Unsubscribed(max_msgs=None):
+                if (receiver := self._subscriptions.pop(fact.sid, None)) is not None:
+                    receiver.until = max(receiver.until or 0, fact.place.at)
+            case facts.Pinged():
+                self._pings.append(fact.place.index)
+            case facts.Ponged() if self._pings:
+                self._has_read(self._pings.pop(0), fact.place.at)
+
+    def ended(self) -> None:
+        """The connection, or the capture, ended."""
+        for receiver in self._subscriptions.values():
+            receiver.until = max(receiver.until or 0, self._last)
+        self._subscriptions.clear()
+
+    def torn(self) -> None:
+        """Something of this connection was not recorded."""
+        self._ledger.torn.add(self._connection)
+        for name in self._receivers:
+            self._ledger.receivers[name].holes = True
+
+    # -- publishers --
+
+    def _published(self, fact: facts.Published, operation: nats.Payload) -> None:
+        if fact.subject.startswith((_INBOX, "$SYS.")) or fact.subject in self._ledger.inboxes:
+            return  # an answer
+        attempt = Attempt(
+            fact.place, fact.subject, digest(operation.payload), self._connection, fact.msg_id,
+            asks=bool(fact.reply),
+        )  # fmt: skip
+        self._ledger.attempts.append(attempt)
+        self._unread.append((fact.place.index, attempt))
+        if fact.reply:
+            self._waiting[fact.reply] = attempt
+
+    def _stored(self, fact: facts.PublishAnswered, operation: nats.Payload) -> None:
+        attempt = self._waiting.pop(operation.subject, None)
+        if attempt is not None:
+            attempt.stream, attempt.position = fact.stream, fact.seq
+            attempt.ended(Publication.OK, fact.place.at)
+
+    def _refused(self, message: str, at: int) -> None:
+        """-ERR 'Permissions Violation for Publish to "a.b"'."""
+        before, _, subject = message.partition(" to ")
+        if before.lower().strip("' ").endswith("violation for publish"):
+            for _, one in self._unread:
+                if isinstance(one, Attempt) and one.route == subject.strip("'\""):
+                    one.ended(Publication.FAILED, at)
+
+    def _has_read(self, number: int, at: int) -> None:
+        """The server answers operation ``number``, so it has read all before. That stores nothing."""
+        while self._unread and self._unread[0][0] < number:
+            _, one = self._unread.popleft()
+            if isinstance(one, Receiver):
+                one.since = min(one.since, at)
+            elif one.outcome is not Publication.FAILED:
+                one.read = one.read or at
+
+    def _answered(self, attempt: Attempt, operation: nats.Payload, place: Place) -> None:
+        """By a stream that refuses it, or by a service; a PubAck is told apart before."""
+        attempt.read = attempt.read or place.at
+        try:
+            refused = jetstream.ApiError.of(json_object(operation.payload)) is not None
+        except ProtocolError:
+            refused = False
+        if refused:
+            attempt.ended(Publication.FAILED, place.at)
+
+    # -- receivers --
+
+    def _subscribed(self, fact: facts.Subscribed) -> None:
+        if fact.subject.startswith(_INBOX) or fact.sid in self._subscriptions:
+            return
+        whose = (
+            f"queue group {fact.queue}" if fact.queue else f"connection {self._connection}, sid {fact.sid}"
+        )
+        receiver = self._known(f"subscription {fact.subject} of {whose}")
+        receiver.is_subscription = True
+        receiver.accepts = partial(matches, fact.subject)
+        receiver.since = receiver.since or _NOT_YET
+        self._subscriptions[fact.sid] = receiver
+        self._unread.append((fact.place.index, receiver))
+
+    def _known(self, name: str, stream: str = "") -> Receiver:
+        self._receivers.add(name)
+        return self._ledger.receivers.setdefault(name, Receiver(name, stream))
+
+    def _received(self, fact: facts.Received, operation: nats.Payload) -> None:
+        attempt = self._waiting.get(fact.subject)
+        receiver = self._subscriptions.get(fact.sid)
+        if fact.delivery:
+            return
+        if (number := self._requests.pop(fact.subject, None)) is not None:
+            self._has_read(number, fact.place.at)
+        if attempt is not None:
+            if fact.status == _NO_RESPONDERS:
+                attempt.ended(Publication.FAILED, fact.place.at)
+            else:
+                self._answered(attempt, operation, fact.place)
+        elif fact.subject in self._asked:
+            self._told(self._asked[fact.subject], operation)
+        elif receiver is not None and fact.status is None and fact.subject not in self._ledger.inboxes:
+            receiver.since = min(receiver.since, fact.place.at)
+            receiver.arrivals.append(
+                Arrival(
+                    fact.place, fact.subject, digest(operation.payload), message_id(operation),
+                    settled=Settlement.CONFIRMED,
+                )
+            )  # fmt: skip
+
+    def _consumer(self, fact: facts.Pulled | facts.Delivered) -> Receiver:
+        return self._known(*_named(fact.stream, fact.consumer))
+
+    def _delivered(self, fact: facts.Delivered, operation: nats.Payload) -> None:
+        receiver = self._consumer(fact)
+        if not receiver.arrivals and fact.consumer_seq > 1:
+            receiver.since = max(receiver.since, fact.timestamp)  # what came before was not recorded
+        arrival = Arrival(
+            fact.place, fact.subject, digest(operation.payload), message_id(operation), fact.stream_seq,
+            is_again=fact.delivered > 1, stored=fact.timestamp,
+        )  # fmt: skip
+        receiver.arrivals.append(arrival)
+        if receiver.ack_policy == "none":
+            arrival.settled = Settlement.CONFIRMED
+        else:
+            self._unsettled.setdefault(receiver.name, {})[fact.consumer_seq] = arrival
+
+    def _acknowledged(self, fact: facts.Acknowledged) -> None:
+        name, stream = _named(fact.stream, fact.consumer)
+        unsettled = self._unsettled.setdefault(name, {})
+        if fact.consumer_seq not in unsettled or fact.kind not in ("+ACK", "+TERM", "+NXT"):
+            return
+        settles_all = fact.kind == "+ACK" and self._known(name, stream).ack_policy == "all"
+        for number in [one for one in unsettled if settles_all and one < fact.consumer_seq]:
+            unsettled.pop(number).settled = Settlement.UNKNOWN
+        unsettled[fact.consumer_seq].settled = Settlement.UNKNOWN
+        if not fact.reply or fact.kind == "+NXT":
+            del unsettled[fact.consumer_seq]
+
+    def _confirmed(self, fact: facts.AckAnswered) -> None:
+        name, _ = _named(fact.stream, fact.consumer)
+        arrival = self._unsettled.get(name, {}).pop(fact.consumer_seq, None)
+        if arrival is not None and fact.kind in ("+ACK", "+TERM"):
+            arrival.settled = Settlement.CONFIRMED
+
+    def _status(self, fact: facts.PullStatus) -> None:
+        """404 and 408: at the time of the request nothing was left, unless acknowledgements held it back."""
+        asked = self._asked.get(fact.inbox)
+        if asked is None or fact.code not in _NOTHING_LEFT:
+            return
+        if not self._unsettled.get(asked.consumer):
+            receiver = self._ledger.receivers[asked.consumer]
+            receiver.read_until = max(receiver.read_until, asked.at)
+
+    def _told(self, asked: _Asked, operation: nats.Payload) -> None:
+        """CONSUMER.INFO and CONSUMER.CREATE: what the consumer wants, and what is left for it."""
+        if _CONSUMER_INFO not in operation.payload[:80]:
+            return
+        try:
+            info = jetstream.ConsumerInfo.parse(operation.payload)
+        except ProtocolError:
+            return  # an error
+        receiver = self._known(*_named(info.stream_name, info.name))
+        filters = info.config.get("filter_subjects") or [info.config.get("filter_subject") or ">"]
+        receiver.accepts = partial(_any_matches, tuple(filters))
+        receiver.ack_policy = str(info.config.get("ack_policy", ""))
+        if info.config.get("deliver_policy", "all") != "all":
+            receiver.since = receiver.since or asked.at
+        if info.num_pending == 0:
+            receiver.read_until = max(receiver.read_until, asked.at)
+
+
+def _named(stream: str, consumer: str) -> tuple[str, str]:
+    return f"consumer {consumer} of stream {stream}", stream
+
+
+def _any_matches(patterns: tuple[str, ...], route: str) -> bool:
+    return any(matches(pattern, route) for pattern in patterns)
+
+
+def message_id(operation: nats.Payload) -> str:
+    """The Nats-Msg-Id; empty if it has none."""
+    try:
+        headers = operation.headers
+    except ProtocolError:
+        return ""
+    return "" if headers is None else headers.get("Nats-Msg-Id") or ""

@@ -1,0 +1,83 @@
+"""Audits for people and for programs: text, and one JSON object."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from conformance.histories import Judgement, Outcome
+from pipeline.audit.ledger import Audited
+from proxy.show import clock
+
+# In this order, worst first: the fields of a Judgement that are told message by message.
+TOLD = ("lost_prefix", "lost_middle", "lost_postfix", "duplicated", "unexpected", "indeterminate")
+
+
+def exit_code(audited: Sequence[Audited]) -> int:
+    """1 if something is lost, duplicated or made up, and if nothing at all was told for certain."""
+    is_told = any(one.judgement.ok for one in audited)
+    return int(not is_told or any(one.judgement.has_fault for one in audited))
+
+
+def as_text(audited: Sequence[Audited], attempts: int, most: int) -> Iterator[str]:
+    """Lines; ``most`` messages of each kind. ``attempts``: to publish, whoever was to get it."""
+    for one in audited:
+        yield f"{one.receiver}: {_counts(one.judgement)}"
+        for kind in TOLD:
+            yield from _messages(one, kind, most)
+        for remark in one.remarks:
+            yield f"  {remark}"
+    if not audited:
+        yield f"{attempts} messages were published, and the captures show nobody who was to get them"
+        return
+    outcomes = Counter(one.judgement.outcome for one in audited)
+    told = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome if outcomes[outcome])
+    yield f"{len(audited)} receiver{'s' if len(audited) > 1 else ''}: {told}"
+
+
+def as_json(audited: Sequence[Audited]) -> bytes:
+    """``{"schema": "plumbline.audit/1", "receivers": [{"receiver", "outcome", "counts", "messages"}]}``."""
+    found = {"schema": "plumbline.audit/1", "receivers": [_receiver(one) for one in audited]}
+    return msgspec.json.format(msgspec.json.encode(found), indent=2)
+
+
+def _counts(judgement: Judgement) -> str:
+    counts = [f"{len(judgement.ok)} ok"]
+    for kind in TOLD:
+        if ids := getattr(judgement, kind):
+            word, _, where = kind.partition("_")
+            counts.append(f"{len(ids)} {word}" + (f" ({where})" if where else ""))
+    return ", ".join(counts)
+
+
+def _messages(one: Audited, kind: str, most: int) -> Iterator[str]:
+    ids = getattr(one.judgement, kind)
+    for name in ids[:most]:
+        finding = one.findings[name]
+        yield f"  {kind.replace('_', ', ')}: {name}"
+        for place in finding.published:
+            yield f"    published  {clock(place.at)} {place}"
+        for place in finding.arrivals:
+            yield f"    delivered  {clock(place.at)} {place}"
+    if len(ids) > most:
+        yield f"  {kind.replace('_', ', ')}: {len(ids) - most} more"
+
+
+def _receiver(one: Audited) -> dict[str, Any]:
+    judgement = one.judgement
+    messages = [
+        {"outcome": kind, **msgspec.to_builtins(one.findings[name])}
+        for kind in TOLD
+        for name in getattr(judgement, kind)
+    ]
+    counts = {kind: len(getattr(judgement, kind)) for kind in ("ok", *TOLD)}
+    return {
+        "receiver": one.receiver,
+        "outcome": judgement.outcome,
+        "counts": counts,
+        "remarks": list(one.remarks),
+        "messages": messages,
+    }
