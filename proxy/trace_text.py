@@ -1,0 +1,49 @@
+"""What the traces of both protocols share: where one comes from, and how a text is written in one."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+_SPECIAL = re.compile(r'[\\{}|*"]')
+_WINDOW = re.compile(r"(within|after|and)[ \t]+(?=[0-9]\S*$)")  # would be read as a time limit
+
+
+class Source(Struct, frozen=True):
+    """What the trace says of itself."""
+
+    title: str
+    source: str
+    verifies: tuple[str, ...] = ()
+
+    def header(self, otherwise: str) -> list[str]:
+        """The lines at the top; ``otherwise`` is what it verifies if nobody said."""
+        return [
+            f"title     {self.title}",
+            f"source    {self.source}",
+            f"verifies  {' '.join(self.verifies) or otherwise}",
+        ]
+
+
+def without_limit(line: str) -> str:
+    """A line whose end cannot be taken for a time limit."""
+    return _WINDOW.sub(r"\1\\x20", line)
+
+
+def escaped(text: str) -> str:
+    """What a trace reads as exactly this text."""
+    text = _SPECIAL.sub(r"\\\g<0>", text)
+    shown = "".join(_shown(char) for char in text)
+    bare = shown.strip(" ")
+    if not bare:
+        return r"\x20" * len(shown)
+    before, after = len(shown) - len(shown.lstrip(" ")), len(shown) - len(shown.rstrip(" "))
+    return r"\x20" * before + bare + r"\x20" * after
+
+
+def _shown(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in char.encode())
