@@ -41,7 +41,7 @@ class ResultJson:
 
 def encode(result: RunResult) -> bytes:
     """The file's bytes: ``schema`` first, two blanks of indentation, a line end at the end."""
-    fields = _legal(msgspec.to_builtins(result))
+    fields = legal(msgspec.to_builtins(result))
     ordered = {"schema": fields.pop("schema"), **fields}
     return msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n"
 
@@ -85,15 +85,15 @@ def _other_schema(found: str) -> str:
     return f'not a Plumbline result: its "schema" is {found!r}, expected {SCHEMA}'
 
 
-def _legal(value: object) -> Any:
-    """``value`` with lone surrogates escaped: JSON text is UTF-8 (RFC 8259, section 8.1)."""
+def legal(value: object) -> Any:
+    """Plain ``value`` with lone surrogates escaped: JSON text is UTF-8 (RFC 8259, section 8.1)."""
     match value:
         case str():
             return value if value.isascii() else _SURROGATE.sub(lambda found: escape(found[0]), value)
         case dict():
-            return {key: _legal(member) for key, member in value.items()}
+            return {legal(key): legal(member) for key, member in value.items()}
         case list() | tuple():
-            return [_legal(member) for member in value]
+            return [legal(member) for member in value]
     return value
 
 

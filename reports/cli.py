@@ -1,0 +1,158 @@
+"""``plumbline report`` and ``plumbline matrix``: what can be made of results once the runs are over.
+
+Which targets there are is handed in by ``plumbline.py``: this package knows verdicts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.verdicts import CheckFinished, CheckStarted, ExitCode, RunFinished, RunResult, RunStarted
+from reports import Consumer, ReportError, open_reports
+from reports.matrix.batch import Missed, Wanted, run_all
+from reports.matrix.compare import Change, Comparison, compare
+from reports.matrix.runs import Run, load, stored
+from reports.matrix.site import build
+from reports.result_json import ResultError, read
+from reports.terminal import Terminal
+from reports.text import one_line
+
+MATRIX_EPILOG = """
+Examples:
+
+\b
+  plumbline matrix results/*.json -o site/            runs that you have
+  plumbline matrix mine=result.json -o site/          under a name of yours
+  plumbline matrix --run nats-server@2.9.10 --run nats-server --run rabbitmq -o site/
+  plumbline matrix --run all -o site/                 every target of 'plumbline targets' that can be had
+  plumbline matrix -o site/                           the same site again, from the runs that it keeps
+
+\b
+A site keeps the verdicts of each run beside its pages: the next matrix in the same folder has a history.
+Exit codes: 0 the site is written, 2 usage; with --run that of a run that gave no result (3, 4).
+"""
+
+REPORT_EPILOG = """
+Examples:
+
+\b
+  plumbline report result.json --html report.html --junit report.xml
+  plumbline report new.json --against old.json        newly failing, newly passing, changed waivers
+
+\b
+Exit codes: 0, or with --against 1 if something fails that did not; 2 usage.
+"""
+
+
+# How each of these targets is verified; ``all`` means every one. Raises ``ReportError`` for an unknown name.
+Targets = Callable[[Sequence[str]], list[Wanted]]
+
+
+def register(app: typer.Typer, targets: Targets) -> None:
+    """Mount both commands on ``app``."""
+
+    @app.command(epilog=MATRIX_EPILOG)
+    def matrix(
+        results: Annotated[
+            list[str] | None,
+            typer.Argument(metavar="[NAME=]RESULT.json", help="What --json of a run wrote."),
+        ] = None,
+        output: Annotated[
+            Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the site is, or will be.")
+        ] = Path("site"),
+        run: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="TARGET",
+                help="Verify this target first: a name of 'plumbline targets', reference-nats, "
+                "reference-amqp, or all. May be repeated.",
+            ),
+        ] = None,
+        title: Annotated[str, typer.Option(help="The heading of the site.")] = "Conformance matrix",
+    ) -> None:
+        """Put runs of many targets on a site: a matrix, each run behind it, what changed and since when."""
+        try:
+            wanted = targets(run or [])
+            runs = load(results or [])
+            before = stored(output)
+            if not (wanted or runs or before):
+                raise ReportError("name results, or targets with --run; plumbline matrix --help shows how")
+            found = list(run_all(wanted, lambda said: typer.echo(f"plumbline: {said}", err=True)))
+            missed = [one for one in found if isinstance(one, Missed)]
+            runs += [one for one in found if isinstance(one, Run)]
+            page = build(runs, before, output, title=title)
+        except (ResultError, OSError) as problem:
+            raise _usage(problem) from None
+        except KeyboardInterrupt:
+            typer.echo("plumbline: interrupted", err=True)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        typer.echo(str(page))
+        raise typer.Exit(max((one.exit_code for one in missed), default=ExitCode.CONFORMANT))
+
+    @app.command(epilog=REPORT_EPILOG)
+    def report(
+        result: Annotated[Path, typer.Argument(metavar="RESULT.json", help="What --json of a run wrote.")],
+        json: Annotated[Path | None, typer.Option(metavar="FILE", help="The JSON result again.")] = None,
+        junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.")] = None,
+        html: Annotated[Path | None, typer.Option(metavar="FILE", help="One HTML page.")] = None,
+        markdown: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="A summary for a CI page.")
+        ] = None,
+        against: Annotated[
+            Path | None, typer.Option(metavar="RESULT.json", help="An earlier run to compare with.")
+        ] = None,
+    ) -> None:
+        """Make reports of a run that is over, or compare it with an earlier one."""
+        try:
+            found = read(result)
+            earlier = read(against) if against else None
+            files = open_reports(json=json, junit=junit, html=html, markdown=markdown)
+            _replay(found, [*files, *([Terminal()] if not (files or earlier) else [])])
+        except (ResultError, OSError) as problem:
+            raise _usage(problem) from None
+        if earlier is not None:
+            raise typer.Exit(_tell(compare(earlier, found)))
+
+
+def _usage(problem: Exception) -> typer.Exit:
+    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else problem
+    place = f"{problem.filename}: " if isinstance(problem, OSError) and problem.filename else ""
+    typer.echo(f"plumbline: {place}{said}", err=True)
+    return typer.Exit(ExitCode.USAGE)
+
+
+def _replay(result: RunResult, consumers: Iterable[Consumer]) -> None:
+    """The events of the run, as they would come now."""
+    strict, count = result.summary.strict, len(result.checks)
+    for consumer in consumers:
+        consumer.consume(RunStarted(result.suite, result.target, count, strict=strict))
+        for check in result.checks:
+            consumer.consume(CheckStarted(check.id, check.title))
+            consumer.consume(CheckFinished(check))
+        consumer.consume(RunFinished(result))
+
+
+def _tell(found: Comparison) -> ExitCode:
+    """The differences, as lines."""
+    for heading, changes in (
+        ("newly failing", found.newly_failing),
+        ("newly passing", found.newly_passing),
+        ("changed waivers", found.waivers),
+        ("otherwise changed", found.other),
+    ):
+        if changes:
+            typer.echo(f"{heading}: {len(changes)}")
+            for change in changes:
+                typer.echo(f"  {_line(change)}")
+    if found.same:
+        typer.echo("no requirement has another verdict")
+    return ExitCode.NOT_CONFORMANT if found.newly_failing else ExitCode.CONFORMANT
+
+
+def _line(change: Change) -> str:
+    why = f": {one_line(change.why)[:200]}" if change.why else ""
+    return f"{change.requirement.id:<16} {change.requirement.level:<6} {change.before} -> {change.after}{why}"

@@ -1,0 +1,73 @@
+"""Runs ``plumbline verify`` for one target after another: a matrix is made by one command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from conformance.verdicts import ExitCode
+from reports.matrix.runs import Run, target_name
+from reports.result_json import read
+
+VERIFY = (sys.executable, "-m", "plumbline", "verify")
+Tell = Callable[[str], None]
+
+
+class Wanted(Struct, frozen=True):
+    """A target to be run: its name, and the arguments of ``plumbline verify`` that reach it."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+class Missed(Struct, frozen=True):
+    """A target that could not be run, and why."""
+
+    name: str
+    exit_code: int
+    why: str
+
+
+def run_all(wanted: Iterable[Wanted], tell: Tell, verify: Sequence[str] = VERIFY) -> Iterator[Run | Missed]:
+    """Each target in turn; ``tell`` is told when one begins and how it ended."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-matrix-") as folder:
+        for number, target in enumerate(wanted):
+            tell(f"{target.name} ...")
+            found = _run(target, [*verify, *target.arguments], Path(folder) / f"{number}.json")
+            tell(f"{target.name}: {_said(found)}")
+            yield found
+
+
+def _run(target: Wanted, command: Sequence[str], path: Path) -> Run | Missed:
+    """A run that is red is a result; one that left none is missed."""
+    with subprocess.Popen(
+        [*command, "--json", str(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            _, words = process.communicate()
+        except BaseException:  # it cleans up what it made on the target, then ends
+            process.terminate()
+            process.wait()
+            raise
+    if path.exists() and process.returncode in (ExitCode.CONFORMANT, ExitCode.NOT_CONFORMANT):
+        result = read(path)
+        return Run(target_name(result.target), result)
+    why = (words.strip().splitlines() or ["it said nothing"])[-1].removeprefix("plumbline: ")
+    return Missed(target.name, process.returncode, why)
+
+
+def _said(found: Run | Missed) -> str:
+    if isinstance(found, Missed):
+        return f"not run: {found.why} (exit {found.exit_code})"
+    summary = found.result.summary
+    return f"{summary.verdict}, {summary.passed} of {summary.claimed} passed, {summary.duration_s:.0f} s"

@@ -1,0 +1,257 @@
+"""Writes the site: static pages, ``index.json`` for machines, each run's report, and what is kept of a run.
+
+::
+
+    index.html                          the matrix
+    index.json                          the same for machines, ``plumbline.matrix/1``
+    requirements/GROUP.html#ID          a requirement and its verdicts: links that stay
+    targets/NAME@VERSION/index.html     a target: what does not pass, its history
+    targets/NAME@VERSION/STAMP.html     the report of a run
+    targets/NAME@VERSION/STAMP.json     what is kept of it: the next matrix in the same folder reads it again
+    changes/A..B.html                   two runs compared
+
+Raises ``ReportError`` where nothing can be written. The first page is written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from conformance.verdicts import CheckResult, Outcome, RequirementResult
+from reports import html, result_json
+from reports.digest import group_of, headline, selected
+from reports.files import ReportFile
+from reports.html_view import slug
+from reports.markup import asset, environment, policy
+from reports.matrix.compare import Comparison, compare
+from reports.matrix.history import plot
+from reports.matrix.runs import Run, kept
+from reports.matrix.table import Row, Since, Table, requirements, since, tables, verdicts
+
+SCHEMA = "plumbline.matrix/1"
+COMPARED = 10  # of the latest runs of a target, each with the one before
+_QUIET = (Outcome.PASSED.value, Outcome.UNSUPPORTED.value)
+
+
+class Changes(Struct, frozen=True):
+    """Two runs and their differences, on a page of its own."""
+
+    before: Run
+    after: Run
+    found: Comparison
+
+    @property
+    def page(self) -> str:
+        """Its path in the site; two runs of one target are told apart by when they began."""
+        if self.before.target == self.after.target:
+            return f"changes/{self.after.slug}/{self.before.stamp}..{self.after.stamp}.html"
+        return f"changes/{self.before.slug}..{self.after.slug}.html"
+
+
+class Trouble(Struct, frozen=True):
+    """A requirement that a target does not plainly pass, and the checks that say why."""
+
+    requirement: RequirementResult
+    checks: tuple[CheckResult, ...]
+
+
+class Entry(Struct, frozen=True):
+    """A requirement on the page of its group; ``verdicts``: target, its folder, verdict."""
+
+    requirement: RequirementResult
+    verdicts: tuple[tuple[str, str, str], ...]
+    since: tuple[Since, ...]
+
+
+def build(given: Iterable[Run], before: Iterable[Run], folder: Path, *, title: str) -> Path:
+    """The site of the ``given`` runs and those ``before`` that it keeps; returns its first page."""
+    fresh = {(run.target, run.stamp): run for run in given}
+    made = tables(({(run.target, run.stamp): run for run in before} | fresh).values())
+    rows = [row for table in made for row in table.rows]
+    site = _Site(folder, title)
+    for run in fresh.values():
+        site.put(f"targets/{run.slug}/{run.stamp}.html", html.render(run.result))
+        site.put(f"targets/{run.slug}/{run.stamp}.json", result_json.encode(kept(run)))
+    changes = _changes(rows)
+    for change in changes:
+        site.page(change.page, "changes.html.j2", change=change)
+    entries = _entries(rows)
+    for group, members in entries.items():
+        site.page(f"requirements/{slug(group)}.html", "group.html.j2", group=group, entries=members)
+    for row in rows:
+        own = [change for change in changes if row.run in (change.before, change.after)]
+        site.page(
+            f"targets/{row.run.slug}/index.html",
+            "target.html.j2",
+            row=row,
+            plot=plot(row.history),
+            troubles=_troubles(row),
+            changes=own,
+            has_report=lambda run: (folder / f"targets/{run.slug}/{run.stamp}.html").exists(),
+        )
+    site.put("index.json", _for_machines(title, made, entries, changes))
+    return site.page("index.html", "matrix.html.j2", tables=made, changes=changes, targets=len(rows))
+
+
+class _Site:
+    """A folder that pages are put into."""
+
+    def __init__(self, folder: Path, title: str) -> None:
+        self.folder = folder
+        self.title = title
+        self.style = asset("report.css") + asset("matrix.css")
+        self.script = asset("matrix.js")
+
+    def put(self, path: str, content: bytes) -> Path:
+        """A file, whole or not at all."""
+        file = ReportFile(self.folder / path, "matrix")
+        file.write(content)
+        return file.path
+
+    def page(self, path: str, template: str, **values: Any) -> Path:
+        """A page made of a template."""
+        text = (
+            environment()
+            .get_template(f"matrix/{template}")
+            .render(
+                root="../" * path.count("/"),
+                site=self.title,
+                style=self.style,
+                script=self.script,
+                policy=policy(self.style, self.script),
+                headline=headline,
+                **values,
+            )
+        )
+        return self.put(path, text.encode())
+
+
+def _changes(rows: Iterable[Row]) -> list[Changes]:
+    """Each run with the one before of its target, and each release with the one before of its software."""
+    known = list(rows)
+    pairs = [pair for row in known for pair in pairwise(row.history[-COMPARED:])]
+    pairs += [(a.run, b.run) for a, b in pairwise(known) if a.run.software == b.run.software]
+    return [Changes(a, b, compare(a.result, b.result)) for a, b in pairs]
+
+
+def _troubles(row: Row) -> list[Trouble]:
+    """In the order of the requirements; what nobody claims is left to the run's own report."""
+    checks: dict[str, list[CheckResult]] = {}
+    for check in row.run.result.checks:
+        if check.outcome is not Outcome.PASSED:
+            for requirement in check.requirements:
+                checks.setdefault(requirement, []).append(check)
+    return [
+        Trouble(requirement, tuple(checks.get(requirement.id, ())))
+        for requirement in selected(row.run.result)
+        if requirement.verdict not in (*_QUIET, "not scored", "excluded")
+    ]
+
+
+def _entries(rows: list[Row]) -> dict[str, list[Entry]]:
+    known = verdicts(rows)
+    by_software: dict[str, list[Run]] = {}
+    for row in rows:
+        by_software.setdefault(row.run.software, []).append(row.run)
+    compared = {name: runs for name, runs in by_software.items() if len(runs) > 1}
+
+    def verdict(run: Run, requirement: str) -> str:
+        return known[run.target].get(requirement, "")
+
+    def entry(requirement: RequirementResult) -> Entry:
+        found = ((row.run, verdict(row.run, requirement.id)) for row in rows)
+        told = tuple((run.target, run.slug, said) for run, said in found if said)
+        ages = tuple(
+            since([(run.version, verdict(run, requirement.id)) for run in runs], software)
+            for software, runs in compared.items()
+            if any(verdict(run, requirement.id) for run in runs)
+        )
+        return Entry(requirement, told, ages)
+
+    return {group: [entry(one) for one in members] for group, members in requirements(rows).items()}
+
+
+def _for_machines(
+    title: str, made: Iterable[Table], entries: dict[str, list[Entry]], changes: Iterable[Changes]
+) -> bytes:
+    """``index.json``. Paths in it are relative to it."""
+    content = {
+        "schema": SCHEMA,
+        "title": title,
+        "targets": [_target(row) for table in made for row in table.rows],
+        "requirements": [_requirement(entry) for members in entries.values() for entry in members],
+        "changes": [_change(change) for change in changes],
+    }
+    return msgspec.json.format(msgspec.json.encode(result_json.legal(content)), indent=2) + b"\n"
+
+
+def _target(row: Row) -> dict[str, Any]:
+    result = row.run.result
+    return {
+        "target": row.run.target,
+        "software": row.run.software,
+        "version": row.run.version,
+        "protocol": result.target.protocol,
+        "page": f"targets/{row.run.slug}/index.html",
+        "report": f"targets/{row.run.slug}/{row.run.stamp}.html",
+        "verdict": result.summary.verdict,
+        "exit_code": result.summary.exit_code,
+        "claimed": result.summary.claimed,
+        "tested": result.summary.tested,
+        "passed": result.summary.passed,
+        "started": result.summary.started,
+        "suite": result.suite.version,
+        "requirement_set": result.suite.requirement_set,
+        "groups": [
+            {
+                "group": cell.group,
+                "claimed": cell.score.counts.claimed,
+                "tested": cell.score.counts.tested,
+                "passed": cell.score.counts.passed,
+                "failed": cell.score.failed,
+                "waived": cell.score.waived,
+                "unsupported": cell.score.unsupported,
+            }
+            for cell in row.cells
+        ],
+        "history": [
+            {
+                "started": run.result.summary.started,
+                "verdict": run.result.summary.verdict,
+                "claimed": run.result.summary.claimed,
+                "passed": run.result.summary.passed,
+                "requirement_set": run.result.suite.requirement_set,
+            }
+            for run in row.history
+        ],
+    }
+
+
+def _requirement(entry: Entry) -> dict[str, Any]:
+    requirement = entry.requirement
+    return {
+        "id": requirement.id,
+        "level": requirement.level.value,
+        "page": f"requirements/{slug(group_of(requirement))}.html#{requirement.id}",
+        "verdicts": {target: verdict for target, _, verdict in entry.verdicts},
+        "since": {age.software: {"release": age.release, "text": age.words} for age in entry.since},
+    }
+
+
+def _change(change: Changes) -> dict[str, Any]:
+    pick: Callable[[Any], list[str]] = lambda changes: [one.requirement.id for one in changes]  # noqa: E731
+    return {
+        "before": change.before.target,
+        "after": change.after.target,
+        "page": change.page,
+        "newly_failing": pick(change.found.newly_failing),
+        "newly_passing": pick(change.found.newly_passing),
+        "waivers": pick(change.found.waivers),
+        "other": pick(change.found.other),
+    }

@@ -1,0 +1,141 @@
+"""The matrix itself: a row a target, a column a group, and since which release a requirement is met. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from conformance.verdicts import Level, Outcome, RequirementResult
+from reports.digest import Score, group_of, score, scores_by_group, selected
+from reports.matrix.runs import Run, in_order
+
+_PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)
+_FAILING = (Outcome.FAILED.value, Outcome.WAIVED.value)
+
+
+class Cell(Struct, frozen=True):
+    """What became of one group on one target. ``tone`` is good, bad, some, open or none."""
+
+    group: str
+    score: Score
+    tone: str
+
+    @property
+    def text(self) -> str:
+        """``47/48``, passed of claimed; nothing claimed is a dash."""
+        return f"{self.score.counts.passed}/{self.score.counts.claimed}" if self.score.counts.claimed else "-"
+
+    @property
+    def words(self) -> str:
+        """The same in words, for those who hear it or hover over it."""
+        row = self.score
+        parts = [f"{row.counts.passed} of {row.counts.claimed} passed"] if row.counts.claimed else []
+        for count, word in (
+            (row.failed, "failed"),
+            (row.waived, "waived"),
+            (row.undecided, "undecided"),
+            (row.unsupported, "unsupported"),
+        ):
+            parts += [f"{count} {word}"] if count else []
+        return f"{row.name}: {', '.join(parts) or 'not part of this run'}"
+
+
+class Row(Struct, frozen=True):
+    """One target: its latest run, those before it, and a cell for every group of the table."""
+
+    run: Run
+    history: tuple[Run, ...]  # the oldest first, the latest run last
+    cells: tuple[Cell, ...]
+
+
+class Table(Struct, frozen=True):
+    """The targets of one protocol."""
+
+    protocol: str
+    groups: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+class Since(Struct, frozen=True):
+    """From which release of a software on a requirement is met, as far as releases were run."""
+
+    software: str
+    words: str
+    release: str = ""  # the first that meets it, if all later ones do
+
+
+def tables(runs: Iterable[Run]) -> list[Table]:
+    """One for each protocol, with the latest run of each target."""
+    by_protocol: dict[str, dict[str, list[Run]]] = {}
+    for run in in_order(runs):
+        by_protocol.setdefault(run.result.target.protocol, {}).setdefault(run.target, []).append(run)
+    return [_table(protocol, list(targets.values())) for protocol, targets in by_protocol.items()]
+
+
+def _table(protocol: str, targets: Sequence[Sequence[Run]]) -> Table:
+    scored = [{row.name: row for row in scores_by_group(history[-1].result)} for history in targets]
+    groups = tuple(dict.fromkeys(name for row in scored for name in row))
+    rows = [
+        Row(history[-1], tuple(history), tuple(_cell(name, found.get(name), history[-1]) for name in groups))
+        for history, found in zip(targets, scored, strict=True)
+    ]
+    return Table(protocol, groups, tuple(rows))
+
+
+def _cell(group: str, found: Score | None, run: Run) -> Cell:
+    if found is None or not found.counts.claimed:
+        return Cell(group, found or score(group, []), "none")
+    failed = [
+        requirement.level
+        for requirement in selected(run.result)
+        if group_of(requirement) == group and requirement.verdict == Outcome.FAILED.value
+    ]
+    if Level.MUST in failed:
+        return Cell(group, found, "bad")
+    if found.undecided:
+        return Cell(group, found, "open")
+    return Cell(group, found, "some" if failed or found.waived else "good")
+
+
+def requirements(rows: Iterable[Row]) -> dict[str, list[RequirementResult]]:
+    """Every requirement that a target was asked about, by group, in order."""
+    found: dict[str, RequirementResult] = {}
+    for row in rows:
+        for requirement in selected(row.run.result):
+            found.setdefault(requirement.id, requirement)
+    groups: dict[str, list[RequirementResult]] = {}
+    for requirement in sorted(found.values(), key=lambda known: known.id):
+        groups.setdefault(group_of(requirement), []).append(requirement)
+    return groups
+
+
+def verdicts(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
+    """By target, then by requirement: what became of what it was asked about."""
+    return {row.run.target: {found.id: found.verdict for found in selected(row.run.result)} for row in rows}
+
+
+def since(releases: Sequence[tuple[str, str]], software: str) -> Since:
+    """``releases``: pairs of release and verdict, the oldest first. Undecided ones say nothing."""
+    told = [
+        (release, verdict in _PASSING) for release, verdict in releases if verdict in (*_PASSING, *_FAILING)
+    ]
+    absent = [release for release, verdict in releases if verdict == Outcome.UNSUPPORTED.value]
+    if not told:
+        return Since(software, "not claimed by any release that was run" if absent else "no evidence")
+    met = [passed for _, passed in told]
+    first = told[0][0]
+    if all(met):
+        if absent and len(told) < len(releases):
+            return Since(software, f"since {first}; not claimed by {', '.join(absent)}", first)
+        return Since(software, "every release that was run")
+    if not any(met):
+        return Since(software, "no release that was run")
+    turn = met.index(not met[0])
+    if all(passed != met[0] for passed in met[turn:]):
+        release = told[turn][0]
+        if met[0]:
+            return Since(software, f"up to {told[turn - 1][0]}; broken since {release}")
+        return Since(software, f"since {release}; not by {told[turn - 1][0]}", release)
+    broken = ", ".join(release for release, passed in told if not passed)
+    return Since(software, f"not by {broken}")

@@ -1,0 +1,360 @@
+"""The site of many runs: names, cells, releases, differences, pages, and text of strangers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import typer
+from msgspec.structs import replace
+from typer.testing import CliRunner, Result
+
+from conformance.verdicts import CheckResult, Level, Outcome, RunResult, Target
+from reports import ReportError
+from reports.cli import register
+from reports.matrix.batch import Missed, Wanted, run_all
+from reports.matrix.compare import compare
+from reports.matrix.runs import Run, stored, target_name
+from reports.matrix.site import build
+from reports.matrix.table import since, tables
+from reports.result_json import encode
+from tests.reports.samples import HOSTILE, requirement, result_of, sample_result
+
+FIRST, SECOND = "2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"
+
+
+def result(
+    verdicts: dict[str, str], *, version: str = "2.10.0", started: str = FIRST, waiver: str = ""
+) -> RunResult:
+    """A run in which each requirement ended so, each by a check of its own."""
+    rules = [requirement(name, f"What {name} says.", verdict) for name, verdict in verdicts.items()]
+    checks = [
+        CheckResult(
+            f"check/{rule.id}",
+            Outcome(rule.verdict),
+            (rule.id,),
+            Level.MUST,
+            message="" if rule.verdict == "passed" else f"why {rule.id}",
+            waiver=waiver if rule.verdict == "waived" else "",
+        )
+        for rule in rules
+        if rule.verdict in set(Outcome)
+    ]
+    made = result_of(rules, checks)
+    target = Target("nats://127.0.0.1:1", version=version, arguments=("--server", "/opt/nats-server"))
+    return replace(made, target=target, summary=replace(made.summary, started=started))
+
+
+def named(found: RunResult) -> Run:
+    return Run(target_name(found.target), found)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (
+            Target("nats://h:1", version="2.9.10", arguments=("--target", "nats-server@debian")),
+            "nats-server@2.9.10",
+        ),
+        (
+            Target("nats://h:1", version="2.9.10", arguments=("--server", "/a/nats-server-2.9.10")),
+            "nats-server@2.9.10",
+        ),
+        (
+            Target("amqp://h", "amqp", version="3.10.8", arguments=("--server", "/a/rabbitmq-server")),
+            "rabbitmq@3.10.8",
+        ),
+        (Target("nats://h:1", version="2.15.2", arguments=()), "reference-nats@2.15.2"),
+        (Target("amqp://h:1", "amqp", version="3.10.8", arguments=("amqp",)), "reference-amqp@3.10.8"),
+        (
+            Target("nats://h:1", version="2.9", arguments=("--level=2.9", "--defect=x")),
+            "reference-nats@2.9+x",
+        ),
+        (Target("nats://u@h:4222", version="2.10"), "h:4222"),
+        (Target("nats://h:4222", arguments=("nats://h:4222", "--variant=auth=nats://h:2")), "h:4222"),
+    ],
+)
+def test_a_target_is_named_by_how_it_was_reached(target: Target, name: str) -> None:
+    assert target_name(target) == name
+
+
+# Since which release
+
+RELEASES = ("2.9.25", "2.10.0", "2.10.14", "2.11.0")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "release", "words"),
+    [
+        (("passed",) * 4, "", "every release that was run"),
+        (("failed", "failed", "passed", "passed"), "2.10.14", "since 2.10.14; not by 2.10.0"),
+        (("passed", "failed", "failed", "failed"), "", "up to 2.9.25; broken since 2.10.0"),
+        (("passed", "failed", "waived", "passed"), "", "not by 2.10.0, 2.10.14"),
+        (("failed",) * 4, "", "no release that was run"),
+        (
+            ("unsupported", "unsupported", "passed", "passed"),
+            "2.10.14",
+            "since 2.10.14; not claimed by 2.9.25, 2.10.0",
+        ),
+        (("unsupported",) * 4, "", "not claimed by any release that was run"),
+        (("inconclusive",) * 4, "", "no evidence"),
+        (("failed", "inconclusive", "passed", "passed"), "2.10.14", "since 2.10.14; not by 2.9.25"),
+    ],
+)
+def test_since_which_release_a_requirement_is_met(verdicts: Sequence[str], release: str, words: str) -> None:
+    found = since(list(zip(RELEASES, verdicts, strict=True)), "nats-server")
+    assert (found.release, found.words) == (release, words)
+
+
+# Two runs compared
+
+
+def test_every_difference_is_told_once() -> None:
+    before = result(
+        {
+            "A-1": "passed",
+            "A-2": "failed",
+            "A-3": "waived",
+            "A-4": "waived",
+            "A-5": "passed",
+            "A-6": "passed",
+        },
+        waiver="known",
+    )
+    after = result(
+        {
+            "A-1": "failed",
+            "A-2": "passed",
+            "A-3": "failed",
+            "A-4": "waived",
+            "A-5": "unsupported",
+            "A-7": "failed",
+        },
+        waiver="known, and reported",
+    )
+    found = compare(before, after)
+    told = {
+        "newly_failing": [change.requirement.id for change in found.newly_failing],
+        "newly_passing": [change.requirement.id for change in found.newly_passing],
+        "waivers": [change.requirement.id for change in found.waivers],
+        "other": [change.requirement.id for change in found.other],
+    }
+    assert told == {
+        "newly_failing": ["A-1", "A-3", "A-7"],
+        "newly_passing": ["A-2"],
+        "waivers": ["A-4"],
+        "other": ["A-5", "A-6"],
+    }
+    assert found.newly_failing[0].why == "why A-1"
+    assert found.waivers[0].why == "known, and reported"
+    assert compare(before, before).same
+
+
+# The matrix
+
+
+def test_a_row_is_the_latest_run_of_a_target_and_releases_stand_in_their_order() -> None:
+    runs = [
+        named(result({"A-1": "passed"}, version="2.10.0", started=SECOND)),
+        named(result({"A-1": "failed"}, version="2.10.0")),
+        named(result({"A-1": "passed"}, version="2.9.25")),
+    ]
+    (table,) = tables(runs)
+    assert [row.run.target for row in table.rows] == ["nats-server@2.9.25", "nats-server@2.10.0"]
+    assert [run.result.summary.started for run in table.rows[1].history] == [FIRST, SECOND]
+    assert [cell.tone for row in table.rows for cell in row.cells] == ["good", "good"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "tone", "text"),
+    [
+        ({"A-1": "passed", "A-2": "passed"}, "good", "2/2"),
+        ({"A-1": "passed", "A-2": "failed"}, "bad", "1/2"),
+        ({"A-1": "passed", "A-2": "waived"}, "some", "1/2"),
+        ({"A-1": "passed", "A-2": "inconclusive"}, "open", "1/2"),
+        ({"A-1": "unsupported"}, "none", "-"),
+    ],
+)
+def test_a_cell_says_how_much_of_what_is_claimed_passed(
+    verdicts: dict[str, str], tone: str, text: str
+) -> None:
+    ((row,),) = (table.rows for table in tables([named(result(verdicts))]))
+    assert [(cell.tone, cell.text) for cell in row.cells] == [(tone, text)]
+
+
+# The site
+
+
+class Page(HTMLParser):
+    """The links of a page, its ids, and the tags in it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.tags: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        found = dict(attrs)
+        self.ids |= {found["id"] or ""} if "id" in found else set()
+        self.links += [found["href"] or ""] if tag == "a" else []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    sample = replace(sample_result(), target=replace(sample_result().target, url=f"nats://{HOSTILE}"))
+    runs = [
+        named(result({"JS-PULL-021": "failed", "A-1": "passed"}, version="2.9.25")),
+        named(result({"JS-PULL-021": "passed", "A-1": "failed"})),
+        named(result({"JS-PULL-021": "passed", "A-1": "passed"}, started=SECOND)),
+        Run(f"strange {HOSTILE}", sample),
+    ]
+    build(runs, [], folder, title=f"Title {HOSTILE}")
+    return folder
+
+
+def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 8
+    for path, page in pages.items():
+        for link in page.links:
+            file, _, fragment = link.partition("#")
+            there = (path.parent / file).resolve() if file else path
+            assert there == site / "index.json" or there in pages, f"{path.name}: {link}"
+            assert not fragment or there not in pages or fragment in pages[there].ids, f"{path.name}: {link}"
+
+
+def test_text_of_strangers_does_nothing(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        if path.parent.parent.name != "targets" or path.name == "index.html":
+            text = path.read_text("utf-8")
+            assert Page(path).tags.count("script") == 1, path
+            assert "\u202e" not in text
+            assert "\x1b" not in text
+
+
+def test_a_site_keeps_its_runs_and_grows(site: Path) -> None:
+    kept = [run for run in stored(site) if run.target == "nats-server@2.10.0"]
+    assert [run.result.summary.started for run in kept] == [FIRST, SECOND]
+    assert not any(check.wire for run in kept for check in run.result.checks)
+    page = build([named(result({"A-1": "passed"}, version="2.11.0"))], stored(site), site, title="Grown")
+    index = json.loads((site / "index.json").read_text())
+    rows = {row["target"]: row for row in index["targets"]}
+    assert {"nats-server@2.9.25", "nats-server@2.10.0", "nats-server@2.11.0"} < rows.keys()
+    assert [run["started"] for run in rows["nats-server@2.10.0"]["history"]] == [FIRST, SECOND]
+    ages = {one["id"]: one["since"].get("nats-server") for one in index["requirements"]}
+    assert ages["JS-PULL-021"] == {"release": "2.10.0", "text": "since 2.10.0; not by 2.9.25"}
+    assert "Grown" in page.read_text()
+
+
+def test_machines_read_what_changed(site: Path) -> None:
+    changes = json.loads((site / "index.json").read_text())["changes"]
+    told = [(one["before"], one["after"], one["newly_failing"], one["newly_passing"]) for one in changes]
+    assert ("nats-server@2.10.0", "nats-server@2.10.0", [], ["A-1"]) in told
+    assert ("nats-server@2.9.25", "nats-server@2.10.0", [], ["JS-PULL-021"]) in told
+    assert all((site / one["page"]).is_file() for one in changes)
+
+
+# The commands
+
+
+def plumbline(*arguments: str | Path) -> Result:
+    def unknown(names: Sequence[str]) -> list[Wanted]:
+        if names:
+            raise ReportError(f"no target is named {names[0]!r}")
+        return []
+
+    app = typer.Typer()
+    register(app, unknown)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    paths = tmp_path / "old.json", tmp_path / "new.json"
+    paths[0].write_bytes(encode(result({"A-1": "passed", "A-2": "failed"})))
+    paths[1].write_bytes(encode(result({"A-1": "failed", "A-2": "failed"}, started=SECOND)))
+    return paths
+
+
+def test_results_become_a_site(files: tuple[Path, Path], tmp_path: Path) -> None:
+    done = plumbline("matrix", *files, f"mine={files[0]}", "-o", tmp_path / "site")
+    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "site" / "index.html"))
+    again = plumbline("matrix", "-o", tmp_path / "site")
+    assert again.exit_code == 0
+    index = json.loads((tmp_path / "site" / "index.json").read_text())
+    assert [row["target"] for row in index["targets"]] == ["mine", "nats-server@2.10.0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "name results, or targets with --run"),
+        (["absent.json"], "absent.json: No such file"),
+        (["--run", "nope"], "no target is named 'nope'"),
+    ],
+)
+def test_what_is_no_matrix_is_said(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    done = plumbline("matrix", *arguments, "-o", tmp_path / "site")
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    done = plumbline("matrix", tmp_path / "x.json", "-o", tmp_path / "site")
+    assert (done.exit_code, "x.json: not a Plumbline result" in done.stderr) == (2, True)
+
+
+def test_two_runs_are_compared_on_the_terminal(files: tuple[Path, Path]) -> None:
+    done = plumbline("report", files[1], "--against", files[0])
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[0] == "newly failing: 1"
+    assert "A-1" in done.stdout
+    assert "passed -> failed: why A-1" in done.stdout
+    assert plumbline("report", files[0], "--against", files[1]).exit_code == 0
+
+
+def test_reports_are_made_of_a_run_that_is_over(files: tuple[Path, Path], tmp_path: Path) -> None:
+    paths = [tmp_path / "r.html", tmp_path / "r.xml", tmp_path / "r.md", tmp_path / "r.json"]
+    flags = [
+        f"--{kind}={path}" for kind, path in zip(("html", "junit", "markdown", "json"), paths, strict=True)
+    ]
+    assert plumbline("report", files[0], *flags).exit_code == 0
+    assert paths[3].read_bytes() == files[0].read_bytes()
+    assert all(path.stat().st_size for path in paths)
+    assert "Not conformant" in plumbline("report", files[0]).stdout
+
+
+# Targets that are run for it
+
+VERIFY = """
+import sys, shutil
+arguments = sys.argv[1:]
+if "lost" in arguments:
+    sys.exit("plumbline: nobody listens there")
+shutil.copy(arguments[0], arguments[arguments.index("--json") + 1])
+sys.exit(1)
+"""
+
+
+def test_a_red_run_is_a_result_and_a_lost_one_is_told(files: tuple[Path, Path]) -> None:
+    told: list[str] = []
+    wanted = [Wanted("here", (str(files[0]),)), Wanted("gone", ("lost",))]
+    run, missed = run_all(wanted, told.append, (sys.executable, "-c", VERIFY))
+    assert isinstance(run, Run)
+    assert run.target == "nats-server@2.10.0"
+    assert missed == Missed("gone", 1, "nobody listens there")
+    assert told[1] == "here: not conformant, 1 of 2 passed, 12 s"
+    assert told[3] == "gone: not run: nobody listens there (exit 1)"
