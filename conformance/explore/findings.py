@@ -15,6 +15,7 @@ from conformance.target import TargetAccess
 
 WIRE_LINES = 12
 LINE = 180  # characters of an operation
+SOMETIMES = ", but not every time: the server has lost it in this restart"
 EVERY_S = 1.0  # on a terminal; elsewhere a line that stays would only be in the way
 ERASE = "\r\x1b[K"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -78,7 +79,7 @@ class Teller:
         path = write_trace(found, self._folder, self._target, self._level)
         difference = found.difference
         say = [
-            "DIVERGED  " + difference.key.split(":")[0],
+            f"DIVERGED  {difference.key.split(':')[0]}{'' if found.steady else SOMETIMES}",
             f"{path}",
             f"  {difference.message}",
             "",
@@ -115,6 +116,8 @@ class Teller:
             self._out.write(f"   fault  {times} times, known: {reason}\n")
         for key, times in progress.unsteady.most_common():
             self._out.write(f"    race  {times} times  {key}\n")
+        for why, times in progress.unclear.most_common():
+            self._out.write(f" unclear  {times} times  {why}\n")
         self._out.flush()
 
     def _restarts(self, progress: Progress) -> str:

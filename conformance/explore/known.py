@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -18,19 +19,22 @@ KNOWN = Path(__file__).with_name("known.toml")
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
     """One of them; ``since`` and ``until`` (exclusive) are levels, empty for no limit."""
 
-    command: str
-    shows: str
+    command: str | list[str]
+    shows: str  # a regular expression
     given: str
     reason: str
     since: str = ""
     until: str = ""
+    restarted: bool = False  # only at or behind a restart
 
     def explains(self, difference: Difference, program: Program, level: tuple[int, ...]) -> bool:
+        commands = [self.command] if isinstance(self.command, str) else self.command
         return (
-            type(difference.command).__name__ == self.command
-            and self.shows in difference.message
+            type(difference.command).__name__ in commands
+            and re.search(self.shows, difference.message) is not None
             and within_levels(level, since=self.since, until=self.until)
             and self.given in msgspec.json.encode(program).decode()
+            and (difference.restarted or not self.restarted)
         )
 
 

@@ -1,7 +1,8 @@
 """The search: random programs within a budget; one that makes a difference is shrunk, confirmed and kept.
 
 A difference counts when the trace shows it every time on the target, and never on the reference behind a
-socket of its own. Everything else is a race, and is counted as such.
+socket of its own. Everything else is a race, and is counted as such; only what a server has lost when it
+comes back from a restart counts if it was seen once, since nothing happens then that could race with it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.strategies import SearchStrategy
-from msgspec import Struct
+from msgspec import Struct, field
 
 from conformance.explore.commands import Restart
 from conformance.explore.known import known_faults
@@ -34,11 +35,15 @@ CONFIRMATIONS = 3
 
 
 class Found(Struct, frozen=True):
-    """A difference, and the shortest program that was found to show it."""
+    """A difference, and the shortest program that was found to show it.
+
+    Not ``steady``: it does not show every time, and the program is as it was when it did.
+    """
 
     program: Program
     script: Script
     difference: Difference
+    steady: bool = True
 
 
 class Progress(Struct):
@@ -48,9 +53,10 @@ class Progress(Struct):
     commands: int = 0
     restarts: int = 0
     shapes: set[str] = set()  # which commands with which settings, and how each was answered
-    unsteady: Counter[str] = Counter()  # differences that did not show again
-    known: Counter[str] = Counter()  # of differences found already: how often seen since
-    faults: Counter[str] = Counter()  # of released servers, in ``known.toml``
+    unsteady: Counter[str] = field(default_factory=Counter)  # differences that did not show again
+    unclear: Counter[str] = field(default_factory=Counter)  # why nothing could be said of a program
+    known: Counter[str] = field(default_factory=Counter)  # of differences found already: how often seen since
+    faults: Counter[str] = field(default_factory=Counter)  # of released servers, in ``known.toml``
     elapsed_s: float = 0.0
 
 
@@ -93,7 +99,7 @@ class Search:
         report: Callable[[Found], None] = lambda found: None,
     ) -> None:
         self.found: dict[str, Found] = {}
-        self.progress = Progress(0, 0, 0, set(), Counter(), Counter(), Counter())
+        self.progress = Progress()
         self.restarts = bool(target.program)  # whether the target can be
         self._faults = known_faults()
         self.target = target
@@ -133,11 +139,15 @@ class Search:
         return len({id(found) for found in self.found.values()})
 
     def difference(self, program: Program) -> Difference | None:
-        """What a program shows on the target, soon; None too if nothing can be said."""
+        """What a program shows on the target, soon; None too if nothing can be said.
+
+        After a restart it has all the time it wants: what it shows then is believed even if only once.
+        """
+        patience = "" if Restart() in program else PATIENCE
         try:
-            return attempt(write(program, self._reference()), program, self.target, patience=PATIENCE)
-        except CheckEnded:  # most likely this machine was busy
-            self.progress.unsteady["inconclusive"] += 1
+            return attempt(write(program, self._reference()), program, self.target, patience=patience)
+        except CheckEnded as ended:  # most likely this machine was busy
+            self.progress.unclear[ended.message] += 1
             return None
 
     def count(self, program: Program) -> bool:
@@ -152,29 +162,32 @@ class Search:
         self._tell(progress)
         return True
 
-    def is_new(self, program: Program) -> bool:
-        """Whether a program shows a difference that was not found yet, and shows it again at once."""
+    def new_difference(self, program: Program) -> Difference | None:
+        """A difference that was not found yet, and that a program shows again at once."""
         difference = self.difference(program)
-        if difference is None:
-            return False
-        fault = next(
-            (one for one in self._faults if one.explains(difference, program, self.target.level)), None
-        )
-        if fault is not None:
-            self.progress.faults[fault.reason] += 1
-            return False
-        if difference.key in self.found:
-            self.progress.known[difference.key] += 1
-            return False
+        if difference is None or self._is_explained(difference, program):
+            return None
         again = self.difference(program)
         if again is None or again.key != difference.key:
-            self.progress.unsteady[difference.key] += 1
+            self._not_again(program, difference)
+            return None
+        return difference
+
+    def _is_explained(self, difference: Difference, program: Program) -> bool:
+        """Count what was found already, or is known of released servers."""
+        level = self.target.level
+        fault = next((one for one in self._faults if one.explains(difference, program, level)), None)
+        if fault is not None:
+            self.progress.faults[fault.reason] += 1
+        elif difference.key in self.found:
+            self.progress.known[difference.key] += 1
+        else:
             return False
         return True
 
-    def keep(self, program: Program) -> None:
+    def keep(self, program: Program, seen: Difference | None = None) -> None:
         """Shrink what shows a difference, and keep it if it always shows, and never on the reference."""
-        difference = self.difference(program)
+        difference = seen or self.difference(program)
         if difference is None:
             return
         key, until = difference.key, time.monotonic() + self._budget.shrinking
@@ -185,14 +198,13 @@ class Search:
             shown = self.difference(candidate)
             return shown is not None and shown.key == key
 
-        program = shrink(program, differs)
-        script = write(program, self._reference())
-        confirmed = self._confirmed(script, program)
+        shrunk = shrink(program, differs)
+        script = write(shrunk, self._reference())
+        confirmed = self._confirmed(script, shrunk)
         if confirmed is None:
-            self.progress.unsteady[key] += 1
-        elif confirmed.key not in self.found:
-            self.found[key] = self.found[confirmed.key] = Found(program, script, confirmed)
-            self._report(self.found[key])
+            self._not_again(program, difference)
+        elif confirmed.key not in self.found and not self._is_explained(confirmed, shrunk):
+            self._add(Found(shrunk, script, confirmed), key)
 
     def _confirmed(self, script: Script, program: Program) -> Difference | None:
         last: Difference | None = None
@@ -205,6 +217,24 @@ class Search:
             return None
         return last
 
+    def _not_again(self, program: Program, difference: Difference) -> None:
+        """A race; but a server that has come back with something else has lost it, if only once."""
+        script = write(program, self._reference())
+        if isinstance(difference.command, Restart) and self._is_no_fault_of_ours(script, program):
+            self._add(Found(program, script, difference, steady=False), difference.key)
+        else:
+            self.progress.unsteady[difference.key] += 1
+
+    def _is_no_fault_of_ours(self, script: Script, program: Program) -> bool:
+        try:
+            return attempt(script, program, self._witness) is None
+        except CheckEnded:
+            return False
+
+    def _add(self, found: Found, key: str) -> None:
+        self.found[key] = self.found[found.difference.key] = found
+        self._report(found)
+
 
 class _Round:
     """One run of Hypothesis: it stops at the first new difference, which is then shrunk."""
@@ -214,7 +244,7 @@ class _Round:
         self._seed = number
         self._kind = kind
         self._examples = examples
-        self._failing: Program | None = None
+        self._failing: tuple[Program, Difference] | None = None
         self._ended: BaseException | None = None
 
     def run(self) -> None:
@@ -238,15 +268,15 @@ class _Round:
         if self._ended is not None:
             raise self._ended
         if self._failing is not None:
-            self._search.keep(self._failing)
+            self._search.keep(*self._failing)
 
     def _trial(self, program: Program) -> None:
         """Nothing is raised here: Hypothesis would look at it again, and shrink in its own, slower way."""
         try:
             if not self._search.count(program):
                 self._ended = _Stop()
-            elif self._search.is_new(program):
-                self._failing = program
+            elif (difference := self._search.new_difference(program)) is not None:
+                self._failing = program, difference
         except BaseException as ended:
             self._ended = ended
 

@@ -24,8 +24,8 @@ from conformance.explore.commands import (
     Restart,
     Wait,
 )
-from conformance.explore.scribe import Script
-from conformance.outcomes import CheckEnded, Failed, Untestable
+from conformance.explore.scribe import RESTART, Script
+from conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
 from conformance.session import Session
 from conformance.target import TargetAccess
 from conformance.trace.parser import parse_trace
@@ -33,6 +33,8 @@ from conformance.trace.player import play
 from conformance.verdicts import WireLine
 
 PATIENCE = "within 150ms"  # while searching: what a target answers at all, it answers soon
+NOT_BACK = "the server does not come back from a restart"
+BACK = "a server that goes on with what it has stored"
 _UNLIMITED = re.compile(r"(?:\w+< (?!nothing)|< (?!nothing)|expect ).*(?<!ms)(?<!end)$")
 _NUMBERS = re.compile(r"\d+")
 _TOKEN = re.compile(r"PL[a-z0-9]+x\d+_|_INBOX\.[\w.]+|\$w\d+\w|w\d+(?=[<>])")
@@ -67,6 +69,7 @@ class Difference(Struct, frozen=True):
     expected: str  # by the reference
     actual: str  # by the target
     wire: tuple[WireLine, ...] = ()
+    restarted: bool = False  # at a restart, or behind one
 
     @property
     def key(self) -> str:
@@ -105,7 +108,10 @@ def requirement_of(command: Command) -> str:
 def attempt(
     script: Script, program: Sequence[Command], access: TargetAccess, *, patience: str = ""
 ) -> Difference | None:
-    """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said, ``Lost``."""
+    """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said, ``Lost``.
+
+    A server that does not come back from a restart differs.
+    """
     if not script.shows:
         return None  # nothing came, and nothing was expected
     text = trace_text(script, title="-", source="-", verifies="JS-API-009", patience=patience)
@@ -116,26 +122,42 @@ def attempt(
             play(trace, session)
     except (Failed, Untestable) as ended:
         return _difference(ended, script, program, session)
+    except Inconclusive as ended:
+        if script.lines[_line(ended, script)] == RESTART:
+            message = f"{NOT_BACK}: {ended.message}"
+            gone = Inconclusive(message, expected=BACK, actual=ended.actual, where=ended.where)
+            return _difference(gone, script, program, session)
+        _raise_lost(access)
+        raise
     except CheckEnded:
-        if absence := access.absence():
-            raise Lost(absence) from None
+        _raise_lost(access)
         raise
     return None
+
+
+def _raise_lost(access: TargetAccess) -> None:
+    if absence := access.absence():
+        raise Lost(absence) from None
+
+
+def _line(ended: CheckEnded, script: Script) -> int:
+    """Where in the script a trial ended, from 0."""
+    place = ended.where.rpartition(":")[2]
+    if not place.isdigit():
+        return 0
+    return min(max(int(place) - 1 - len(_header(script, "", "", "")), 0), len(script.lines) - 1)
 
 
 def _difference(
     ended: CheckEnded, script: Script, program: Sequence[Command], session: Session
 ) -> Difference:
-    place = ended.where.rpartition(":")[2]
-    line = (
-        min(max(int(place) - 1 - len(_header(script, "", "", "")), 0), len(script.lines) - 1)
-        if place.isdigit()
-        else 0
-    )
+    line = _line(ended, script)
+    number = script.commands[line]
     return Difference(
         line=line,
         text=script.lines[line],
-        command=program[script.commands[line]],
+        command=program[number],
+        restarted=any(isinstance(command, Restart) for command in program[: number + 1]),
         message=ended.message,
         expected=ended.expected,
         actual=ended.actual,

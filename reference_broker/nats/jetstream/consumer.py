@@ -193,6 +193,8 @@ class Consumer(Push):
             del acks.redelivered[seq]
         for seq in [seq for seq in acks.pending if store.load(seq) is None]:
             acks.drop(seq, now)
+        if self.rules.position_counts_as_delivered and not self.position.listed:
+            self.position.next_seq = acks.delivered.stream + 1  # what was passed over is not in the files
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
         if acks.pending:
             self.watch_acks(now)
@@ -220,7 +222,8 @@ class Consumer(Push):
                 self.acks.drop(seq, now)
         self.num_pending = deliveries_pending(self.position, store, self.wanted)
         self.changed(None)
-        self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
+        if start is not None or not self.rules.purge_is_blunt:
+            self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
 
     def start_after_purge(self, subject: bytes | None) -> int | None:
         """The sequence that a purge moves this consumer to, at least; None if it does not concern it.

@@ -49,6 +49,9 @@ PROGRAMS: dict[str, Program] = {
     "a purge beyond the end, of nothing": (STREAM, consumer(), purge(seq=3)),
     "a purge beyond the end": (STREAM, consumer(), A, purge(seq=3), A),
     "a purge beyond the end, with a filter": (STREAM, consumer(filter_subject="ORDERS.a"), A, purge(seq=3)),
+    "a purge beyond the end, with a filter and a request that waits": (
+        *(STREAM, consumer(filter_subject="ORDERS.a"), WAITING, purge(seq=3)),
+    ),
     "a purge of what the filter passes over": (STREAM, consumer(filter_subject="ORDERS.a"), B, purge(seq=2)),
     "a purge of the consumer's own subject, of nothing": (
         *(STREAM, consumer(filter_subject="ORDERS.a"), B),

@@ -1,0 +1,88 @@
+"""The known faults are there on the real servers that are said to have them, and not on the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ci.servers import ServerBinary
+from conformance.explore.commands import (
+    Acknowledge,
+    CreateConsumer,
+    CreateStream,
+    DeleteMessage,
+    GetMessage,
+    Publish,
+    Pull,
+    Purge,
+    Restart,
+)
+from conformance.explore.known import Fault, known_faults
+from conformance.explore.programs import Program
+from conformance.explore.scribe import write
+from conformance.explore.trial import attempt
+from conformance.own_server import OwnServer
+from tests.conformance.explore.worlds import access, reference
+
+STREAM, IN_FILES = CreateStream("ORDERS"), CreateStream("ORDERS", {"storage": "file"})
+UNREAD = CreateStream("ORDERS", {"storage": "file", "retention": "interest"})
+A = Publish("ORDERS", "a")
+EXPECTING = Publish("ORDERS", "a", (("Nats-Expected-Last-Sequence", "1"),))
+WAITING = Pull("ORDERS", "DISPATCH")
+
+
+def consumer(**settings: Any) -> CreateConsumer:
+    return CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit", **settings})
+
+
+def purge(**body: int) -> Purge:
+    return Purge("ORDERS", body)
+
+
+FILTERED = consumer(filter_subject="ORDERS.a")
+LAST_OF_EACH = consumer(deliver_policy="last_per_subject", filter_subject="ORDERS.>")
+# By the first words of the reason.
+PROGRAMS: dict[str, Program] = {
+    "a purge with keep or seq": (STREAM, FILTERED, A, A, WAITING, purge(keep=1)),
+    "a purge beyond the end": (STREAM, purge(seq=2), EXPECTING),
+    "a consumer that is given a filter": (STREAM, consumer(), FILTERED, WAITING, Publish("ORDERS", "b")),
+    "the last message of a subject": (
+        *(IN_FILES, A, A, A, DeleteMessage("ORDERS", 3)),
+        GetMessage("ORDERS", last="a"),
+    ),
+    "the acknowledgement floor": (
+        *(IN_FILES, consumer(), A, A, WAITING, WAITING, WAITING, A, WAITING, A),
+        *(Acknowledge(2, "+ACK"), Acknowledge(3, "+ACK"), Restart()),
+    ),
+    "sequences of messages": (UNREAD, A, A, Restart()),
+    "the first answer": (IN_FILES, consumer(max_ack_pending=2), Restart(), consumer()),
+    "a consumer with last_per_subject": (IN_FILES, LAST_OF_EACH, A, A, Restart()),
+}
+
+
+def fault(words: str) -> Fault:
+    (found,) = [one for one in known_faults() if one.reason.startswith(words)]
+    return found
+
+
+@pytest.mark.parametrize("words", PROGRAMS)
+def test_a_known_fault_is_where_it_is_said_to_be(words: str, server_binary: ServerBinary) -> None:
+    program, known = PROGRAMS[words], fault(words)
+    server = OwnServer((str(server_binary.path),), {})
+    try:
+        target = access(server.start(), "real")
+        target.program = (str(server_binary.path),)
+        level = ".".join(map(str, target.level[:2]))
+        difference = attempt(write(program, reference(level)), program, target)
+        explained = [
+            one for one in known_faults() if difference and one.explains(difference, program, target.level)
+        ]
+        expected_here = not known.until or target.level < tuple(map(int, known.until.split(".")))
+        if expected_here:
+            assert difference is not None
+            assert explained, difference.message
+        else:
+            assert difference is None
+    finally:
+        server.close()

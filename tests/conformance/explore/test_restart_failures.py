@@ -1,0 +1,87 @@
+"""A server that does not come back, or that has lost something once, is a finding and no race."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.explore.commands import CreateConsumer, CreateStream, Publish, Pull, Restart
+from conformance.explore.findings import Teller
+from conformance.explore.programs import Program
+from conformance.explore.search import Budget, Search
+from conformance.explore.trial import BACK, NOT_BACK
+from reference_broker.nats.server import NatsBroker
+from tests.conformance.explore.worlds import SEED, access, reference
+
+PATIENCE_S = 60.0
+SHRINKING_S = 0.0
+PROGRAM: Program = (
+    CreateStream("ORDERS", {"storage": "file"}),
+    CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}),
+    Publish("ORDERS", "a"),
+    Pull("ORDERS", "DISPATCH"),
+    Restart(),
+)
+# The reference broker, which in its second life fails in some way while there is a file that says so.
+SERVER = """
+import os, sys
+flags = sys.argv[1:]
+if "life-2" in flags[-1] and os.path.exists({flag!r}):
+    os.remove({flag!r}) if {once} else None
+    {fails}
+command = [sys.executable, "-m", "plumbline", "broker", "nats", *flags]
+os.execv(sys.executable, command)
+"""
+ENDS = "sys.exit('the store is damaged')"
+FORGETS = 'flags.insert(0, "--defect=store-delivered-counts-as-acknowledged")'
+
+Making = Callable[..., Search]
+
+
+@pytest.fixture
+def searching(tmp_path: Path) -> Iterator[Making]:
+    """A search on a server that fails so."""
+    with NatsBroker.in_thread(jetstream=True) as url:
+
+        def make(fails: str, *, once: bool) -> Search:
+            flag, script = tmp_path / "flag", tmp_path / "server.py"
+            flag.touch()
+            script.write_text(SERVER.format(flag=str(flag), fails=fails, once=once))
+            target, witness = access(url, "target"), access(url, "witness")
+            target.program = (sys.executable, str(script))
+            witness.program = (sys.executable, "-m", "plumbline", "broker", "nats")
+            budget = Budget(PATIENCE_S, shrinking=SHRINKING_S)
+            return Search(target, witness, reference, budget, first_seed=SEED)
+
+        yield make
+
+
+def test_a_server_that_does_not_come_back_is_found(searching: Making) -> None:
+    search = searching(ENDS, once=False)
+    difference = search.new_difference(PROGRAM)
+    assert difference is not None
+    assert difference.command == Restart()
+    assert NOT_BACK in difference.message
+    assert difference.expected == BACK
+    assert "the store is damaged" in difference.actual
+    search.keep(PROGRAM, difference)
+    (found,) = search.found.values()
+    assert found.steady
+    assert not search.progress.unsteady
+
+
+def test_what_a_server_has_lost_once_is_found_and_told_so(searching: Making, tmp_path: Path) -> None:
+    search = searching(FORGETS, once=True)
+    assert search.new_difference(PROGRAM) is None  # not again
+    (found,) = search.found.values()
+    assert not found.steady
+    assert found.program == PROGRAM
+    assert "ack_floor" in found.difference.message
+    assert not search.progress.unsteady
+    told = io.StringIO()
+    Teller(search.target, "2.15", tmp_path, "", out=told, err=io.StringIO()).found(found)
+    assert "DIVERGED  Restart, but not every time" in told.getvalue()
