@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from conformance.verdicts import CheckResult, Outcome, RunResult
+from conformance.verdicts import CheckResult, Outcome, RunResult, Target
 from reports.digest import (
     Score,
     counted_outcomes,
@@ -150,7 +150,10 @@ def _print_rest(console: Console, result: RunResult) -> None:
             _brief(console, check, check.waiver)
     reasons = unsupported_reasons(result)
     if reasons:
-        _heading(console, f"{sum(len(reason.checks) for reason in reasons)} not supported by this server")
+        _heading(
+            console,
+            f"{sum(len(reason.checks) for reason in reasons)} not supported by this {result.target.kind}",
+        )
         for reason in reasons:
             ids = [one_line(check.id) for check in reason.checks[:IDS_SHOWN]]
             more = len(reason.checks) - len(ids)
@@ -196,7 +199,7 @@ def _print_facts(console: Console, result: RunResult, reports: Sequence[Path]) -
         ("target", server(target)),
         ("level", target.level),
         ("variants", ", ".join(target.variants)),
-        ("round trip", f"{milliseconds(target.rtt_s)}; time limits get {milliseconds(target.slack_s)} more"),
+        ("round trip", _calibration(target)),
         ("suite", f"plumbline {suite.version}, requirement set {suite.requirement_set}"),
         ("checks", ", ".join(f"{number} {outcome}" for outcome, number in counted_outcomes(result))),
         ("requirements", f"{summary.claimed} claimed, {summary.tested} tested, {summary.passed} passed"),
@@ -207,6 +210,13 @@ def _print_facts(console: Console, result: RunResult, reports: Sequence[Path]) -
     for label, value in facts:
         if value:
             _prose(console, Text(one_line(value)), lead=f"{label:>{width}}  ")
+
+
+def _calibration(target: Target) -> str:
+    """Nothing of a client: its time limits are generous."""
+    if target.kind == "client":
+        return ""
+    return f"{milliseconds(target.rtt_s)}; time limits get {milliseconds(target.slack_s)} more"
 
 
 def _print_verdict(console: Console, result: RunResult) -> None:

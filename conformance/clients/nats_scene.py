@@ -17,7 +17,7 @@ from conformance.stage import Stage
 from conformance.target import Url, open_target
 from wire.errors import ProtocolError
 from wire.jetstream import ACK_PREFIX, API_PREFIX, Ack, PullRequest
-from wire.nats import HMsg, HPub, Msg, Payload, Pub
+from wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub
 
 STREAM, CONSUMER = "ORDERS", "DISPATCH"
 SUBJECT = "orders.new"
@@ -139,6 +139,13 @@ class NatsScene(Scene):
             for seen, operation in published
             if operation.subject.startswith(f"{ACK_PREFIX}.")
         ]
+
+    def sid_of(self, subject: str) -> str:
+        """Under which sid the testee has subscribed to exactly this subject. Raises ``Failed``."""
+        for seen in self.sent(Sub):
+            if isinstance(seen.operation, Sub) and seen.operation.subject == subject:
+                return seen.operation.sid
+        self.fail("the subscription was not sent", expected=f"SUB {subject}", actual="no such SUB")
 
     def deliveries(self) -> list[Observation]:
         """The messages of consumers that the testee was sent, in order."""

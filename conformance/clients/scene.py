@@ -6,6 +6,7 @@ it requires is evidence; one that gave none fails. ``Failed`` says what the test
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from wire.sender import Sender
 
 ADAPTER = "adapter"  # the connection's name in wire lines between Plumbline and the adapter
 SOON_S = 2.0  # within which what nothing holds back has happened, on a busy machine too
+LOOK_S = 0.1  # how long a command may be over before who waits beside it lets go
 MOST_RAW_BYTES = 4096
 NS = 1_000_000_000
 
@@ -100,6 +102,33 @@ class Scene:
     def await_wire(self, seen: Callable[[], Any], within: float = SOON_S) -> bool:
         """Whether ``seen()`` came true while operations passed."""
         return self.stand.wait(lambda: bool(seen()), within)
+
+    @contextmanager
+    def meanwhile(self, when: Callable[[], Any], act: Callable[[], None]) -> Iterator[None]:
+        """While the block runs (a command that takes its time), ``act`` once ``when()`` is true on the wire.
+
+        What ``act`` raises is raised at the end; if ``when()`` never comes true, nothing is done."""
+        problems: list[BaseException] = []
+        over = threading.Event()
+
+        def wait() -> None:
+            try:
+                while not over.is_set():
+                    if self.await_wire(when, LOOK_S):
+                        act()
+                        return
+            except BaseException as problem:
+                problems.append(problem)
+
+        thread = threading.Thread(target=wait, name="plumbline-meanwhile", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        if problems:
+            raise problems[0]
 
     # -- evidence ----------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""Consuming without end: ADR-37, "Consume specification"."""
+
+from __future__ import annotations
+
+from conformance.clients.nats_scene import CONSUMER, STREAM, NatsScene
+from conformance.clients.scenario import scenario
+
+
+@scenario("CLIENT-CONSUME-001", needs=["consume"])
+def missed_heartbeats_are_told(scene: NatsScene) -> None:
+    """A client that hears no heartbeat for twice the interval tells its user before the request ends."""
+    _consume(scene, "m1", expires_ms=30_000, heartbeat_ms=1000)
+    scene.await_told(lambda: scene.messages("a"))
+    scene.stand.switch("drop HMSG on downstream", "drop MSG on downstream")
+    told = scene.await_told(lambda: scene.told("error", "ended"), 6.0)
+    scene.require(
+        told, "missed heartbeats are not noticed", expected="an error within 6 s", actual="nothing was told"
+    )
+
+
+@scenario("CLIENT-CONSUME-002", needs=["consume"])
+def the_next_request_follows_the_last(scene: NatsScene) -> None:
+    """When a request expires another is sent; messages go on to come, and statuses are not among them."""
+    _consume(scene, "m1", expires_ms=1000, heartbeat_ms=500)
+    went_on = scene.await_wire(lambda: len(scene.pulls()) >= 2 and scene.statuses(408), 5.0)
+    scene.require(went_on, "nothing more is asked for", expected="another request", actual="none in 5 s")
+    scene.publish("m2")
+    scene.await_told(lambda: len(scene.messages("a")) >= 2, 3.0)
+    data = [message.data for message in scene.messages("a")]
+    scene.require(data == ["m1", "m2"], "other messages", expected="['m1', 'm2']", actual=data)
+
+
+@scenario("CLIENT-CONSUME-003", needs=["consume"])
+def a_deleted_consumer_ends_it(scene: NatsScene) -> None:
+    """409 Consumer Deleted is told to the user."""
+    _consume(scene, expires_ms=30_000, heartbeat_ms=1000)
+    scene.await_wire(scene.pulls)
+    scene.stage.api("CONSUMER.DELETE", STREAM, CONSUMER)
+    told = scene.await_told(lambda: scene.told("error", "ended"), 5.0)
+    scene.require(told, "the user is not told", expected="an error, or the end", actual="nothing")
+
+
+@scenario("CLIENT-CONSUME-004", needs=["consume"])
+def nothing_is_asked_for_after_stop(scene: NatsScene) -> None:
+    """After stop no more requests are sent and nothing more is handed over."""
+    _consume(scene, "m1", expires_ms=1000, heartbeat_ms=500)
+    scene.await_told(lambda: scene.messages("a"))
+    scene.do("stop", subscription="a", within=5.0)
+    scene.do("flush")
+    asked = len(scene.pulls())
+    scene.publish("m2")
+    scene.await_wire(lambda: len(scene.pulls()) > asked, 1.5)
+    data = [message.data for message in scene.messages("a")]
+    scene.require(
+        len(scene.pulls()) == asked and data == ["m1"],
+        "it goes on after stop",
+        expected="no request and no message",
+        actual=f"{len(scene.pulls()) - asked} requests, messages {data}",
+    )
+
+
+def _consume(scene: NatsScene, *messages: str, **fields: int) -> None:
+    scene.orders(*messages)
+    scene.do("consume", subscription="a", stream=STREAM, consumer=CONSUMER, batch=10, within=5.0, **fields)

@@ -1,0 +1,80 @@
+"""Publishing into a stream: JetStream model deep dive, "Message Deduplication", "Acknowledgement Models"."""
+
+from __future__ import annotations
+
+from conformance.clients.nats_scene import STREAM, SUBJECT, NatsScene, payload_of
+from conformance.clients.scenario import scenario
+from wire.nats import HPub, Pub
+
+
+@scenario("CLIENT-PUB-001", needs=["js.publish"])
+def the_pub_ack_is_told_as_it_came(scene: NatsScene) -> None:
+    """A publish is done once the PubAck came; stream, sequence and duplicate are those in it."""
+    _stream(scene)
+    scene.publish("before")
+    found = []
+    for _ in range(2):
+        ok = scene.do("js.publish", subject=SUBJECT, data="m1", msg_id="id-1", timeout_ms=2000).ok
+        assert ok is not None
+        found.append((ok.stream, ok.seq, bool(ok.duplicate)))
+    expected = [(STREAM, 2, False), (STREAM, 2, True)]
+    scene.require(found == expected, "another PubAck", expected=str(expected), actual=str(found))
+
+
+@scenario("CLIENT-PUB-002", needs=["js.publish"])
+def the_message_id_is_a_header(scene: NatsScene) -> None:
+    """A message id is sent as the header Nats-Msg-Id, beside the user's own headers."""
+    _stream(scene)
+    scene.ask("js.publish", subject=SUBJECT, data="m1", msg_id="id-1", headers={"Kind": "x"}, timeout_ms=2000)
+    sent = [payload_of(seen) for seen in scene.sent(Pub, HPub) if payload_of(seen).subject == SUBJECT]
+    found = [
+        (one.headers.get("Nats-Msg-Id"), one.headers.get("Kind")) if one.headers else None for one in sent
+    ]
+    scene.require(
+        found == [("id-1", "x")],
+        "other headers",
+        expected="Nats-Msg-Id: id-1, Kind: x",
+        actual="; ".join(map(str, sent)),
+    )
+
+
+@scenario("CLIENT-PUB-003", needs=["js.publish"])
+def a_refused_publish_is_an_error(scene: NatsScene) -> None:
+    """A PubAck with an error is an error for the user."""
+    _stream(scene, max_msgs=1, discard="new")
+    scene.do("js.publish", subject=SUBJECT, data="m1", timeout_ms=2000)
+    answer = scene.ask("js.publish", subject=SUBJECT, data="m2", timeout_ms=2000)
+    scene.require(answer.error, "a refused message is told as stored", expected="an error", actual=answer.ok)
+
+
+@scenario("CLIENT-PUB-004", needs=["js.publish"])
+def a_publish_that_no_stream_takes_is_an_error(scene: NatsScene) -> None:
+    """503 for a subject of no stream is an error for the user."""
+    scene.connect()
+    answer = scene.ask("js.publish", subject="nobody.takes", data="m1", timeout_ms=1500)
+    scene.require(answer.error, "told as stored", expected="an error", actual=answer.ok)
+
+
+@scenario("CLIENT-PUB-005", needs=["js.publish"])
+def a_lost_pub_ack_is_an_error(scene: NatsScene) -> None:
+    """A publish whose PubAck is lost is not reported as stored."""
+    _stream(scene)
+    scene.stand.switch("drop MSG on downstream", "drop HMSG on downstream")
+    answer = scene.ask("js.publish", subject=SUBJECT, data="m1", timeout_ms=600)
+    scene.require(answer.error, "told as stored, and nobody said so", expected="an error", actual=answer.ok)
+
+
+@scenario("CLIENT-PUB-006", needs=["request"])
+def a_request_that_nobody_answers_is_an_error(scene: NatsScene) -> None:
+    """503 to a request is an error for the user, and no message."""
+    scene.connect()
+    answer = scene.ask("request", subject="nobody.listens", data="x", timeout_ms=1500)
+    message = answer.ok.message if answer.ok is not None else None
+    scene.require(
+        answer.error and message is None, "a status was handed over", expected="an error", actual=message
+    )
+
+
+def _stream(scene: NatsScene, **config: object) -> None:
+    scene.stage.stream(STREAM, ["orders.>"], **config)
+    scene.connect()

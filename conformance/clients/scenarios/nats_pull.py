@@ -1,0 +1,183 @@
+"""How a client asks for messages: ADR-13, "Pull(n)"; ADR-37 where it says otherwise."""
+
+from __future__ import annotations
+
+import time
+
+from conformance.clients.nats_scene import NatsScene, Pull
+from conformance.clients.scenario import scenario
+from conformance.clients.scene import NS
+from wire.nats import Sub, Unsub
+
+EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
+SLACK_S = 2.0
+
+
+@scenario("CLIENT-PULL-001", needs=["fetch"])
+def no_wait_comes_first(scene: NatsScene) -> None:
+    """The first request of a fetch has no_wait; only then one lingers."""
+    scene.orders()
+    scene.fetch(5, expires_ms=500)
+    first = _pulls(scene)[0]
+    scene.require(
+        first.request.no_wait,
+        "the first request lingers",
+        expected='{"batch":5,"no_wait":true}',
+        actual=first.seen.operation,
+        at=first.seen,
+    )
+
+
+@scenario("CLIENT-PULL-002", needs=["fetch"])
+def a_request_that_lingers_expires_by_the_time_out(scene: NatsScene) -> None:
+    """Every request that may wait carries an expires, no longer than the user's time-out."""
+    scene.orders()
+    for batch in (5, 1):
+        scene.fetch(batch, expires_ms=500)
+    for pull in _pulls(scene):
+        request = pull.request
+        scene.require(
+            (request.no_wait and not request.expires) or 0 < request.expires <= 500_000_000,
+            "a request outlives the fetch it belongs to",
+            expected="expires of at most 500 ms, or no_wait",
+            actual=pull.seen.operation,
+            at=pull.seen,
+        )
+
+
+@scenario("CLIENT-PULL-003", needs=["fetch"])
+def expires_is_earlier_than_the_time_out(scene: NatsScene) -> None:
+    """The expires of a request that lingers is 100 ms before the client's own time-out."""
+    scene.orders()
+    scene.fetch(5, expires_ms=2000)
+    for pull in _pulls(scene):
+        if pull.request.expires:
+            scene.require(
+                pull.request.expires <= 2 * NS - EARLIER_NS,
+                "the request expires when the client gives up, or later: its status comes too late",
+                expected=f"expires of at most {2 * NS - EARLIER_NS}",
+                actual=pull.seen.operation,
+                at=pull.seen,
+            )
+    scene.observed()
+
+
+@scenario("CLIENT-PULL-004", needs=["fetch"])
+def no_more_is_asked_for_than_is_wanted(scene: NatsScene) -> None:
+    """The batches of the requests that are open never exceed what the user still waits for."""
+    scene.orders("m1", "m2")
+    scene.fetch(5, expires_ms=500)
+    for pull in _pulls(scene):
+        before = [seen for seen in scene.deliveries() if seen.index < pull.seen.index]
+        scene.require(
+            1 <= pull.request.batch <= 5 - len(before),
+            "more is asked for than the user wants",
+            expected=f"a batch of at most {5 - len(before)}",
+            actual=pull.seen.operation,
+            at=pull.seen,
+        )
+
+
+@scenario("CLIENT-PULL-005", needs=["fetch"])
+def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
+    """The reply subject of a pull request is subscribed before the request is sent."""
+    scene.orders()
+    scene.fetch(1, expires_ms=300)
+    for pull in _pulls(scene):
+        heard = any(
+            seen.index < pull.seen.index and _hears(seen.operation, pull.inbox) for seen in scene.sent(Sub)
+        )
+        scene.require(
+            heard, "nobody hears the answer", expected=f"SUB {pull.inbox} before", actual="none", at=pull.seen
+        )
+
+
+@scenario("CLIENT-PULL-006", needs=["fetch"])
+def an_unsubscribe_follows_the_status(scene: NatsScene) -> None:
+    """After the status of the first request UNSUB takes batch + 1 messages in all."""
+    scene.orders()
+    with scene.meanwhile(lambda: scene.statuses(404), lambda: scene.publish("m1", "m2", "m3")):
+        scene.fetch(3, expires_ms=1500)
+    found = [getattr(seen.operation, "max_msgs", None) for seen in scene.sent(Unsub)]
+    scene.require(4 in found, "no UNSUB with batch + 1", expected="UNSUB sid 4", actual=f"UNSUB {found}")
+
+
+@scenario("CLIENT-PULL-007", needs=["fetch"])
+def a_batch_that_comes_late_is_handed_over_whole(scene: NatsScene) -> None:
+    """Messages that come while a fetch lingers are all handed over, by this fetch or the next."""
+    scene.orders()
+    with scene.meanwhile(lambda: _is_waiting(scene), lambda: scene.publish("m1", "m2", "m3")):
+        data = scene.fetch(3, expires_ms=2500).data
+    if len(data) < 3:
+        data += scene.fetch(3 - len(data), expires_ms=1000).data
+    scene.require(
+        data == ["m1", "m2", "m3"], "messages were lost", expected="['m1', 'm2', 'm3']", actual=data
+    )
+
+
+@scenario("CLIENT-PULL-008", needs=["fetch"])
+def interest_ends_when_a_client_leaves_early(scene: NatsScene) -> None:
+    """A fetch that leaves with less than it asked for unsubscribes."""
+    scene.orders("m1")
+    scene.fetch(5, expires_ms=500)
+    scene.do("flush")
+    scene.require(
+        scene.sent(Unsub), "the interest stays", expected="UNSUB sid", actual="no UNSUB after the time-out"
+    )
+
+
+@scenario(
+    "CLIENT-PULL-009", needs=["fetch"], faults=['delay 700ms MSG where payload = "m1" on downstream the 1st']
+)
+def a_late_message_is_not_lost(scene: NatsScene) -> None:
+    """A message that arrives after its fetch timed out is handed over by a later one, in the end."""
+    scene.orders("m1", ack_wait=1_500_000_000)
+    data = scene.fetch(1, expires_ms=400).data
+    deadline = time.monotonic() + 6
+    while "m1" not in data and time.monotonic() < deadline:
+        data += scene.fetch(1, expires_ms=1500).data
+    scene.require(
+        set(data) == {"m1"},
+        "a late message is lost",
+        expected="m1, by a later fetch or delivered again",
+        actual=data,
+    )
+
+
+@scenario("CLIENT-PULL-010", needs=["fetch"], faults=["drop HMSG on downstream", "drop MSG on downstream"])
+def a_fetch_ends_by_its_time_out(scene: NatsScene) -> None:
+    """A fetch that gets no answer at all ends by its time-out, and hands nothing over."""
+    scene.orders("m1")
+    began = time.monotonic()
+    fetched = scene.fetch(5, expires_ms=800)
+    took = time.monotonic() - began
+    scene.require(
+        took <= 0.8 + SLACK_S and not fetched.messages,
+        "a fetch outlasts its time-out",
+        expected="no message, within 0.8 s and a little",
+        actual=f"{fetched.data} after {took:.1f} s",
+    )
+
+
+def _pulls(scene: NatsScene) -> list[Pull]:
+    pulls = scene.pulls()
+    if not pulls:
+        scene.fail("nothing was asked for", expected="a pull request", actual="none")
+    return pulls
+
+
+def _is_waiting(scene: NatsScene) -> bool:
+    """Whether the last request is not answered yet and may wait."""
+    last = next(reversed(scene.pulls()), None)
+    if last is None or not last.request.expires:
+        return False
+    return not any(seen.index > last.seen.index for seen in scene.statuses())
+
+
+def _hears(operation: object, inbox: str) -> bool:
+    if not isinstance(operation, Sub):
+        return False
+    tokens, wanted = operation.subject.split("."), inbox.split(".")
+    pairs = zip(tokens, wanted, strict=False)
+    same = all(token in ("*", ">", other) for token, other in pairs)
+    return same and (len(tokens) == len(wanted) or (tokens[-1] == ">" and len(tokens) <= len(wanted)))
