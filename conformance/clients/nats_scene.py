@@ -142,10 +142,11 @@ class NatsScene(Scene):
 
     def sid_of(self, subject: str) -> str:
         """Under which sid the testee has subscribed to exactly this subject. Raises ``Failed``."""
-        for seen in self.sent(Sub):
-            if isinstance(seen.operation, Sub) and seen.operation.subject == subject:
-                return seen.operation.sid
-        self.fail("the subscription was not sent", expected=f"SUB {subject}", actual="no such SUB")
+        asked = [seen.operation for seen in self.sent(Sub)]
+        found = [one.sid for one in asked if isinstance(one, Sub) and one.subject == subject]
+        if not found:
+            self.fail("the subscription was not sent", expected=f"SUB {subject}", actual="no such SUB")
+        return found[0]
 
     def deliveries(self) -> list[Observation]:
         """The messages of consumers that the testee was sent, in order."""
