@@ -99,9 +99,10 @@ def register(app: typer.Typer, targets: Targets) -> None:
         json: Annotated[Path | None, typer.Option(metavar="FILE", help="The JSON result again.")] = None,
         junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.")] = None,
         html: Annotated[Path | None, typer.Option(metavar="FILE", help="One HTML page.")] = None,
-        markdown: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="A summary for a CI page.")
-        ] = None,
+        markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="A summary for CI.")] = None,
+        allure: Annotated[Path | None, typer.Option(metavar="DIR", help="Results for Allure.")] = None,
+        sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="What failed, as SARIF.")] = None,
+        badge: Annotated[Path | None, typer.Option(metavar="FILE", help="A badge as SVG.")] = None,
         against: Annotated[
             Path | None, typer.Option(metavar="RESULT.json", help="An earlier run to compare with.")
         ] = None,
@@ -110,7 +111,15 @@ def register(app: typer.Typer, targets: Targets) -> None:
         try:
             found = read(result)
             earlier = read(against) if against else None
-            files = open_reports(json=json, junit=junit, html=html, markdown=markdown)
+            files = open_reports(
+                json=json,
+                junit=junit,
+                html=html,
+                markdown=markdown,
+                allure=allure,
+                sarif=sarif,
+                badge=badge,
+            )
             _replay(found, [*files, *([Terminal()] if not (files or earlier) else [])])
         except (ResultError, OSError) as problem:
             raise _usage(problem) from None

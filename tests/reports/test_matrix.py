@@ -327,9 +327,10 @@ def test_two_runs_are_compared_on_the_terminal(files: tuple[Path, Path]) -> None
 
 
 def test_reports_are_made_of_a_run_that_is_over(files: tuple[Path, Path], tmp_path: Path) -> None:
-    paths = [tmp_path / "r.html", tmp_path / "r.xml", tmp_path / "r.md", tmp_path / "r.json"]
+    paths = [tmp_path / name for name in ("r.html", "r.xml", "r.md", "r.json", "r.sarif", "r.svg")]
     flags = [
-        f"--{kind}={path}" for kind, path in zip(("html", "junit", "markdown", "json"), paths, strict=True)
+        f"--{kind}={path}"
+        for kind, path in zip(("html", "junit", "markdown", "json", "sarif", "badge"), paths, strict=True)
     ]
     assert plumbline("report", files[0], *flags).exit_code == 0
     assert paths[3].read_bytes() == files[0].read_bytes()

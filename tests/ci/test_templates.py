@@ -1,0 +1,150 @@
+"""What a user puts in their CI runs here as far as it can without that service: every step of it, by bash.
+
+The installation is left out: the plumbline on PATH is the one of this checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = ROOT / "ci" / "plumbline.sh"
+ACTION = ROOT / "ci" / "github-action" / "action.yml"
+GITLAB = ROOT / "ci" / "gitlab" / "plumbline.gitlab-ci.yml"
+REPORTS = {"result.json", "junit.xml", "report.html", "summary.md"}
+SELECT = ["--select", "CORE-001"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A plumbline on PATH, and the files that a runner gives."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program = programs / "plumbline"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m plumbline "$@"\n')
+    program.chmod(0o755)
+    return {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "PLUMBLINE_OUTPUT": str(tmp_path / "out"),
+    }
+
+
+def run(command: list[str], environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def test_the_recipe_leaves_every_report_and_adds_to_the_summary(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    done = run([str(RECIPE), "verify", *SELECT], {**environment, "PLUMBLINE_SUMMARY": str(summary)}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "out").iterdir()} == REPORTS
+    assert summary.read_text().startswith("before\n")
+    assert "Conformant" in summary.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["verify", *SELECT, "--defect", "info-ends-with-lf"], 1),
+        (["verify", "--select", "NOPE-1"], 2),
+        ([], 2),
+    ],
+)
+def test_the_recipe_exits_as_plumbline_does(
+    arguments: list[str], status: int, environment: dict[str, str], tmp_path: Path
+) -> None:
+    done = run([str(RECIPE), *arguments], environment, tmp_path)
+    assert done.returncode == status
+    assert "plumbline" in done.stderr or status == 1
+
+
+def steps() -> list[dict[str, Any]]:
+    found: dict[str, Any] = YAML(typ="safe").load(ACTION)
+    return list(found["runs"]["steps"])
+
+
+def in_step(step: dict[str, Any], inputs: dict[str, str]) -> dict[str, str]:
+    """The step's environment, with the expressions that this action uses."""
+    known = {f"inputs.{name}": value for name, value in inputs.items()}
+    known["github.action_path"] = str(ACTION.parent)
+
+    def value(expression: re.Match[str]) -> str:
+        return known[expression[1]]  # an expression of another kind is an error of the test
+
+    return {name: re.sub(r"\$\{\{ (\S+) \}\}", value, text) for name, text in step["env"].items()}
+
+
+def action(
+    environment: dict[str, str], folder: Path, **inputs: str
+) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
+    """The action's own step, as a runner would do it, and its outputs."""
+    (step,) = (step for step in steps() if step.get("id") == "run")
+    files = {name: folder / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    for file in files.values():
+        file.touch()
+    values = {"output": str(folder / "out"), "command": "verify", **inputs}
+    given = {**environment, **in_step(step, values), **{name: str(path) for name, path in files.items()}}
+    done = run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        {**given, "RUNNER_TEMP": str(folder)},
+        folder,
+    )
+    told = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
+    return done, told
+
+
+def test_the_action_tells_verdict_and_summary(environment: dict[str, str], tmp_path: Path) -> None:
+    done, told = action(environment, tmp_path, arguments="--select CORE-001 --select 'CORE-002'")
+    assert done.returncode == 0, done.stderr
+    assert told == {"exit-code": "0", "verdict": "conformant"}
+    assert "Conformant" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["summary"]["claimed"] == 2
+
+
+def test_the_action_is_red_when_the_run_is_and_says_so(environment: dict[str, str], tmp_path: Path) -> None:
+    done, told = action(environment, tmp_path, arguments="--select CORE-001 --defect info-ends-with-lf")
+    assert (done.returncode, told) == (1, {"exit-code": "1", "verdict": "not conformant"})
+
+
+def test_nothing_in_the_arguments_is_expanded(environment: dict[str, str], tmp_path: Path) -> None:
+    hostile = "--select 'CORE-001; touch stolen' --select '$(touch stolen)' --select \"`touch stolen`\""
+    done, told = action(environment, tmp_path, arguments=hostile)
+    assert (done.returncode, told) == (2, {"exit-code": "2"})
+    assert not (tmp_path / "stolen").exists()
+
+
+def test_no_input_is_pasted_into_a_script() -> None:
+    assert not [step["name"] for step in steps() if "${{" in step.get("run", "")]
+
+
+def test_the_action_uses_what_github_keeps_itself() -> None:
+    assert [step["uses"] for step in steps() if "uses" in step] == ["actions/upload-artifact@v4"]
+
+
+def test_the_gitlab_job_runs_and_leaves_what_it_names(environment: dict[str, str], tmp_path: Path) -> None:
+    job = YAML(typ="safe").load(GITLAB)[".plumbline"]
+    script = [line for line in job["script"] if "venv" not in line]
+    assert len(script) == 2
+    variables = {**job["variables"], "PLUMBLINE": "verify --select CORE-001"}
+    given = {**environment, **variables}
+    done = run(["bash", "-e", "-o", "pipefail", "-c", "\n".join(script)], given, tmp_path)
+    assert done.returncode == 0, done.stderr
+    artifacts = job["artifacts"]
+    assert ElementTree.parse(tmp_path / artifacts["reports"]["junit"]).getroot().tag == "testsuites"
+    assert (tmp_path / artifacts["paths"][0] / "report.html").is_file()
