@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from conformance.catalogue import Catalogue
+from conformance.clients.amqp_scene import AmqpScene
 from conformance.clients.nats_scene import NatsScene
 from conformance.clients.protocol import Hello
 from conformance.clients.rules import Passed, evidence
@@ -25,7 +26,7 @@ from conformance.outcomes import CheckEnded, Failed, Unsupported
 from conformance.verdicts import CheckResult, Outcome
 
 # What a scenario is given, by protocol.
-_SCENES: dict[str, type[Scene]] = {"nats": NatsScene, "amqp": Scene}
+_SCENES: dict[str, type[Scene]] = {"nats": NatsScene, "amqp": AmqpScene}
 
 
 class Played(Struct, frozen=True):

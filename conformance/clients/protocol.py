@@ -46,6 +46,8 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "publish",
             "publish.mandatory",
             "publish.async",
+            "publish.message_id",
+            "reconnect",
             "confirm",
             "consume",
             "get",

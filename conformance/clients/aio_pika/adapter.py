@@ -19,8 +19,11 @@ from aio_pika.exceptions import AMQPError
 from aiormq.abc import DeliveredMessage
 
 FEATURES = (
-    "declare publish publish.mandatory publish.async confirm consume get ack ack.multiple nack reject qos tx"
+    "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple "
+    "nack reject qos tx reconnect"
 )
+
+RECONNECT_S = 0.2
 
 
 def say(**line: Any) -> None:
@@ -71,12 +74,13 @@ class Adapter:
     # Commands
 
     async def do_connect(self, command: dict[str, Any]) -> None:
-        connect: Any = aio_pika.connect_robust if command.get("reconnect") else aio_pika.connect
-        self.connection = await connect(command["url"])
         self.channels.clear()
-        self.connection.close_callbacks.add(self.disconnected)
         if command.get("reconnect"):
+            self.connection = await aio_pika.connect_robust(command["url"], reconnect_interval=RECONNECT_S)
             self.connection.reconnect_callbacks.add(lambda _: say(event="reconnected"))
+        else:
+            self.connection = await aio_pika.connect(command["url"])
+        self.connection.close_callbacks.add(self.disconnected)
 
     async def do_close(self, command: dict[str, Any]) -> None:
         connection, self.connection = self.connection, None
@@ -139,7 +143,8 @@ class Adapter:
 
     async def do_consume(self, command: dict[str, Any]) -> None:
         subscription = command["subscription"]
-        queue = await self.channels[command["channel"]].get_queue(command["queue"], ensure=False)
+        # declared, since robust channels take up again what was declared on them
+        queue = await self.channels[command["channel"]].declare_queue(command["queue"], passive=True)
 
         async def handed_over(message: AbstractIncomingMessage) -> None:
             say(event="message", subscription=subscription, message=self.message(message))

@@ -8,7 +8,7 @@ const amqp = require("amqplib");
 
 // amqplib has no transactions.
 const FEATURES =
-  "declare publish publish.mandatory publish.async confirm consume get ack ack.multiple nack reject qos";
+  "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject qos";
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 

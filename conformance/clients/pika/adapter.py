@@ -23,7 +23,10 @@ from pika.exceptions import (
     UnroutableError,
 )
 
-FEATURES = "declare publish publish.mandatory confirm consume get ack ack.multiple nack reject qos tx"
+FEATURES = (
+    "declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack reject "
+    "qos tx"
+)
 
 
 def say(**line: Any) -> None:

@@ -1,0 +1,187 @@
+"""What servers close, and connections that are lost: AMQP 0-9-1, channel.close, connection.close; RabbitMQ,
+"Consumer Acknowledgements and Publisher Confirms", "When Consumers Fail or Lose Connection"."""
+
+from __future__ import annotations
+
+from conformance.clients.amqp_scene import LOST_WITHIN_S, QUEUE, AmqpScene, method_of, shown
+from conformance.clients.protocol import Told
+from conformance.clients.scenario import scenario
+from wire.amqp import Method
+
+NOT_FOUND = 404
+CONNECTION_FORCED = 320
+
+
+def closed_by_the_server(scene: AmqpScene) -> Told | None:
+    """A publish to an exchange that is not there; what was told of the channel, if anything was."""
+    scene.queue()
+    scene.open()
+    scene.ask("publish", channel=1, exchange="nosuch", routing_key="x", data="message")
+    closed = scene.await_wire(lambda: scene.received_methods("channel.close"))
+    scene.require(closed, "the channel was not closed", expected="channel.close", actual="nothing")
+    if not scene.await_told(lambda: scene.told("channel-closed"), 1.0):
+        answer = scene.ask("get", channel=1, queue=QUEUE)
+        if answer.error is not None:
+            return Told("channel-closed", text=answer.error.text, code=answer.error.code)
+    told = scene.told("channel-closed")
+    return told[0] if told else None
+
+
+@scenario("CLIENT-END-001", needs=("publish", "get"))
+def a_channel_that_the_server_closes_is_told(scene: AmqpScene) -> None:
+    """The end of the channel is told: by an event, or by an error at its next use."""
+    told = closed_by_the_server(scene)
+    scene.require(
+        told, "the end of the channel was not told", expected="an event or an error", actual="neither"
+    )
+    answered = scene.await_wire(lambda: scene.sent_methods("channel.close-ok"))
+    scene.require(answered, "channel.close was not answered", expected="channel.close-ok", actual="nothing")
+
+
+@scenario("CLIENT-END-002", needs=("publish", "get"))
+def why_a_channel_was_closed_is_told(scene: AmqpScene) -> None:
+    """The reply code of the server reaches the user."""
+    told = closed_by_the_server(scene)
+    scene.require(
+        told is not None and (told.code == NOT_FOUND or "NOT_FOUND" in told.text),
+        "why the channel was closed was not told",
+        expected=f"reply code {NOT_FOUND}",
+        actual=told,
+    )
+
+
+def closing(scene: AmqpScene) -> None:
+    """connection.close 320 for a connection that did nothing wrong."""
+    scene.open()
+    text = "CONNECTION_FORCED - by the scenario"
+    close = Method.make("connection.close", 0, reply_code=CONNECTION_FORCED, reply_text=text)
+    scene.stand.inject(close.raw)
+    scene.await_told(scene.lost, LOST_WITHIN_S)
+
+
+@scenario("CLIENT-END-003", needs=["declare"])
+def a_connection_that_the_server_closes_is_told(scene: AmqpScene) -> None:
+    """The server closes the connection, and the user hears of it."""
+    closing(scene)
+    expect_lost(scene)
+
+
+@scenario("CLIENT-END-004", needs=["declare"])
+def connection_close_is_answered(scene: AmqpScene) -> None:
+    """connection.close is answered with connection.close-ok."""
+    closing(scene)
+    answered = scene.await_wire(lambda: scene.sent_methods("connection.close-ok"))
+    scene.require(
+        answered, "connection.close was not answered", expected="connection.close-ok", actual="nothing"
+    )
+
+
+def expect_lost(scene: AmqpScene) -> None:
+    """Evidence: the loss is told, at the latest at the next use."""
+    if not scene.lost():
+        answer = scene.ask("declare", channel=1, queue="x")
+        if answer.error is not None:
+            scene.observed()
+            return
+    scene.require(
+        scene.lost(), "the loss of the connection was not told", expected="disconnected", actual="nothing"
+    )
+
+
+@scenario("CLIENT-LOSS-001", needs=["declare"])
+def a_lost_connection_is_told(scene: AmqpScene) -> None:
+    """The connection is reset: the user hears of it, at the latest at the next use."""
+    scene.open()
+    scene.stand.cut()
+    scene.await_told(scene.lost, LOST_WITHIN_S)
+    expect_lost(scene)
+
+
+def redelivered(scene: AmqpScene, *, reconnect: bool = False) -> None:
+    """Two deliveries, then the connection is lost before they are acknowledged, and both come again."""
+    scene.queue("a", "b")
+    scene.open(reconnect=reconnect)
+    scene.consume("a", "b")
+    scene.stand.cut()
+    if reconnect:
+        scene.await_told(lambda: len(scene.messages("s")) == 4, 2 * LOST_WITHIN_S)
+        scene.await_messages("s", "a", "b", "a", "b")
+    else:
+        scene.await_told(scene.lost, LOST_WITHIN_S)
+        scene.stage.await_queue(QUEUE, message_count=2)
+        scene.open()
+        scene.consume("a", "b", subscription="again")
+
+
+@scenario("CLIENT-LOSS-002", needs=("consume", "ack", "declare"))
+def what_was_not_acknowledged_comes_again(scene: AmqpScene) -> None:
+    """Deliveries of the lost connection come again on the next, told as redelivered, and are acknowledged."""
+    redelivered(scene)
+    again = scene.messages("again")
+    scene.require(
+        [message.redelivered for message in again] == [True, True],
+        "a redelivery was not told as one",
+        expected="redelivered true, twice",
+        actual=[message.redelivered for message in again],
+    )
+    for message in again:
+        scene.do("ack", ref=message.ref)
+    scene.barrier()
+    expect_acks(scene, 1, 2)
+
+
+def expect_acks(scene: AmqpScene, *tags: int) -> None:
+    """Evidence: on the last connection exactly these were acknowledged."""
+    last = scene.deliveries()[-1].connection
+    sent = [seen for seen in scene.settlements() if seen.connection == last]
+    scene.require(
+        [method_of(seen).arguments["delivery_tag"] for seen in sent] == list(tags),
+        "not what was delivered on this connection was acknowledged on it",
+        expected=f"basic.ack {', '.join(map(str, tags))}",
+        actual=shown(sent),
+        at=sent[-1] if sent else None,
+    )
+
+
+@scenario("CLIENT-LOSS-003", needs=("consume", "ack", "declare"))
+def a_delivery_of_a_lost_connection_is_not_acknowledged_on_another(scene: AmqpScene) -> None:
+    """Acknowledging the old delivery is refused or does nothing: its tag means another message now."""
+    redelivered(scene)
+    _, stale = scene.messages("s")
+    scene.ask("ack", ref=stale.ref)
+    scene.do("ack", ref=scene.messages("again")[0].ref)
+    scene.barrier()
+    expect_acks(scene, 1)
+
+
+@scenario("CLIENT-LOSS-003", needs=("reconnect", "consume", "ack", "declare"))
+def a_library_that_reconnects_forgets_old_deliveries(scene: AmqpScene) -> None:
+    """After the library's own recovery, acknowledging an old delivery is refused or does nothing."""
+    redelivered(scene, reconnect=True)
+    messages = scene.messages("s")
+    scene.ask("ack", ref=messages[1].ref)
+    scene.do("ack", ref=messages[2].ref)
+    scene.barrier()
+    expect_acks(scene, 1)
+
+
+@scenario("CLIENT-LOSS-004", needs=("reconnect", "consume", "ack", "qos", "declare"))
+def a_library_that_reconnects_takes_up_prefetch_and_consumer(scene: AmqpScene) -> None:
+    """After the library's own recovery the consumer is there again, with its prefetch limit set before."""
+    scene.queue("a", "b")
+    scene.open(reconnect=True)
+    scene.do("qos", channel=1, prefetch_count=1)
+    scene.consume("a")
+    scene.stand.cut()
+    scene.await_told(lambda: len(scene.messages("s")) >= 2, 2 * LOST_WITHIN_S)
+    scene.await_messages("s", "a", "a")
+    connection = scene.deliveries()[-1].connection
+    sent = [
+        seen for seen in scene.sent_methods("basic.qos", "basic.consume") if seen.connection == connection
+    ]
+    scene.require(
+        [method_of(seen).method for seen in sent] == ["basic.qos", "basic.consume"],
+        "the consumer was not taken up as it was",
+        expected="basic.qos, then basic.consume, on the new connection",
+        actual=shown(sent),
+    )

@@ -1,0 +1,111 @@
+"""Returned messages: AMQP 0-9-1, basic.return; RabbitMQ, "Publishers", Unroutable Message Handling."""
+
+from __future__ import annotations
+
+from conformance.clients.amqp_scene import QUEUE, AmqpScene, method_of
+from conformance.clients.protocol import Told
+from conformance.clients.scenario import scenario
+
+NOWHERE = "nowhere"
+NO_ROUTE = 312
+MANDATORY = ("publish", "publish.mandatory")
+CONFIRMED = (*MANDATORY, "confirm")
+
+
+def expect_returned(scene: AmqpScene, *bodies: str) -> list[Told]:
+    """Evidence: exactly these were told to have come back."""
+    scene.await_told(lambda: len(scene.told("returned")) >= len(bodies))
+    came = scene.told("returned")
+    scene.require(
+        sorted(event.data for event in came) == sorted(bodies),
+        "not the messages that came back were told",
+        expected=f"returned: {', '.join(sorted(bodies)) or 'nothing'}",
+        actual=", ".join(sorted(event.data for event in came)) or "nothing",
+    )
+    return came
+
+
+@scenario("CLIENT-RETURN-001", "CLIENT-RETURN-004", needs=CONFIRMED)
+def a_returned_message_is_told_in_confirm_mode(scene: AmqpScene) -> None:
+    """A mandatory message that no queue takes comes back and is told, with what the server said."""
+    scene.open(confirms=True)
+    scene.publish(1, key=NOWHERE, mandatory=True)
+    (told,) = expect_returned(scene, "message-1")
+    scene.require(
+        (told.code, told.routing_key) == (NO_ROUTE, NOWHERE),
+        "it was told otherwise than the server said it",
+        expected=f"{NO_ROUTE}, routing key {NOWHERE}",
+        actual=f"{told.code}, routing key {told.routing_key}",
+    )
+
+
+@scenario("CLIENT-RETURN-002", needs=MANDATORY)
+def a_returned_message_is_told_without_confirms(scene: AmqpScene) -> None:
+    """A mandatory message comes back on a channel without confirms."""
+    scene.open()
+    scene.publish(1, key=NOWHERE, mandatory=True)
+    expect_returned(scene, "message-1")
+
+
+@scenario("CLIENT-RETURN-003", needs=CONFIRMED)
+def a_return_is_told_no_later_than_its_confirm(scene: AmqpScene) -> None:
+    """Nobody takes a message for confirmed that has come back: the return is told first."""
+    scene.open(confirms=True)
+    scene.publish(1, key=NOWHERE, mandatory=True)
+    scene.await_told(lambda: scene.told("returned") and scene.told("confirmed"))
+    told = [
+        event.event for event in scene.told("returned", "confirmed") if event.event == "returned" or event.ack
+    ]
+    scene.require(
+        told[:1] == ["returned"],
+        "a message that came back was taken for confirmed",
+        expected="returned before it is told as confirmed",
+        actual=", then ".join(told) or "nothing was told",
+    )
+
+
+@scenario("CLIENT-RETURN-001", needs=CONFIRMED)
+def only_what_came_back_is_told_as_returned(scene: AmqpScene) -> None:
+    """Of three mandatory messages the second comes back: the others are confirmed and not returned."""
+    scene.queue()
+    scene.open(confirms=True)
+    for number, key in ((1, QUEUE), (2, NOWHERE), (3, QUEUE)):
+        scene.publish(number, key=key, mandatory=True)
+    scene.await_told(lambda: set(scene.confirms()) >= {1, 3})
+    expect_returned(scene, "message-2")
+    told = scene.confirms()
+    scene.require(
+        told.get(1) == told.get(3) == [True],
+        "a message that reached its queue was not told as confirmed",
+        expected="1 and 3 confirmed",
+        actual=told,
+    )
+
+
+@scenario(
+    "CLIENT-RETURN-005",
+    source="aio-pika, issue 689",
+    needs=(*CONFIRMED, "publish.async", "publish.message_id"),
+)
+def returns_with_the_same_message_id_are_all_told(scene: AmqpScene) -> None:
+    """Two messages of one message-id come back; the application may give an id twice."""
+    scene.open(confirms=True)
+    scene.publish(1, key=NOWHERE, mandatory=True, count=2, message_id="same")
+    expect_returned(scene, "message-1", "message-2")
+
+
+@scenario("CLIENT-RETURN-006", needs=(*MANDATORY, "declare"))
+def mandatory_is_sent_as_asked(scene: AmqpScene) -> None:
+    """The mandatory flag is set where the application wants it, and nowhere else."""
+    scene.queue()
+    scene.open()
+    scene.publish(1, key=NOWHERE)
+    scene.publish(2, mandatory=True)
+    scene.barrier()
+    flags = [method_of(one.seen).arguments["mandatory"] for one in scene.publishes()]
+    scene.require(
+        flags == [False, True],
+        "mandatory was sent otherwise than asked",
+        expected="false, then true",
+        actual=flags,
+    )
