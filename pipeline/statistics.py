@@ -1,0 +1,198 @@
+"""What the tables tell in numbers: one function for each question, ``DataFrame`` to ``DataFrame``.
+
+``receiver`` is a JetStream consumer (``ORDERS > D``) or an AMQP queue, ``library`` what clients say of
+themselves (CONNECT ``lang`` and ``version``; AMQP ``product`` and ``version``), null where the capture begins
+later. Those that take ``by`` count by other columns of their table as well. Times are nanoseconds.
+Percentiles are approximate above ten thousand rows, to one in ten thousand of rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+
+BY_SUBJECT, BY_RECEIVER = ("subject", "library"), ("receiver", "library")
+UNKNOWN = "unknown queue"
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_BUCKETS_PER_DECADE = 4
+NO_MESSAGES, REQUEST_TIMEOUT = 404, 408
+
+
+def with_receiver(rows: DataFrame) -> DataFrame:
+    """Rows of deliveries or pulls with a column ``receiver`` more."""
+    jetstream = F.concat_ws(" > ", "stream", "consumer")
+    queue = F.coalesce("queue", F.lit(UNKNOWN)) if "queue" in rows.columns else F.lit(UNKNOWN)
+    return rows.withColumn("receiver", F.when(F.col("stream").isNotNull(), jetstream).otherwise(queue))
+
+
+def latency(deliveries: DataFrame, by: Sequence[str] = BY_SUBJECT) -> DataFrame:
+    """From stored to delivered. First deliveries only: what comes again has waited to come again."""
+    return (
+        with_receiver(deliveries)
+        .where(~F.col("redelivered") & F.col("latency_ns").isNotNull())
+        .groupBy(*by)
+        .agg(F.count("*").alias("deliveries"), *_percentiles("latency_ns"))
+        .orderBy(F.desc("deliveries"), *by)
+    )
+
+
+def redeliveries(deliveries: DataFrame, by: Sequence[str] = BY_RECEIVER) -> DataFrame:
+    """How many deliveries were not the first of their message. ``most``: of one message, in AMQP not told."""
+    return (
+        with_receiver(deliveries)
+        .groupBy(*by)
+        .agg(
+            F.count("*").alias("deliveries"),
+            F.count_if("redelivered").alias("redelivered"),
+            F.max("delivered").alias("most"),
+        )
+        .withColumn("share", F.col("redelivered") / F.col("deliveries"))
+        .orderBy(F.desc("redelivered"), *by)
+    )
+
+
+def delivery_counts(deliveries: DataFrame) -> DataFrame:
+    """How many messages of a JetStream consumer were delivered so many times, at the most."""
+    return (
+        with_receiver(deliveries)
+        .where(F.col("delivered").isNotNull())
+        .groupBy("receiver", "stream_seq")
+        .agg(F.max("delivered").alias("delivered"))
+        .groupBy("receiver", "delivered")
+        .agg(F.count("*").alias("messages"))
+        .orderBy("receiver", "delivered")
+    )
+
+
+def pull_efficiency(pulls: DataFrame, by: Sequence[str] = BY_RECEIVER) -> DataFrame:
+    """What pull requests brought.
+
+    ``filled``: messages of those asked for. ``empty``: requests that brought none; ``no_messages`` (404) and
+    ``timeouts`` (408): how requests ended; the rest ended full, otherwise, or after the capture.
+    """
+    return (
+        with_receiver(pulls)
+        .groupBy(*by)
+        .agg(
+            F.count("*").alias("requests"),
+            F.sum("batch").alias("asked"),
+            F.sum("messages").alias("messages"),
+            F.count_if(F.col("messages") == 0).alias("empty"),
+            F.count_if(F.col("status") == NO_MESSAGES).alias("no_messages"),
+            F.count_if(F.col("status") == REQUEST_TIMEOUT).alias("timeouts"),
+            *_percentiles("first_lag_ns"),
+        )
+        .withColumn("filled", F.try_divide("messages", "asked"))
+        .orderBy(F.desc("requests"), *by)
+    )
+
+
+def ack_lag(deliveries: DataFrame, by: Sequence[str] = BY_RECEIVER) -> DataFrame:
+    """From a delivery to its acknowledgement. ``unanswered``: none was seen."""
+    return (
+        with_receiver(deliveries)
+        .groupBy(*by)
+        .agg(
+            F.count("*").alias("deliveries"),
+            F.count_if(F.col("ack_kind").isin("+ACK", "+NXT", "ack")).alias("acknowledged"),
+            F.count_if(F.col("ack_kind").isin("-NAK", "+TERM", "nack", "reject")).alias("refused"),
+            F.count_if(F.col("ack_kind").isNull()).alias("unanswered"),
+            *_percentiles("ack_lag_ns"),
+        )
+        .orderBy(F.desc("deliveries"), *by)
+    )
+
+
+def ack_lag_histogram(deliveries: DataFrame) -> DataFrame:
+    """Acknowledgements of each receiver by lag, ``from_ns`` to ``to_ns``: four buckets to a power of ten."""
+    step = F.lit(_BUCKETS_PER_DECADE)
+    bucket = F.floor(F.log10(F.greatest("ack_lag_ns", F.lit(1))) * step)
+    return (
+        with_receiver(deliveries)
+        .where(F.col("ack_lag_ns").isNotNull())
+        .groupBy("receiver", bucket.alias("bucket"))
+        .agg(F.count("*").alias("deliveries"))
+        .select(
+            "receiver",
+            F.round(F.pow(F.lit(10.0), F.col("bucket") / step)).cast("bigint").alias("from_ns"),
+            F.round(F.pow(F.lit(10.0), (F.col("bucket") + 1) / step)).cast("bigint").alias("to_ns"),
+            "deliveries",
+        )
+        .orderBy("receiver", "from_ns")
+    )
+
+
+def confirm_lag(publishes: DataFrame, by: Sequence[str] = ("exchange", *BY_SUBJECT)) -> DataFrame:
+    """From a publish to its PubAck or confirm."""
+    return (
+        publishes.groupBy(*by)
+        .agg(
+            F.count("*").alias("published"),
+            F.count_if(F.col("confirm").isin("PubAck", "ack")).alias("confirmed"),
+            F.count_if(F.col("confirm") == "nack").alias("refused"),
+            F.count_if("returned").alias("returned"),
+            F.count_if("duplicate").alias("duplicates"),
+            *_percentiles("confirm_lag_ns"),
+        )
+        .orderBy(F.desc("published"), *by)
+    )
+
+
+def top_talkers(operations: DataFrame, most: int = 20) -> DataFrame:
+    """The clients with the most bytes, both ways, by address without port, library and server."""
+    host = F.regexp_replace("client", r":\d+$", "")
+    sent_by_client = F.col("sender") == "client"
+    return (
+        operations.where(F.col("number") > 0)
+        .groupBy(host.alias("client"), "server", "protocol")
+        .agg(
+            F.max("library").alias("library"),
+            F.count_distinct("connection").alias("connections"),
+            F.count("*").alias("operations"),
+            F.sum(F.when(sent_by_client, F.col("size")).otherwise(0)).alias("bytes_sent"),
+            F.sum(F.when(~sent_by_client, F.col("size")).otherwise(0)).alias("bytes_received"),
+        )
+        .orderBy(F.desc(F.col("bytes_sent") + F.col("bytes_received")), "client", "server")
+        .limit(most)
+    )
+
+
+def over_time(rows: DataFrame, width_ns: int, by: str, **counts: Column) -> DataFrame:
+    """Rows of a table with ``time_ns``, counted in stretches of time; ``start_ns`` is where one begins."""
+    start = F.col("time_ns") - F.pmod("time_ns", F.lit(width_ns))
+    totals = [F.count("*").alias("rows"), *(F.count_if(kind).alias(name) for name, kind in counts.items())]
+    return rows.groupBy(start.alias("start_ns"), by).agg(*totals)
+
+
+def violations_over_time(violations: DataFrame, width_ns: int) -> DataFrame:
+    """Violations of each rule in each stretch of time; ``certain`` of them are."""
+    counted = over_time(violations, width_ns, "rule", certain=F.col("certain"))
+    return counted.withColumnRenamed("rows", "violations").orderBy("start_ns", "rule")
+
+
+def deliveries_over_time(deliveries: DataFrame, width_ns: int) -> DataFrame:
+    """Deliveries of each receiver in each stretch of time, and how many of them came again."""
+    counted = over_time(
+        with_receiver(deliveries), width_ns, "receiver", redelivered=F.col("redelivered"),
+        acknowledged=F.col("ack_kind").isNotNull(),
+    )  # fmt: skip
+    return counted.withColumnRenamed("rows", "deliveries").orderBy("receiver", "start_ns")
+
+
+def extent(rows: DataFrame) -> tuple[int, int]:
+    """First and last ``time_ns``; twice 0 of a table without rows."""
+    first, last = rows.agg(F.min("time_ns"), F.max("time_ns")).first() or (None, None)
+    return (first or 0, last or 0)
+
+
+def width_for(first: int, last: int, stretches: int) -> int:
+    """Nanoseconds of a stretch, 1, 2 or 5 of a power of ten, so that there are at most that many."""
+    wanted = max(-(-(last - first) // stretches), 1)  # rounded up
+    power = int("1" + "0" * (len(str(wanted)) - 1))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= wanted)
+
+
+def _percentiles(column: str) -> list[Column]:
+    return [F.percentile_approx(column, rank).alias(f"{name}_ns") for name, rank in PERCENTILES.items()]
