@@ -39,6 +39,7 @@ from reports.text import hex_dump, is_binary
 
 CARDS = 200  # checks with a card of their own; the rest are told in one line beside their requirement
 OPEN_CARDS = 20
+FOLDED = 2_000  # requirements; a fold each would make a larger page slow to open
 DIAGRAM_LINES = 40
 DUMPED_BYTES = 256
 TONES = {0: "good", 1: "bad"}
@@ -157,6 +158,7 @@ class Page(Struct, frozen=True):
     outcomes: tuple[str, ...]
     requirements: int
     not_selected: int
+    folded: bool  # whether a requirement shows its source and checks only when it is opened
 
 
 def slug(text: str) -> str:
@@ -186,6 +188,7 @@ def page(result: RunResult) -> Page:
         outcomes=_present_outcomes(result),
         requirements=len(rows),
         not_selected=len(result.requirements) - len(rows),
+        folded=len(rows) <= FOLDED,
     )
 
 

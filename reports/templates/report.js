@@ -7,6 +7,8 @@
   const sections = [...document.querySelectorAll("[data-section]")];
   const words = new Map(); // of each item, lower case, made when first asked for
 
+  let changed = false;
+
   const text = (item) => {
     if (!words.has(item)) words.set(item, item.textContent.toLowerCase());
     return words.get(item);
@@ -16,6 +18,8 @@
     const wanted = field("text").value.toLowerCase().split(/\s+/).filter(Boolean);
     const [group, level, outcome] = ["g", "l", "o"].map((name) => field(name).value);
     const filtered = wanted.length > 0 || group || level || outcome;
+    if (!filtered && !changed) return; // everything is there already
+    changed = filtered;
     const shown = { card: 0, req: 0 };
     const total = { card: 0, req: 0 };
     for (const item of items) {
