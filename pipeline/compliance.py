@@ -49,7 +49,7 @@ def judged() -> dict[str, Column]:
     }
 
 
-def compliance(operations: DataFrame, violations: DataFrame, catalogue: Catalogue) -> DataFrame:
+def compliance(operations: DataFrame, violations: DataFrame) -> DataFrame:
     """One row for each requirement and server; of a protocol that no server spoke, one without a server."""
     judging = judged()
     said = operations.where(F.col("number") > 0)
@@ -62,7 +62,7 @@ def compliance(operations: DataFrame, violations: DataFrame, catalogue: Catalogu
     broken = violations.groupBy("server", "rule").agg(
         F.count_if("certain").alias("violations"), F.count_if(~F.col("certain")).alias("possible")
     )
-    rules = operations.sparkSession.createDataFrame(list(_rules(catalogue)), _RULES)
+    rules = operations.sparkSession.createDataFrame(list(_rules(Catalogue.load())), _RULES)
     verdict = (
         F.when(F.col("violations") > 0, BROKEN).when(F.col("observed") > 0, KEPT).otherwise(F.lit(NOT_SEEN))
     )
