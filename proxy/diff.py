@@ -1,21 +1,24 @@
 """Two recordings, side by side: what differs in behaviour.
 
 Connections are paired by what their clients call themselves and by what crossed them, operations within each
-direction by their order: how the two directions interleave is a matter of time. What is in both, but
-elsewhere, was reordered; of what stands at the same place with the same verb and subject the fields are told.
+direction by their order: how the two directions interleave is a matter of time, and so it is with the
+channels of AMQP, its confirms and deliveries. A confirm of several messages is as many confirms. What is in
+both, but elsewhere, was reordered; of what stands at the same place with the same verb and subject the fields
+are told.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
 
+from proxy.confirms import Confirmed
 from proxy.normal import UNTOLD, Normal
 from proxy.operations import Row
 from proxy.pipe import Direction
@@ -32,12 +35,17 @@ class Kind(StrEnum):
     REORDERED = "reordered"
 
 
+CONFIRMS = "confirms"
+Lane = tuple[Direction | None, int, str]  # what keeps its order: direction, channel, and what kind of thing
+
+
 class Seen(Struct, frozen=True):
     """An operation and what it comes down to."""
 
     row: Row
     fields: dict[str, Any]
     key: str
+    lane: Lane
 
     @property
     def place(self) -> tuple[str, str]:
@@ -97,16 +105,53 @@ def _conversations(rows: Iterable[Row]) -> list[Conversation]:
     normals: dict[int, Normal] = {}
     seen: dict[int, list[Seen]] = {}
     names: dict[int, str] = {}
+    confirmed: defaultdict[tuple[int, int], Confirmed] = defaultdict(Confirmed)
     for row in rows:
         number = row.connection.number
         operations = seen.setdefault(number, [])
         if row.operation is None or row.fields["op"] in UNTOLD:
             continue
-        fields = normals.setdefault(number, Normal()).fields(row.fields)
-        operations.append(Seen(row, fields, json.dumps([row.direction, fields], sort_keys=True, default=str)))
-        if fields["op"] == "CONNECT":
-            names.setdefault(number, str(fields.get("json", {}).get("name", "")))
+        normal = normals.setdefault(number, Normal())
+        for fields in _single(row, normal.fields(row.fields), confirmed):
+            key = json.dumps([row.direction, fields], sort_keys=True, default=str)
+            operations.append(Seen(row, fields, key, _lane(row, fields)))
+        if name := _name(row):
+            names.setdefault(number, name)
     return [Conversation(number, names.get(number, ""), tuple(found)) for number, found in seen.items()]
+
+
+def _is_confirm(row: Row) -> bool:
+    return row.direction is Direction.TO_CLIENT and row.fields["op"] in ("basic.ack", "basic.nack")
+
+
+def _single(
+    row: Row, fields: dict[str, Any], confirmed: Mapping[tuple[int, int], Confirmed]
+) -> Iterator[dict[str, Any]]:
+    """The fields as they are; of a confirm, once for each message that is confirmed."""
+    if not _is_confirm(row):
+        yield fields
+        return
+    of_channel = confirmed[row.connection.number, row.fields["channel"]]
+    for tag in of_channel.settle(row.fields["delivery_tag"], multiple=row.fields["multiple"]):
+        yield {**fields, "delivery_tag": tag, "multiple": False}
+
+
+def _lane(row: Row, fields: dict[str, Any]) -> Lane:
+    kind = ""
+    if _is_confirm(row):
+        kind = CONFIRMS
+    elif fields["op"] == "basic.deliver":
+        kind = f"deliveries {fields['consumer_tag']}"
+    return row.direction, fields.get("channel", 0), kind
+
+
+def _name(row: Row) -> str:
+    """What a client calls itself."""
+    if row.fields["op"] == "CONNECT":
+        return str(row.fields.get("json", {}).get("name", ""))
+    if row.fields["op"] == "connection.start-ok":
+        return str(row.fields.get("client_properties", {}).get("connection_name", ""))
+    return ""
 
 
 def _paired(
@@ -138,13 +183,16 @@ def _differences(one: Conversation | None, other: Conversation | None) -> Iterat
         for seen in (one or other or Conversation(0, "", ())).seen:
             yield _lone(kind, seen)
         return
-    found = [difference for way in Direction for difference in _of_direction(one, other, way)]
+    lanes = dict.fromkeys(seen.lane for side in (one, other) for seen in side.seen)
+    found = [difference for lane in lanes for difference in _of_lane(one, other, lane)]
     yield from sorted(found, key=lambda difference: _when(difference, one, other))
 
 
-def _of_direction(one: Conversation, other: Conversation, way: Direction) -> Iterator[Difference]:
-    ours = [seen for seen in one.seen if seen.row.direction is way]
-    theirs = [seen for seen in other.seen if seen.row.direction is way]
+def _of_lane(one: Conversation, other: Conversation, lane: Lane) -> Iterator[Difference]:
+    ours = [seen for seen in one.seen if seen.lane == lane]
+    theirs = [seen for seen in other.seen if seen.lane == lane]
+    if lane[-1] == CONFIRMS:  # of which the order says nothing
+        ours, theirs = (sorted(side, key=lambda seen: seen.fields["delivery_tag"]) for side in (ours, theirs))
     missing: list[Seen] = []
     extra: list[Seen] = []
     matcher = SequenceMatcher(

@@ -16,7 +16,7 @@ from typing import Any
 PLACES = frozenset({
     "server_id", "server_name", "client_id", "client_ip", "host", "port", "connect_urls", "nonce", "cluster",
     "leader", "raft_group", "xkey", "version", "git_commit", "go", "lang", "created", "time", "ts",
-    "last_active",
+    "last_active", "cluster_name", "platform",
 })  # fmt: skip
 LEFT_OUT = frozenset({"number", "connection", "time", "size", "sender"})
 UNTOLD = frozenset({"PING", "PONG", "heartbeat"})  # they come when time has passed, or somebody waited
@@ -26,6 +26,7 @@ _NANOSECONDS = re.compile(r"(?<!\d)[12]\d{18}(?!\d)")
 _MADE_UP = re.compile(
     r"_INBOX\.[^.\s]+(?:\.[^.\s*>]+)?"  # an inbox, with the token of one request
     r"|(?<![0-9A-Za-z])(?:[0-9A-Za-z]{22}|[A-Z2-7]{56})(?![0-9A-Za-z])"  # NUIDs and nkeys
+    r"|(?<![0-9A-Za-z])[0-9a-f]{32}(?![0-9A-Za-z])"  # UUIDs, as clients make tags of them
     r"|amq\.(?:ctag|gen)-[\w-]+"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )

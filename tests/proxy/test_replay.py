@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nats
@@ -52,6 +53,21 @@ def replay(captures: Path, url: str, *arguments: str) -> subprocess.CompletedPro
         check=False,
         timeout=60,
     )
+
+
+@contextmanager
+def served(captures: Path, url: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The server side of the captures; yields where it listens."""
+    command = [sys.executable, "-m", "plumbline", "replay", str(captures), url, "--serve"]
+    command += ["-o", str(captures / "again")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = process.stdout.readline()
+            assert ": waiting for" in said, said
+            yield said.partition(": waiting")[0], process
+        finally:
+            process.terminate()
 
 
 @pytest.mark.parametrize("pace", ["fast", "original"])
@@ -119,3 +135,53 @@ def test_a_folder_without_captures_is_told(tmp_path: Path) -> None:
     done = replay(tmp_path, "nats://127.0.0.1:1")
     assert done.returncode == 2
     assert "no captures" in done.stderr
+
+
+def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tmp_path: Path) -> None:
+    with recorded(nats_server.url, tmp_path) as proxy:
+        play(proxy.url, pull)
+    with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
+        play(url, pull)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, out + err
+    assert "1 connections, 1 the same" in out
+
+
+def test_what_another_client_caused_comes_when_that_one_has_done_it(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def talk(url: str) -> None:
+        async with await nats.connect(url) as listener, await nats.connect(url) as speaker:
+            came = await listener.subscribe("news.*")
+            probe = await listener.subscribe("probe")  # a flush() may overtake what is pending
+            await listener.publish("probe")
+            await probe.next_msg(WAIT_S)
+            await speaker.publish("news.a", b"one")
+            assert (await came.next_msg(WAIT_S)).data == b"one"
+
+    with recorded(nats_server.url, tmp_path) as proxy:
+        asyncio.run(talk(proxy.url))
+    with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
+        asyncio.run(talk(url))
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, out + err
+    assert "2 connections, 2 the same" in out
+
+
+def test_a_client_that_does_not_come_is_told(nats_server: NatsServer, tmp_path: Path) -> None:
+    async def ask(client: Client) -> None:
+        await client.subscribe("a")
+        await client.flush()
+
+    with recorded(nats_server.url, tmp_path) as proxy:
+        play(proxy.url, ask)
+
+    async def hang_up(client: Client) -> None:
+        await client.flush()
+
+    with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
+        play(url, hang_up)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "missing" in out
+    assert "> SUB a" in out
