@@ -144,7 +144,7 @@ OPERATIONS = Table(
             "fact",
             TEXT,
             "what it means where its name does not say: delivery, ack, ack-answer, pull, pull-status, "
-            "publish, publish-answer, administration; null for the rest",
+            "publish, publish-answer, return, administration; null for the rest",
         ),
         Column(
             "answers",

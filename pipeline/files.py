@@ -1,0 +1,202 @@
+"""Capture files that Python can open: which there are, how they are cut for parallel reading, their packets.
+
+A file is read in sections. A large plain file is walked once, from block header to block header, so that
+every section begins at a block and knows the interfaces and the byte order that were told before it.
+Compressed files are one section each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from proxy import pcapng
+from proxy.capture_reader import CaptureError, CaptureParser, Packet, Position
+from proxy.captures import READ_BYTES, SUFFIXES
+
+SECTION_BYTES = 64 * 1024 * 1024  # of a plain file, at least
+COMPRESSED = frozenset({".gz", ".zst"})
+_PACKET_BLOCKS = frozenset({pcapng.ENHANCED_PACKET, pcapng.SIMPLE_PACKET, pcapng.OBSOLETE_PACKET})
+_PCAP_HEADER, _PCAP_RECORD = 24, 16
+
+
+class CaptureFile(Struct, frozen=True):
+    """One file: its path, its name as tables have it, its place among the files that are read, from 0."""
+
+    path: str
+    name: str
+    number: int
+
+
+class Section(Struct, frozen=True):
+    """A part of a file: from ``start`` (None: the beginning) to byte ``end`` (None: the end).
+
+    ``frame`` packets come before it in the file.
+    """
+
+    file: CaptureFile
+    start: Position | None = None
+    end: int | None = None
+    frame: int = 0
+
+
+class Problem(Struct, frozen=True):
+    """What could not be read: a row of ``tables.PROBLEMS`` that concerns a file."""
+
+    capture: str
+    kind: str
+    text: str
+    bytes: int | None = None
+
+
+def capture_files(places: Sequence[str]) -> tuple[list[CaptureFile], list[Problem]]:
+    """The captures that these files and folders are, in the order of ``plumbline show``; what is not there.
+
+    Raises ``CaptureError`` for a place that does not exist.
+    """
+    found: list[CaptureFile] = []
+    problems: list[Problem] = []
+    for place in map(Path, places):
+        inside = f"{place.resolve().name}/" if len(places) > 1 else ""
+        if place.is_dir():
+            paths = sorted(path for path in place.iterdir() if is_capture(path))
+            if not paths:
+                problems.append(Problem(str(place), "empty", f"{place}: no captures in this folder"))
+            found += [
+                CaptureFile(str(path), inside + path.name, len(found) + number)
+                for number, path in enumerate(paths)
+            ]
+        elif place.is_file():
+            found.append(CaptureFile(str(place), place.name, len(found)))
+        else:
+            raise CaptureError(f"{place}: no such file or folder")
+    return found, problems
+
+
+def is_capture(path: Path) -> bool:
+    """Whether its name is that of a capture, compressed or not."""
+    return path.suffix in SUFFIXES or (path.suffix in COMPRESSED and Path(path.stem).suffix in SUFFIXES)
+
+
+def sections(file: CaptureFile, section_bytes: int = SECTION_BYTES) -> list[Section]:
+    """How ``file`` is cut. A file that is damaged is cut before the damage, and its last section meets it."""
+    path = Path(file.path)
+    if path.suffix in COMPRESSED or path.stat().st_size <= section_bytes:
+        return [Section(file)]
+    with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        starts = list(_starts(data, section_bytes))
+    ends = [start.offset for start, _ in starts[1:]] + [None]
+    return [Section(file, start, end, frame) for (start, frame), end in zip(starts, ends, strict=True)]
+
+
+def _starts(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, int]]:
+    parser = CaptureParser()
+    try:
+        list(parser.feed(data[:_PCAP_HEADER]))
+        kind = parser.position.kind
+        step = _walk_pcapng if kind == "pcapng" else _walk_pcap
+        yield Position(0, "", "<", ()), 0
+        if kind:
+            yield from step(data, section_bytes)
+    except CaptureError:
+        return  # whoever reads that section says what is wrong there
+
+
+def _walk_pcapng(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, int]]:
+    """Only blocks that describe what follows are parsed; the others are stepped over."""
+    parser = CaptureParser()
+    frames, at, next_start, size = 0, 0, section_bytes, len(data)
+    header = struct.Struct("<II")
+    while size - at >= 12:
+        kind, total = header.unpack_from(data, at)
+        if kind == pcapng.SECTION_HEADER:
+            little = struct.unpack_from("<I", data, at + 8)[0] == pcapng.BYTE_ORDER_MAGIC
+            header = struct.Struct("<II" if little else ">II")
+            (_, total) = header.unpack_from(data, at)
+        if total % 4 or total < 12 or at + total > size:
+            return
+        if kind in _PACKET_BLOCKS:
+            if at >= next_start:
+                known = parser.position
+                yield Position(at, known.kind, known.order, known.interfaces), frames
+                next_start = at + section_bytes
+            frames += 1
+        elif kind in (pcapng.SECTION_HEADER, pcapng.INTERFACE):
+            list(parser.feed(data[at : at + total]))
+        at += total
+
+
+def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, int]]:
+    parser = CaptureParser()
+    list(parser.feed(data[:_PCAP_HEADER]))
+    known = parser.position
+    record = struct.Struct(known.order + "8xI")
+    frames, at, next_start, size = 0, _PCAP_HEADER, section_bytes, len(data)
+    while size - at >= _PCAP_RECORD:
+        if at >= next_start:
+            yield Position(at, known.kind, known.order, known.interfaces), frames
+            next_start = at + section_bytes
+        at += _PCAP_RECORD + record.unpack_from(data, at)[0]
+        frames += 1
+
+
+def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[int, Packet] | Problem]:
+    """Frame number and packet, in order; at last what is wrong with the file, if this section shows it.
+
+    ``content`` is the file's, where it is not Python that reads files.
+    """
+    file, parser, frame = section.file, CaptureParser(section.start), section.frame
+    try:
+        for data in _pieces(section, content):
+            for packet in parser.feed(data):
+                frame += 1
+                yield frame, packet
+    except CaptureError as error:
+        kind = "damaged" if frame or parser.offset else "not-a-capture"
+        yield Problem(file.name, kind, f"{file.name}: {error}")
+    except EOFError:
+        yield Problem(file.name, "truncated", f"{file.name}: the compressed stream ends early")
+    except OSError as error:
+        yield Problem(file.name, "unreadable", f"{file.name}: {error.strerror or error}")
+    else:
+        yield from _ending(section, parser)
+
+
+def _ending(section: Section, parser: CaptureParser) -> Iterator[Problem]:
+    name = section.file.name
+    if parser.held and parser.position.kind:
+        text = f"{name}: the last {parser.held} bytes are not a whole block"
+        yield Problem(name, "truncated", text, parser.held)
+    elif not parser.position.kind:
+        yield Problem(name, "not-a-capture", f"{name}: no capture: {parser.held} bytes", parser.held)
+
+
+def _pieces(section: Section, content: bytes | None) -> Iterator[bytes]:
+    start = section.start.offset if section.start else 0
+    left = None if section.end is None else section.end - start
+    with _opened(Path(section.file.path), content) as file:
+        if start:
+            file.seek(start)
+        while data := file.read(READ_BYTES if left is None else min(READ_BYTES, left)):
+            if left is not None:
+                left -= len(data)
+            yield data
+
+
+def _opened(path: Path, content: bytes | None) -> Any:
+    """Something to read the uncompressed bytes from, in a ``with``."""
+    plain: Any = path.open("rb") if content is None else io.BytesIO(content)
+    if path.suffix == ".gz":
+        return gzip.GzipFile(fileobj=plain)
+    if path.suffix == ".zst":
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(plain, "zstd")
+    return plain

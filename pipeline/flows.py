@@ -1,0 +1,213 @@
+"""Packets of a flow, in their order, to operations and what its own connections broke: reassembled, decoded,
+read into facts, judged by the monitors of connections and channels.
+
+A flow is all that passed between two ends, in whichever files. What goes across connections leaves as facts,
+each with the key under which ``streams`` judges it. A connection's id is provisional: the place of its first
+packet, so that ids are in the order of the capture and can be numbered later.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from conformance.monitors import MONITORS, Observation, Scope, Violation, Watch
+from conformance.monitors.facts import Fact
+from conformance.monitors.nats_pulls import BatchIsTheLimit
+from pipeline.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
+from pipeline.links import Links
+from pipeline.packets import PROBLEM, problem_of
+from pipeline.rows import Collector, rows_of
+from pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, Column, Table
+from proxy.judging import Judge
+from proxy.operations import Reader, Row
+from proxy.reassembly import introduced
+from proxy.segments import Place, Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOCAL = tuple(kind for kind in MONITORS if kind.scope in (Scope.CONNECTION, Scope.CHANNEL))
+_ACROSS = {kind.scope: kind for kind in MONITORS if kind not in LOCAL}
+FRAME_BITS = 40  # of a provisional id; the file's place stands before them
+
+# What ``decode`` wants, and gives. ``flow`` groups the packets between two ends, or between several pairs.
+PACKET_COLUMNS = (
+    "flow", "file", "frame", "capture", "time_ns", "source", "target", "seq", "ack", "flags", "missing",
+    "comments", "payload",
+)  # fmt: skip
+STAGED = Table(
+    "staged",
+    "Operations as they are decoded, before connections have their numbers.",
+    (
+        *OPERATIONS.without("day").columns,
+        Column("file", INT, "place of the file"),
+        Column("recorded", LONG, "of an opening: the number that the recorder gave, 0 if none"),
+        Column("key", TEXT, "whose facts these are: a stream's or a queue's"),
+        Column("facts", BYTES, "what goes across connections: see packed"),
+        Column("broken", BYTES, "violations found on the connection: see packed"),
+    ),
+    ("capture",),
+)
+
+
+class FlowWatch(Watch):
+    """The monitors of connections; also keeps the facts of the operation at hand, and what it answers."""
+
+    def __init__(self) -> None:
+        super().__init__(LOCAL)
+        self._facts: list[Fact] = []
+        self._answers: list[int] = []
+        self._links: dict[str, Links] = {}
+
+    def judge(self, fact: Fact) -> Iterator[Violation]:
+        connection = fact.place.connection
+        links = self._links.get(connection)
+        if links is None:
+            links = self._links[connection] = Links()
+        pulls: Any = self.monitors.get((BatchIsTheLimit, connection))
+        self._facts.append(fact)
+        self._answers += links.answers(fact, pulls)
+        yield from super().judge(fact)
+
+    def close(self, connection: str) -> None:
+        super().close(connection)
+        self._links.pop(connection, None)
+
+    def take(self) -> tuple[list[Fact], list[int]]:
+        """Facts and answers since the last call."""
+        taken = self._facts, self._answers
+        self._facts, self._answers = [], []
+        return taken
+
+
+class FlowJudge:
+    """One flow. ``keeps_payloads``: payloads stand in rows and texts, not only their sizes and hashes."""
+
+    def __init__(self, *, keeps_payloads: bool) -> None:
+        self._keeps_payloads = keeps_payloads
+        self._reader = Reader()
+        self._watch = FlowWatch()
+        self._judge = Judge(self._watch, Observation if keeps_payloads else WithoutPayload)
+        self._protocols: dict[int, str] = {}
+        self._libraries: dict[int, str] = {}
+        self._at: Cells = {}
+
+    def feed(self, carried: Segment, file: int, frame: int, capture: str) -> Iterator[Cells]:
+        """The rows that this packet completes."""
+        self._at = {"file": file, "frame": frame, "capture": capture}
+        for row in self._reader.feed(carried):
+            if row.remark[0] == "opened":
+                row.connection.number = file << FRAME_BITS | frame
+                yield self._cells(row) | {"recorded": introduced(carried.comments)[0]}
+            else:
+                yield self._cells(row)
+
+    def finish(self) -> Iterator[Cells]:
+        """The captures are over."""
+        for row in self._reader.finish():
+            yield self._cells(row)
+
+    def _cells(self, row: Row) -> Cells:
+        connection = row.connection
+        number = connection.number
+        violations = list(self._judge.observe(row))
+        facts, answers = self._watch.take()
+        if row.operation is None:
+            cells: Cells = {"op": row.remark[0], "text": row.remark[1] or None}
+        else:
+            cells = cells_of(row.operation)
+            if row.dialect is not None:
+                self._protocols[number] = row.dialect.name
+            if library := library_of(row.operation):
+                self._libraries[number] = library
+            if not self._keeps_payloads:
+                cells.pop("payload", None)
+        for fact in facts:
+            add_fact(cells, fact)
+        cells |= self._at
+        cells |= {
+            "connection": number, "number": row.number, "time": row.time // 1000, "time_ns": row.time,
+            "protocol": self._protocols.get(number, connection.protocol),
+            "client": str(connection.client), "server": str(connection.server),
+            "library": self._libraries.get(number), "sender": row.sender,
+        }  # fmt: skip
+        if answers:
+            cells["answers"] = answers
+        if violations:
+            cells["broken"] = packed(violations)
+        across = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
+        if across:
+            cells["key"] = across[0][0]
+            cells["facts"] = packed([fact for _, fact in across])
+        return cells
+
+
+def key_across(fact: Fact) -> str | None:
+    """Whose fact this is beyond its connection, if anybody's. An operation's facts have at most one."""
+    for scope, kind in _ACROSS.items():
+        key = kind.key(fact)
+        if key is not None:
+            return f"{scope}|{key}"
+    return None
+
+
+def decode(batches: Iterable[pa.RecordBatch], *, keeps_payloads: bool) -> Iterator[pa.RecordBatch]:
+    """Packets, grouped by flow and in order inside, to rows of ``STAGED``. Holds one flow at a time."""
+    collected = Collector(STAGED)
+    places: dict[str, Place] = {}
+    current, judge = None, FlowJudge(keeps_payloads=keeps_payloads)
+    for flow, file, frame, capture, time, source, target, *rest in rows_of(batches, PACKET_COLUMNS):
+        if flow != current:
+            yield from _collected(collected, judge.finish())
+            current, judge = flow, FlowJudge(keeps_payloads=keeps_payloads)
+            places.clear()
+        seq, ack, flags, missing, comments, payload = rest
+        if source is None:
+            yield from _collected(collected, _problem(comments, file, capture))
+            continue
+        ends = [places.get(end) or places.setdefault(end, _place(end)) for end in (source, target)]
+        carried = Segment(*ends, seq, ack, flags, payload, missing, time, tuple(comments or ()))
+        yield from _collected(collected, judge.feed(carried, file, frame, capture))
+    yield from _collected(collected, judge.finish())
+    yield from collected.take()
+
+
+def _collected(collected: Collector, rows: Iterable[Cells]) -> Iterator[pa.RecordBatch]:
+    for row in rows:
+        payload = row.get("payload")
+        if collected.add(row, len(payload) if payload else 0):
+            yield from collected.take()
+
+
+def _problem(comments: list[str], file: int, capture: str) -> Iterator[Cells]:
+    """A row of what is wrong with a file: its ``op`` is ``packets.PROBLEM``."""
+    if told := problem_of(comments):
+        kind, text, size = told
+        yield {
+            "op": PROBLEM, "description": kind, "text": text, "size": size, "file": file, "capture": capture,
+            "number": 0,
+        }  # fmt: skip
+
+
+def _place(text: str) -> Place:
+    host, _, port = text.rpartition(":")
+    return Place(host.strip("[]"), int(port))
+
+
+def packed(values: list[Any]) -> bytes:
+    """Facts or violations as bytes: MessagePack, or a pickle where text was no UTF-8 on the wire."""
+    try:
+        return msgspec.msgpack.encode(values)
+    except UnicodeEncodeError:
+        return pickle.dumps(values)
+
+
+def unpacked(data: bytes, kind: Any) -> Any:
+    """What was packed, ``kind`` being its type."""
+    if data[:1] == pickle.PROTO:
+        return pickle.loads(data)  # written by ``packed``
+    return msgspec.msgpack.decode(data, type=kind)

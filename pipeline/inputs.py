@@ -1,0 +1,103 @@
+"""Captures as a DataFrame of packets, from wherever they are.
+
+Files of this machine, or of a file system that every worker mounts, are read by the source ``plumbline``. An
+address with a scheme (s3a, hdfs, file) is read by Spark's own file systems: whole files, each into the memory
+of one task, so a file may have 1 GiB at most; ``plumbline record`` rolls them at 256 MiB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+
+from pipeline.files import CaptureFile, Problem, Section, capture_files
+from pipeline.packets import batches
+from pipeline.rows import rows_of
+from pipeline.source import NAME
+from pipeline.storage import is_remote
+from pipeline.tables import PACKETS, Table, spark_schema
+from proxy.capture_reader import CaptureError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_REMOTE_BYTES = 1 << 30
+_GLOB = "*.{pcapng,pcap,cap,pcapng.gz,pcap.gz,cap.gz,pcapng.zst,pcap.zst,cap.zst}"
+
+
+class Input(Struct, frozen=True):
+    """What there is to read: files in their order, and what is wrong with the places themselves."""
+
+    places: tuple[str, ...]
+    files: tuple[CaptureFile, ...]
+    problems: tuple[Problem, ...]
+    bytes: int | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        return any(map(is_remote, self.places))
+
+
+def find(spark: SparkSession, places: Sequence[str]) -> Input:
+    """Raises ``CaptureError`` for a place that does not exist, or if some are remote and some are not."""
+    remote = [place for place in places if is_remote(place)]
+    if not remote:
+        files, problems = capture_files(places)
+        return Input(tuple(places), tuple(files), tuple(problems))
+    if len(remote) < len(places):
+        raise CaptureError("name places with a scheme only, or none: file:///path is a local one")
+    return _found_remote(spark, places)
+
+
+def _found_remote(spark: SparkSession, places: Sequence[str]) -> Input:
+    from pyspark.errors import AnalysisException
+
+    try:
+        listed = _binary(spark, places).select("path", "length").orderBy("path").collect()
+    except AnalysisException as error:
+        raise CaptureError(str(error).partition("\n")[0]) from None
+    files, problems = [], []
+    for path, length in listed:
+        name = path.rpartition("/")[2]
+        if length > MOST_REMOTE_BYTES:
+            problems.append(
+                Problem(
+                    name, "unreadable", f"{path}: {length} bytes; at most 1 GiB can be read there", length
+                )
+            )
+        else:
+            files.append(CaptureFile(path, name, len(files)))
+    if not listed:
+        told = ", ".join(places)
+        problems.append(Problem(told, "empty", f"{told}: no captures in this folder"))
+    return Input(tuple(places), tuple(files), tuple(problems))
+
+
+def _binary(spark: SparkSession, places: Sequence[str]) -> DataFrame:
+    return spark.read.format("binaryFile").option("pathGlobFilter", _GLOB).load(list(places))
+
+
+def packets(spark: SparkSession, found: Input, *, section_bytes: int, with_payload: bool = True) -> DataFrame:
+    """The packets of all files, with rows that tell problems (see ``packets.problem_of``)."""
+    table = PACKETS if with_payload else PACKETS.without("payload")
+    if found.is_remote:
+        return _remote_packets(spark, found, table)
+    reader = spark.read.format(NAME).schema(spark_schema(table))
+    options = {"places": json.dumps(found.places), "section_bytes": str(section_bytes), "problems": "rows"}
+    return reader.options(**options).load()
+
+
+def _remote_packets(spark: SparkSession, found: Input, table: Table) -> DataFrame:
+    files = {file.path: file for file in found.files}
+
+    def read(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path, content in rows_of(given, ("path", "content")):
+            yield from batches(Section(files[path]), table.names, tell_problems=True, content=content)
+
+    contents = _binary(spark, found.places).where(F.col("length") <= MOST_REMOTE_BYTES)
+    return contents.select("path", "content").mapInArrow(read, spark_schema(table))

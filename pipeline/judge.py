@@ -1,0 +1,146 @@
+"""``plumbline judge``: captures to tables in a folder, and what they break.
+
+    packets --staged--> operations --found--> violations, and by SQL everything else
+
+What is decoded once is put aside in the run's own folder, so that no later step decodes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+
+from conformance.catalogue import Catalogue
+from pipeline import answered, problems, transforms
+from pipeline.compliance import compliance
+from pipeline.files import SECTION_BYTES
+from pipeline.flows import STAGED
+from pipeline.inputs import Input, find, packets
+from pipeline.results import Manifest, new_run, publish, read_table, write_table
+from pipeline.storage import folder
+from pipeline.streams import FOUND
+from pipeline.tables import (
+    COMPLIANCE,
+    DELIVERIES,
+    OPERATIONS,
+    PACKETS,
+    PROBLEMS,
+    PUBLISHES,
+    PULLS,
+    TABLES,
+    VIOLATIONS,
+    Table,
+    spark_schema,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTS_PER_CORE = 4
+ROWS_PER_FILE = 2_000_000  # of a capture's packets, in one file of a table
+_STAGING = "staging"
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What to judge, and how. ``parts`` 0: some for each core that Spark has."""
+
+    places: tuple[str, ...]
+    output: str
+    keeps_payloads: bool = False
+    section_bytes: int = SECTION_BYTES
+    parts: int = 0
+
+
+class Judging:
+    """One run over captures as they are. ``tell`` hears of each step as it begins."""
+
+    def __init__(
+        self, spark: SparkSession, asked: Asked, tell: Callable[[str], None] = lambda step: None
+    ) -> None:
+        self._spark = spark
+        self._asked = asked
+        self._tell = tell
+        self._folder = folder(asked.output, spark)
+        self._run = new_run()
+        self._parts = asked.parts or PARTS_PER_CORE * spark.sparkContext.defaultParallelism
+
+    def run(self) -> Manifest:
+        """Judges everything and makes it the result. Raises ``CaptureError`` for places that do not exist."""
+        found = find(self._spark, self._asked.places)
+        try:
+            with shuffled(self._spark, self._parts):
+                manifest = self._tables(found)
+        except BaseException:
+            self._folder.delete(self._run)
+            raise
+        publish(self._folder, manifest)
+        return manifest
+
+    def _tables(self, found: Input) -> Manifest:
+        keeps = self._asked.keeps_payloads
+        self._tell(f"decoding {len(found.files)} {'capture' if len(found.files) == 1 else 'captures'}")
+        decoded = transforms.staged(
+            self._packets(found, with_payload=True), self._parts, keeps_payloads=keeps
+        )
+        staged = self._staged("operations", decoded, STAGED)
+        self._tell("judging streams and queues across connections")
+        broken = self._staged("violations", transforms.found(staged, self._parts), FOUND)
+        self._tell("writing tables")
+        numbers = transforms.numbers(staged)
+        operations = self._written(spread(transforms.operations(staged, numbers)), OPERATIONS)
+        violations = self._written(transforms.violations(broken, numbers), VIOLATIONS)
+        self._written(answered.deliveries(operations), DELIVERIES)
+        self._written(answered.pulls(operations), PULLS)
+        self._written(answered.publishes(operations), PUBLISHES)
+        self._written(transforms.packets_table(self._packets(found, with_payload=keeps)), PACKETS)
+        told = problems.of_places(self._spark, found.problems).unionByName(problems.of_files(staged))
+        told = told.unionByName(problems.of_connections(operations)).coalesce(1)
+        wrong = self._written(told.sort("capture", "frame"), PROBLEMS)
+        self._written(compliance(operations, violations, Catalogue.load()).coalesce(1), COMPLIANCE)
+        self._folder.delete(f"{self._run}/{_STAGING}")
+        possible = violations.where(~F.col("certain")).count()
+        return Manifest(
+            run=self._run,
+            tables=tuple(TABLES),
+            captures=tuple(file.name for file in found.files),
+            operations=operations.where(F.col("number") > 0).count(),
+            violations=violations.count(),
+            possible=possible,
+            problems=wrong.count(),
+            payloads=keeps,
+        )
+
+    def _packets(self, found: Input, *, with_payload: bool) -> DataFrame:
+        return packets(self._spark, found, section_bytes=self._asked.section_bytes, with_payload=with_payload)
+
+    def _staged(self, name: str, rows: DataFrame, table: Table) -> DataFrame:
+        place = self._folder.at(self._run, _STAGING, name)
+        rows.write.parquet(place)
+        return self._spark.read.schema(spark_schema(table)).parquet(place)
+
+    def _written(self, rows: DataFrame, table: Table) -> DataFrame:
+        place = self._folder.at(self._run, table.name)
+        write_table(rows, place, table)
+        return read_table(self._spark, place, table)
+
+
+def spread(operations: DataFrame) -> DataFrame:
+    """Operations of a capture together, in its order: few files, and none too large."""
+    part = F.floor(F.col("frame") / ROWS_PER_FILE)
+    return operations.repartition("capture", part).sortWithinPartitions("capture", "frame", "number")
+
+
+@contextmanager
+def shuffled(spark: SparkSession, parts: int) -> Iterator[None]:
+    """Shuffles into so many parts for a while: Spark's 200 are far too many for one machine."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(parts))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)

@@ -1,0 +1,69 @@
+"""Rows as dictionaries, collected to record batches of a table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline.tables import Table, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS, BATCH_BYTES = 4096, 8 * 1024 * 1024
+
+
+class Collector:
+    """What a row does not have is null."""
+
+    def __init__(self, table: Table) -> None:
+        self._schema = arrow_schema(table)
+        self._names = table.names
+        self._rows: list[Mapping[str, Any]] = []
+        self._bytes = 0
+
+    def add(self, row: Mapping[str, Any], size: int = 0) -> bool:
+        """Whether it is time to take them. ``size``: bytes of its large values."""
+        self._rows.append(row)
+        self._bytes += size
+        return len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """What was collected: one batch, or none."""
+        import pyarrow as pa
+
+        if not self._rows:
+            return
+        arrays = [
+            _array([row.get(name) for row in self._rows], field.type)
+            for name, field in zip(self._names, self._schema, strict=True)
+        ]
+        self._rows, self._bytes = [], 0
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _array(values: list[Any], kind: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # bytes of the wire that are no UTF-8 survive decoding as lone surrogates
+        return pa.array([readable(value) for value in values], kind)
+
+
+def readable(value: Any) -> Any:
+    """Text without lone surrogates; what else there is, as it is, in lists and dictionaries too."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [readable(one) for one in value]
+    if isinstance(value, dict):
+        return {name: readable(one) for name, one in value.items()}
+    return value
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    """The rows of those columns, as tuples."""
+    wanted = list(names)
+    for batch in batches:
+        yield from zip(*(batch.column(name).to_pylist() for name in wanted), strict=True)

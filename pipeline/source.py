@@ -1,0 +1,131 @@
+"""The Spark data source ``plumbline``: captures as the table ``packets``.
+
+    spark.dataSource.register(PlumblineSource)
+    spark.read.format("plumbline").load("captures/")
+
+Options: ``places`` (a JSON list, instead of the path), ``section_bytes`` (plain files are read in parts of
+that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``). A schema that names fewer
+columns is all the pruning there is: Spark tells no Python source which columns a query needs. Filters on
+simple columns are taken over where Spark offers them (``spark.sql.python.filterPushdown.enabled``).
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from pipeline.files import SECTION_BYTES, CaptureFile, Section, capture_files, sections
+from pipeline.packets import Condition, batches
+from pipeline.tables import PACKETS, spark_schema
+from proxy.capture_reader import CaptureError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+NAME = "plumbline"
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "EqualTo": operator.eq,
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqual": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqual": operator.le,
+    "In": lambda value, wanted: value in wanted,
+}
+# Columns whose value is one number or text, as Spark has it.
+_FILTERED = frozenset(
+    ("frame", "file", "time_ns", "source", "target", "seq", "ack", "flags", "size", "missing", "capture")
+)
+
+
+class PlumblineSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return spark_schema(PACKETS)
+
+    def reader(self, schema: StructType) -> CaptureReader:
+        return CaptureReader(self.options, schema.fieldNames())
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802  # Spark's name
+        from pipeline.stream_source import CaptureStreamReader
+
+        return CaptureStreamReader(self.options, schema.fieldNames())
+
+
+class SectionPartition(InputPartition):
+    """One section: one task."""
+
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.section = section
+
+
+class CaptureReader(DataSourceReader):
+    """Reads captures to their ends."""
+
+    def __init__(self, options: Any, columns: Sequence[str]) -> None:
+        unknown = [name for name in columns if name not in PACKETS.names]
+        if unknown:
+            raise ValueError(
+                f"packets have no column {', '.join(unknown)}; they have {', '.join(PACKETS.names)}"
+            )
+        self._places = places_of(options)
+        self._section_bytes = int(options.get("section_bytes", SECTION_BYTES))
+        self._tell_problems = options.get("problems", "fail") == "rows"
+        self._columns = tuple(columns)
+        self._filters: list[tuple[str, str, Any]] = []
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
+        for told in filters:
+            kind, column = type(told).__name__, ".".join(told.attribute) if hasattr(told, "attribute") else ""
+            if kind in _TESTS and column in _FILTERED:
+                self._filters.append((column, kind, told.value))
+            else:
+                yield told
+
+    def partitions(self) -> list[InputPartition]:
+        files, problems = capture_files(self._places)
+        if not files and not self._tell_problems:
+            raise CaptureError("; ".join(problem.text for problem in problems))
+        return [
+            SectionPartition(section)
+            for file in files
+            if self._is_wanted(file)
+            for section in sections(file, self._section_bytes)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SectionPartition):
+            conditions = [_condition(*told) for told in self._filters]
+            yield from batches(
+                partition.section, self._columns, conditions, tell_problems=self._tell_problems
+            )
+
+    def _is_wanted(self, file: CaptureFile) -> bool:
+        known = {"capture": file.name, "file": file.number}
+        return all(
+            _TESTS[kind](known[column], value) for column, kind, value in self._filters if column in known
+        )
+
+
+def places_of(options: Any) -> list[str]:
+    """The files and folders that the options name. Raises ``ValueError`` if they name none."""
+    if "places" in options:
+        return [str(place) for place in json.loads(options["places"])]
+    if "path" in options:
+        return [str(options["path"])]
+    raise ValueError('say where the captures are: load("captures/")')
+
+
+def _condition(column: str, kind: str, value: Any) -> Condition:
+    test = _TESTS[kind]
+    return Condition(column, lambda found: found is not None and test(found, value))

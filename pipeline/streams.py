@@ -1,0 +1,99 @@
+"""What goes across connections, grouped by key: facts of one stream or queue, in order, to violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from conformance.monitors import MONITORS, Monitor, Place, Violation
+from conformance.monitors import amqp_facts as amqp
+from conformance.monitors import facts as nats
+from pipeline.flows import unpacked
+from pipeline.rows import Collector, rows_of
+from pipeline.tables import INT, LONG, VIOLATIONS, Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KINDS = (
+    nats.Delivered, nats.Acknowledged, nats.AckAnswered, nats.PublishAnswered, nats.Administered, nats.Pulled,
+    amqp.Delivered,
+)  # fmt: skip
+FACTS: Any = list[reduce(or_, _KINDS)]  # type: ignore[misc]
+_ORDER = {kind.rule: number for number, kind in enumerate(MONITORS)}
+
+# Columns of an operation that its violations have too.
+SHARED = (
+    "connection", "number", "frame", "time_ns", "protocol", "client", "server", "library", "capture",
+    "file",
+)  # fmt: skip
+FACT_COLUMNS = (*SHARED, "key", "facts")
+FOUND = Table(
+    "found",
+    "Violations before connections have their numbers.",
+    (
+        *VIOLATIONS.without("day").columns,
+        Column("file", INT, "place of the file"),
+        Column("rank", LONG, "place among the violations of one operation"),
+    ),
+    ("capture",),
+)
+
+
+def judge_streams(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key."""
+    collected = Collector(FOUND)
+    current, monitors = None, _monitors("")
+    for *shared, key, facts in rows_of(batches, FACT_COLUMNS):
+        if key != current:
+            current, monitors = key, _monitors(key)
+        told = dict(zip(SHARED, shared, strict=True))
+        for fact in unpacked(facts, FACTS):
+            for monitor in monitors:
+                for violation in monitor.observe(fact):
+                    if collected.add(cells_of_violation(violation, told)):
+                        yield from collected.take()
+    yield from collected.take()
+
+
+def _monitors(key: str) -> list[Monitor]:
+    scope = key.partition("|")[0]
+    return [kind() for kind in MONITORS if kind.scope == scope]
+
+
+def local_violations(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of ``flows.STAGED`` with ``broken`` to rows of ``FOUND``."""
+    collected = Collector(FOUND)
+    for *shared, broken in rows_of(batches, (*SHARED, "broken")):
+        told = dict(zip(SHARED, shared, strict=True))
+        for violation in unpacked(broken, list[Violation]):
+            if collected.add(cells_of_violation(violation, told)):
+                yield from collected.take()
+    yield from collected.take()
+
+
+def cells_of_violation(violation: Violation, told: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``FOUND``; ``told`` is what its operation has."""
+    return told | {
+        "time": told["time_ns"] // 1000,
+        "rule": violation.rule,
+        "requirements": list(violation.requirements),
+        "side": str(violation.side),
+        "certain": violation.certain,
+        "expected": violation.expected,
+        "actual": violation.actual,
+        "text": violation.place.text,
+        "earlier": [_place(place) for place in violation.earlier],
+        "rank": _ORDER[violation.rule],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {
+        "connection": int(place.connection),
+        "number": place.index,
+        "time_ns": place.at,
+        "text": place.text,
+    }
