@@ -368,6 +368,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "trace": _proxy,
     "diff": _proxy,
     "replay": _proxy,
+    "mitm-addon": _proxy,
     "audit": _audit,
 }
 

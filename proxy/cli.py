@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from proxy import cli_read, cli_record, cli_replay
+from proxy import cli_mitm, cli_read, cli_record, cli_replay
 
 
 def register(app: typer.Typer) -> None:
@@ -14,3 +14,4 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=cli_read.TRACE_EPILOG)(cli_read.trace)
     app.command(epilog=cli_read.DIFF_EPILOG)(cli_read.diff)
     app.command(epilog=cli_replay.EPILOG)(cli_replay.replay)
+    app.command(epilog=cli_mitm.EPILOG)(cli_mitm.mitm_addon)

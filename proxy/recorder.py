@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from proxy.addresses import RAW
 from proxy.capture_file import CaptureFiles
 from proxy.counters import Counters
-from proxy.link import Link
-from proxy.loop import Loop, Timer
 from proxy.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
 from proxy.pcapng import packet
 from proxy.pipe import Direction
@@ -53,6 +51,23 @@ class Recording(Struct, frozen=True):
     when_full: WhenFull = WhenFull.CLOSE
 
 
+class Party(Protocol):
+    """A connection as the recorder knows it: ``link.Link`` is one."""
+
+    number: int
+    client_address: Any
+    server_address: Any
+
+    def __hash__(self) -> int: ...
+
+
+class Clock(Protocol):
+    """Does something later: ``loop.Loop`` is one."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Any:
+        """After that many seconds."""
+
+
 class _Recorded:
     """What is known of a connection while it is open."""
 
@@ -71,7 +86,7 @@ class Recorder:
         self,
         files: CaptureFiles,
         recording: Recording,
-        loop: Loop,
+        clock: Clock,
         counters: Counters,
         on_stopped: Callable[[str], None],
     ) -> None:
@@ -79,27 +94,27 @@ class Recorder:
         self.on_lost: Callable[[], None] = lambda: None  # nothing may pass any more
         self._files = files
         self._recording = recording
-        self._loop = loop
+        self._clock = clock
         self._counters = counters
         self._on_stopped = on_stopped
-        self._open: dict[Link, _Recorded] = {}
+        self._open: dict[Party, _Recorded] = {}
         self._parts: list[bytes] = []
         self._size = 0  # bytes of the parts
         self._carried = 0  # bytes of traffic in them
-        self._late: Timer | None = None
+        self._late: Any = None
         self._packets = 0
         self._started = time.time_ns()
         self._counters.files.append(str(files.path))
 
     # -- what passes -------------------------------------------------------------------------
 
-    def connected(self, link: Link, now: int) -> None:
+    def connected(self, link: Party, now: int) -> None:
         flow = self._begin(link, now)
         self._add(now, flow.head(Direction.TO_CLIENT, 0, SYN | ACK))
         self._add(now, flow.head(Direction.TO_SERVER, 0, ACK))
         self._write_soon()
 
-    def refused(self, link: Link, now: int, why: str) -> None:
+    def refused(self, link: Party, now: int, why: str) -> None:
         flow = self._begin(link, now)
         self._add(
             now, flow.head(Direction.TO_CLIENT, 0, RST | ACK), notes=(f"{MARK}the server refused: {why}",)
@@ -107,7 +122,7 @@ class Recorder:
         del self._open[link]
         self._write_soon()
 
-    def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
+    def data(self, link: Party, direction: Direction, data: bytes, now: int) -> None:
         if self.stopped:
             self._counters.unrecorded += len(data)
             return
@@ -131,19 +146,19 @@ class Recorder:
             self._add(now, flow.head(direction, len(piece)), piece, notes)
             notes = ()
 
-    def ended(self, link: Link, direction: Direction, now: int) -> None:
+    def ended(self, link: Party, direction: Direction, now: int) -> None:
         self._add(now, self._open[link].flow.head(direction, 0, FIN | ACK))
         self._write_soon()
 
-    def reset(self, link: Link, direction: Direction, now: int, why: str) -> None:
+    def reset(self, link: Party, direction: Direction, now: int, why: str) -> None:
         recorded = self._open.pop(link)
         self._add(now, recorded.flow.head(direction, 0, RST | ACK), notes=(f"{MARK}{why}",))
         self._write_soon()
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: Party) -> None:
         self._open.pop(link, None)
 
-    def note(self, link: Link, direction: Direction, text: str, now: int) -> None:
+    def note(self, link: Party, direction: Direction, text: str, now: int) -> None:
         """Puts a comment on record, on a packet without bytes."""
         if link in self._open:
             self._add(now, self._open[link].flow.head(direction, 0, ACK), notes=(MARK + text,))
@@ -167,7 +182,7 @@ class Recorder:
     def _may_go_on(self) -> bool:
         return not self.stopped or self._recording.when_full is WhenFull.FORWARD
 
-    def _begin(self, link: Link, now: int) -> Flow:
+    def _begin(self, link: Party, now: int) -> Flow:
         flow = Flow(link.number, link.client_address, link.server_address)
         about = f"connection {link.number}: {self._recording.protocol}"
         make = REDACTORS.get(self._recording.protocol) if self._recording.redact else None
@@ -182,7 +197,7 @@ class Recorder:
 
     def _write_soon(self) -> None:
         if self._late is None and not self.stopped:
-            self._late = self._loop.after(LATE_S, self._write_late)
+            self._late = self._clock.after(LATE_S, self._write_late)
 
     def _write_late(self) -> None:
         self._late = None
