@@ -39,6 +39,7 @@ from reports.text import hex_dump, is_binary
 
 CARDS = 200  # checks with a card of their own; the rest are told in one line beside their requirement
 OPEN_CARDS = 20
+LONGEST_ID = 200
 FOLDED = 2_000  # requirements; a fold each would make a larger page slow to open
 DIAGRAM_LINES = 40
 DUMPED_BYTES = 256
@@ -162,8 +163,8 @@ class Page(Struct, frozen=True):
 
 
 def slug(text: str) -> str:
-    """``text`` as part of an id or a class: letters, digits, ``-``, ``.`` and ``_`` only."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+    """``text`` as part of an id or a class: letters, digits, ``-``, ``.`` and ``_`` only, not too many."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text[:LONGEST_ID])
 
 
 def page(result: RunResult) -> Page:

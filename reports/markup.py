@@ -18,6 +18,8 @@ from reports.html_view import slug
 from reports.text import LAYOUT, elide, one_line, segments
 
 BRIEF_LIMIT = 200
+LONGEST = 10_000  # characters of one value, where a template sets no lower limit
+LONGEST_ATTRIBUTE = 300
 
 
 @cache
@@ -33,7 +35,8 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {
         "slug": slug,
-        "plain": one_line,  # for attributes and titles, where no markup may stand
+        # For attributes and titles, where no markup may stand.
+        "plain": lambda text: one_line(elide(text, LONGEST_ATTRIBUTE)),
         "limit": elide,
         "line": lambda text: marked(text, keep=""),  # an operation: its line ends count
         "brief": lambda text: elide(one_line(text), BRIEF_LIMIT),
@@ -45,7 +48,7 @@ def shown(value: object) -> object:
     """What the template puts out, made safe; markup of our own and numbers pass."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return marked(value, LAYOUT)
+    return marked(elide(value, LONGEST), LAYOUT)
 
 
 def marked(text: str, keep: str) -> Markup:
