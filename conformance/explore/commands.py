@@ -30,11 +30,15 @@ class DeleteStream(Struct, frozen=True):
 
 
 class CreateConsumer(Struct, frozen=True):
-    """CONSUMER.DURABLE.CREATE, which updates one that is there."""
+    """CONSUMER.DURABLE.CREATE, which updates one that is there.
+
+    A push consumer has in ``deliver`` which of its inboxes it delivers to; a pull consumer has nothing there.
+    """
 
     stream: str
     consumer: str
     settings: dict[str, Any] = {}
+    deliver: str = ""
 
 
 class DeleteConsumer(Struct, frozen=True):
@@ -59,6 +63,22 @@ class Pull(Struct, frozen=True):
     stream: str
     consumer: str
     body: dict[str, Any] = {}
+    inbox: str = "a"
+
+
+class Listen(Struct, frozen=True):
+    """A subscription to one of a consumer's inboxes."""
+
+    stream: str
+    consumer: str
+    inbox: str = "a"
+
+
+class Leave(Struct, frozen=True):
+    """The end of that subscription, if a push consumer delivers there."""
+
+    stream: str
+    consumer: str
     inbox: str = "a"
 
 
@@ -129,6 +149,8 @@ Command = (
     | DeleteConsumer
     | Publish
     | Pull
+    | Listen
+    | Leave
     | Acknowledge
     | AcknowledgeAndPull
     | Purge

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from conformance.explore.scribe import Script
+from conformance.explore.script import Script
 from conformance.explore.search import Found, Progress
 from conformance.explore.trial import requirement_of, trace_text
 from conformance.target import TargetAccess

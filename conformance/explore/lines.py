@@ -46,6 +46,8 @@ _CONFIG = (
     "max_waiting",
     "max_batch",
     "headers_only",
+    "idle_heartbeat",
+    "flow_control",
 )
 _STATE = ("messages", "first_seq", "last_seq", "consumer_count")
 _MESSAGE = ("subject", "seq", "data", "hdrs")

@@ -26,6 +26,8 @@ from conformance.explore.commands import (
     DeleteStream,
     Describe,
     GetMessage,
+    Leave,
+    Listen,
     Publish,
     Pull,
     Purge,
@@ -34,27 +36,32 @@ from conformance.explore.commands import (
 )
 
 MS = 1_000_000  # nanoseconds
+HEARTBEAT = 1000 * MS
 MOST_COMMANDS = 32
 PARTS = 4
 
 Program = tuple[Command, ...]
 
 
-def programs(*, timed: bool = True, restarting: bool = False) -> st.SearchStrategy[Program]:
+def programs(
+    *, timed: bool = True, restarting: bool = False, pushing: bool = False
+) -> st.SearchStrategy[Program]:
     """A stream and a consumer, then commands. Without ``timed`` nothing waits, and a trial is quick.
 
     ``restarting``: the server is restarted among them, with one stream in files and the other in memory.
+    ``pushing``: most consumers are push consumers, and somebody listens to them or does not.
     """
     first = st.builds(CreateStream, st.just(STREAMS[0]), _often({}, times=1) | _stream_settings())
     second = st.builds(
         CreateConsumer,
         st.just(STREAMS[0]),
         st.just(CONSUMERS[0]),
-        st.just({"ack_policy": "explicit"}) | _consumer_settings(STREAMS[0], timed=timed),
+        st.just({"ack_policy": "explicit"}) | _consumer_settings(STREAMS[0], timed=timed, pushing=pushing),
+        st.just("a" if pushing else ""),
     )
     stored = st.lists(st.builds(Publish, st.just(STREAMS[0]), _TOKEN), max_size=3)
     # Hypothesis makes short lists: several of them in a row get further.
-    part = st.lists(_command(timed=timed), max_size=MOST_COMMANDS // PARTS)
+    part = st.lists(_command(timed=timed, pushing=pushing), max_size=MOST_COMMANDS // PARTS)
     if restarting:
         restart = st.just([Restart()])
         program = st.tuples(first, second, stored, part, part, restart, part, _often([], [Restart()]))
@@ -109,7 +116,9 @@ def _stream_settings() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def _consumer_settings(stream: str, *, timed: bool) -> st.SearchStrategy[dict[str, Any]]:
+def _consumer_settings(
+    stream: str, *, timed: bool, pushing: bool = False
+) -> st.SearchStrategy[dict[str, Any]]:
     choices: dict[str, tuple[Any, ...]] = {
         "ack_policy": ("all", "none"),
         "deliver_policy": ("last", "new", "last_per_subject"),
@@ -117,10 +126,12 @@ def _consumer_settings(stream: str, *, timed: bool) -> st.SearchStrategy[dict[st
         "filter_subject": (f"{stream}.a", f"{stream}.*"),
         "max_deliver": (1, 2),
         "max_ack_pending": (1, 2),
-        "max_waiting": (1, 2),
-        "max_batch": (2,),
         "headers_only": (True,),
     }
+    if pushing and timed:
+        choices |= {"idle_heartbeat": (HEARTBEAT,), "flow_control": (True,)}
+    elif not pushing:
+        choices |= {"max_waiting": (1, 2), "max_batch": (2,)}
     if timed:
         choices |= {"ack_wait": (400 * MS,), "backoff": ([400 * MS, 1200 * MS],)}
     return _settings(choices, 2).map(lambda settings: _coherent(settings, stream))
@@ -133,6 +144,8 @@ def _coherent(settings: dict[str, Any], stream: str) -> dict[str, Any]:
         whole.setdefault("deliver_policy", "by_start_sequence")
     if whole.get("deliver_policy") == "last_per_subject":
         whole.setdefault("filter_subject", f"{stream}.>")
+    if "flow_control" in whole:
+        whole.setdefault("idle_heartbeat", HEARTBEAT)
     return whole
 
 
@@ -174,8 +187,8 @@ def _acknowledgement(*, timed: bool) -> st.SearchStrategy[Command]:
     )
 
 
-def _command(*, timed: bool) -> st.SearchStrategy[Command]:
-    """Every second one publishes or pulls, every third acknowledges; few delete what there is."""
+def _command(*, timed: bool, pushing: bool) -> st.SearchStrategy[Command]:
+    """Every second one publishes, pulls or listens, every third acknowledges; few delete what there is."""
     publish = st.builds(Publish, _STREAM, _TOKEN, _headers(), _often(True, False, times=6))
     pull = st.builds(Pull, _STREAM, _CONSUMER, _pull_body(timed=timed), _INBOX)
     acknowledge = _acknowledgement(timed=timed)
@@ -201,5 +214,20 @@ def _command(*, timed: bool) -> st.SearchStrategy[Command]:
         st.builds(DeleteStream, _STREAM),
     ]
     waits = [st.builds(Wait, st.sampled_from([0.3, 0.6, 1.2]))] if timed else []
-    weighed = [publish] * 16 + [pull] * 16 + [acknowledge] * 20 + seldom + seldom[:-2] + waits * 3
+    if pushing:
+        listen = st.builds(Listen, _STREAM, _CONSUMER, _INBOX)
+        leave = st.builds(Leave, _STREAM, _CONSUMER, _INBOX)
+        pushed = _STREAM.flatmap(
+            lambda stream: st.builds(
+                CreateConsumer,
+                st.just(stream),
+                _CONSUMER,
+                _consumer_settings(stream, timed=timed, pushing=True),
+                _INBOX,
+            )
+        )
+        asked = [listen] * 9 + [leave] * 3 + [pushed] * 3 + [pull]
+    else:
+        asked = [pull] * 16
+    weighed = [publish] * 16 + asked + [acknowledge] * 20 + seldom + seldom[:-2] + waits * 3
     return st.integers(0, len(weighed) - 1).flatmap(weighed.__getitem__)

@@ -23,7 +23,8 @@ from conformance.explore.commands import Restart
 from conformance.explore.known import known_faults
 from conformance.explore.programs import Program, programs
 from conformance.explore.reference import Reference
-from conformance.explore.scribe import Script, write
+from conformance.explore.scribe import write
+from conformance.explore.script import Script
 from conformance.explore.shrink import Enough, shrink
 from conformance.explore.trial import PATIENCE, Difference, attempt
 from conformance.outcomes import CheckEnded
@@ -114,15 +115,19 @@ class Search:
     def run(self) -> None:
         """Until the budget is spent. Raises ``Lost`` when the target is."""
         rounds = [
-            programs(timed=False),
-            programs(timed=True),
-            *([programs(timed=False, restarting=True)] if self.restarts else []),
+            (programs(timed=False), EXAMPLES),
+            (programs(timed=True), SLOW_EXAMPLES),
+            (programs(timed=False, pushing=True), EXAMPLES),
+            (programs(timed=True, pushing=True), SLOW_EXAMPLES),
         ]
+        if self.restarts:
+            rounds.insert(2, (programs(timed=False, restarting=True), SLOW_EXAMPLES))
+            rounds.append((programs(timed=False, restarting=True, pushing=True), SLOW_EXAMPLES))
         number = 0
         with suppress(_Stop), _nothing_left_behind():
             while not self._spent():
-                kind = number % len(rounds)
-                _Round(self, self._seed + number, rounds[kind], SLOW_EXAMPLES if kind else EXAMPLES).run()
+                kind, examples = rounds[number % len(rounds)]
+                _Round(self, self._seed + number, kind, examples).run()
                 number += 1
 
     def _spent(self) -> bool:

@@ -18,13 +18,15 @@ from conformance.explore.commands import (
     DeleteStream,
     Describe,
     GetMessage,
+    Leave,
+    Listen,
     Publish,
     Pull,
     Purge,
     Restart,
     Wait,
 )
-from conformance.explore.scribe import RESTART, Script
+from conformance.explore.script import RESTART, Script
 from conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
 from conformance.session import Session
 from conformance.target import TargetAccess
@@ -47,6 +49,8 @@ _REQUIREMENTS: dict[type[Command], str] = {
     DeleteConsumer: "JS-API-157",
     Publish: "JS-PUB-002",
     Pull: "JS-PULL-051",
+    Listen: "JS-CONS-075",
+    Leave: "JS-CONS-077",
     Acknowledge: "JS-ACK-006",
     AcknowledgeAndPull: "JS-ACK-015",
     Purge: "JS-API-079",

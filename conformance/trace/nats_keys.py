@@ -31,7 +31,9 @@ CONSUMER_CONFIG = _words("""
     priority_groups priority_policy priority_timeout
 """)
 STREAM_STATE = _words("messages bytes first_seq last_seq consumer_count num_subjects num_deleted")
-CONSUMER_STATE = _words("delivered ack_floor num_ack_pending num_redelivered num_waiting num_pending")
+CONSUMER_STATE = _words("""
+    delivered ack_floor num_ack_pending num_redelivered num_waiting num_pending push_bound
+""")
 
 SHORT_FOR = {
     "ack": "ack_policy",

@@ -127,7 +127,9 @@ def _compare_with(broker: Broker, matters: Callable[[ConsumerConfig, ConsumerCon
     def check_consumer(self: Stream, config: ConsumerConfig) -> None:
         if self.config.retention == "workqueue":
             others = [other.config for other in self.consumers.values()]
-            check_workqueue(config, [other for other in others if matters(config, other)])
+            check_workqueue(
+                config, [other for other in others if matters(config, other)], self.jetstream.rules
+            )
 
     alter_streams(broker, check_consumer=check_consumer)
 

@@ -17,7 +17,7 @@ from reference_broker.nats.jetstream.push import Push
 from reference_broker.nats.jetstream.store import Message
 from reference_broker.nats.jetstream.subjects import matcher
 from reference_broker.nats.subjects import covers, is_literal
-from wire.jetstream import Ack, AckKind
+from wire.jetstream import CONSUMER_IS_PUSH_BASED, Ack, AckKind
 
 if TYPE_CHECKING:
     from reference_broker.nats.jetstream.stream import Stream
@@ -83,7 +83,8 @@ class Consumer(Push):
             answered = self.other_ack(subject, reply, payload, now)
         if answered and reply is not None:
             self.answer_ack(reply)
-        self.run_if_waiting(now)
+        if self.config.ack_policy != "none":
+            self.run_if_waiting(now)
 
     def answer_ack(self, reply: bytes) -> None:
         """The second half of a double ack: an empty message."""
@@ -108,7 +109,10 @@ class Consumer(Push):
 
     def next(self, reply: bytes | None, body: bytes, now: int) -> bool:
         """+NXT: its reply subject is the inbox of a pull request, so there is no empty reply."""
-        self.pull(reply, body, now)
+        if self.config.is_pull:
+            self.pull(reply, body, now)
+        elif reply is not None:
+            self.waiting.send(reply, CONSUMER_IS_PUSH_BASED)
         return False
 
     def ack(self, subject: AckSubject, now: int, *, sampled: bool) -> bool:

@@ -195,10 +195,12 @@ _FIXED = (
 )
 
 
-def check_workqueue(config: ConsumerConfig, others: list[ConsumerConfig]) -> None:
+def check_workqueue(config: ConsumerConfig, others: list[ConsumerConfig], rules: Rules) -> None:
     """A work queue gives each message to one consumer (deep dive, "WorkQueuePolicy")."""
     if config.ack_policy not in ("explicit", "flow_control"):
         raise errors.WORKQUEUE_NEEDS_EXPLICIT_ACK()
+    if config.deliver_policy != "all" and rules.workqueue_start_comes_first:
+        raise errors.WORKQUEUE_NEEDS_DELIVER_ALL()
     if others and not config.filters:
         raise errors.WORKQUEUE_MULTIPLE_UNFILTERED()
     for other in others:

@@ -57,6 +57,9 @@ class Push(Delivery):
     def begin(self, now: int) -> None:
         """A push consumer delivers once its creation is answered: the answer shows all as pending."""
         self.stream.jetstream.listen(self)
+        self.last_sent = now
+        if self.config.idle_heartbeat:
+            self.heartbeat_timer.set_earliest(now + self.config.idle_heartbeat)
         self.active = self.is_listened_to()
         if self.active:
             self.bound(now)
@@ -79,14 +82,10 @@ class Push(Delivery):
     def bound(self, now: int) -> None:
         """A subscriber is there."""
         self.inactive_timer.clear()
-        self.last_sent = now
-        if self.config.idle_heartbeat:
-            self.heartbeat_timer.set_earliest(now + self.config.idle_heartbeat)
 
     def subscriber_lost(self, now: int) -> None:
         """The last subscriber is gone: time runs against the consumer."""
         self.active = False
-        self.heartbeat_timer.clear()
         self.watch_inactivity(now)
 
     def redirect(self, config: ConsumerConfig, now: int) -> None:
@@ -198,12 +197,13 @@ class Push(Delivery):
     # Idle heartbeats
 
     def heartbeat_due(self, now: int) -> None:
-        """Nothing was sent for as long as idle_heartbeat, perhaps."""
+        """Nothing was sent for as long as idle_heartbeat, perhaps. Time goes on while nobody listens."""
         interval = self.config.idle_heartbeat
         if now >= self.last_sent + interval:
-            self.send_heartbeat()
+            if self.active:
+                self.send_heartbeat()
             self.last_sent = now
-            if self.window is not None and self.acks_are_due(self.window):
+            if self.active and self.window is not None and self.acks_are_due(self.window):
                 self.ask(self.window)
         self.heartbeat_timer.set(self.last_sent + interval)
 

@@ -56,6 +56,7 @@ class Rules(Struct):
     prioritized_clients: bool  # priority_policy prioritized is known, and an odd priority is refused
     names_are_config: bool  # a bad consumer name is a configuration error 10052, before 10103
     workqueue_ack_text: bool
+    workqueue_start_comes_first: bool  # its deliver_policy is refused before its filter
 
     # Streams
     infos_are_stamped: bool  # "ts" in stream and consumer info
@@ -122,6 +123,7 @@ class Rules(Struct):
             names_are_config=v2_12,
             prioritized_clients=v2_12,
             workqueue_ack_text=v2_11,
+            workqueue_start_comes_first=v2_12,  # 2.12.15 and 2.14.2; not yet 2.14.0
             infos_are_stamped=v2_10,
             assets_bear_versions=v2_11,
             metadata=v2_10,

@@ -338,7 +338,7 @@ class Stream(Admission):
     def check_consumer(self, config: ConsumerConfig) -> None:
         """Raises ``JetStreamError`` for a new consumer that does not go with the retention."""
         if self.config.retention == "workqueue":
-            check_workqueue(config, [other.config for other in self.consumers.values()])
+            check_workqueue(config, [other.config for other in self.consumers.values()], self.jetstream.rules)
 
     def add_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
         consumer = self.open_consumer(name, config, now)

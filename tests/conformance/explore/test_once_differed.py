@@ -9,28 +9,40 @@ import pytest
 from ci.servers import NatsServer
 from conformance.explore.commands import (
     Acknowledge,
+    AcknowledgeAndPull,
     CreateConsumer,
     CreateStream,
     DeleteMessage,
+    Leave,
+    Listen,
     Publish,
     Pull,
     Purge,
+    Wait,
 )
 from conformance.explore.programs import Program
 from conformance.explore.scribe import write
 from conformance.explore.trial import attempt
 from tests.conformance.explore.worlds import access, reference
+from wire.durations import SECOND
 
 STREAM = CreateStream("ORDERS")
 SMALL = CreateStream("ORDERS", {"max_msg_size": 4})
 WAITING = Pull("ORDERS", "DISPATCH", {"batch": 2})
 TO_INTEREST = CreateStream("ORDERS", {"retention": "interest"}, update=True)
 A, B = Publish("ORDERS", "a"), Publish("ORDERS", "b")
+LISTEN, LEAVE = Listen("ORDERS", "DISPATCH"), Leave("ORDERS", "DISPATCH")
+TO_B = CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}, "b")
+LAST_OF_EACH = {"ack_policy": "explicit", "deliver_policy": "last_per_subject", "filter_subject": "ORDERS.>"}
 ACK, ACK_OF_TWO_AGO, ACK_OF_THE_ONE_BEFORE = (Acknowledge(ago, "+ACK") for ago in (0, 2, 1))
 
 
 def consumer(**settings: Any) -> CreateConsumer:
     return CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit", **settings})
+
+
+def push(**settings: Any) -> CreateConsumer:
+    return CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit", **settings}, "a")
 
 
 def pull(batch: int) -> Pull:
@@ -88,6 +100,27 @@ PROGRAMS: dict[str, Program] = {
         *(STREAM, A, A, A, CreateStream("ORDERS", {"max_msgs": 2, "discard": "new"}, update=True), A),
     ),
     "a stream made again, with a first sequence": (STREAM, CreateStream("ORDERS", {"first_seq": 5}), A),
+    "a second consumer of a work queue that does not begin at its start": (
+        *(CreateStream("ORDERS", {"retention": "workqueue"}), consumer()),
+        CreateConsumer("ORDERS", "AUDIT", LAST_OF_EACH),
+    ),
+    "a push consumer, with and without a subscriber": (
+        *(STREAM, push(), A, LISTEN, A, ACK, LEAVE, A, LISTEN, ACK),
+    ),
+    "a push consumer is asked for more": (
+        *(STREAM, push(), A, LISTEN, Acknowledge(0, "-NAK"), pull(1), AcknowledgeAndPull(0)),
+    ),
+    "a push consumer that is given another inbox": (
+        *(STREAM, push(), LISTEN, A, TO_B, LEAVE, TO_B, A, Listen("ORDERS", "DISPATCH", "b"), ACK),
+    ),
+    "an acknowledgement to a push consumer that wants none": (
+        *(STREAM, push(ack_policy="none", filter_subject="ORDERS.a"), A, LISTEN, B),
+        Acknowledge(0, "+TERM"),
+    ),
+    "heartbeats while somebody listens": (
+        *(STREAM, push(idle_heartbeat=SECOND, flow_control=True), LISTEN, A, Wait(1.2), ACK, Wait(1.2)),
+        *(LEAVE, Wait(1.2), LISTEN, Wait(1.2)),
+    ),
     "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
     "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),
     "too large, and another stream": (SMALL, expecting("Nats-Expected-Stream", "EVENTS")),

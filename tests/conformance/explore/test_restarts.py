@@ -20,7 +20,8 @@ from conformance.explore.commands import (
 )
 from conformance.explore.findings import write_trace
 from conformance.explore.programs import Program, programs
-from conformance.explore.scribe import Script, write
+from conformance.explore.scribe import write
+from conformance.explore.script import Script
 from conformance.explore.search import Budget, Search
 from conformance.explore.trial import attempt, trace_text
 from conformance.outcomes import Failed, Unsupported
@@ -70,7 +71,7 @@ def restartable(url: str, *flags: str) -> TargetAccess:
 
 
 @settings(max_examples=30)
-@given(programs(timed=False, restarting=True))
+@given(programs(timed=False, restarting=True) | programs(timed=False, restarting=True, pushing=True))
 def test_every_program_that_restarts_is_a_trace_with_a_server_of_its_own(program: Program) -> None:
     written = script(program)
     assert written.restarts

@@ -10,6 +10,8 @@ from conformance.explore.commands import (
     CreateConsumer,
     CreateStream,
     DeleteStream,
+    Leave,
+    Listen,
     Publish,
     Pull,
     Wait,
@@ -88,3 +90,26 @@ def test_nothing_is_asked_while_a_timer_is_about_to_be_due() -> None:
 
 def test_a_command_upon_what_is_not_there_is_none() -> None:
     assert lines(STREAM, Acknowledge(3, "+ACK")) == lines(STREAM)
+
+
+def test_what_a_push_consumer_sends_comes_to_a_connection_of_its_own() -> None:
+    push = CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}, "a")
+    written = lines(STREAM, push, Listen("ORDERS", "DISPATCH"), Publish("ORDERS", "a"))
+    assert any('"deliver_subject":"$w1a"' in line for line in written)
+    assert "w1> SUB $w1a 1" in written
+    assert "w1< MSG ORDERS.a 1 $JS.ACK.ORDERS.DISPATCH.1.1.1.{t1:ns}.0 | m1" in written
+    assert written[-1].endswith("push_bound=true")
+
+
+def test_what_follows_the_end_of_a_subscription_is_sent_when_it_has_ended() -> None:
+    push = CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}, "a")
+    leave = Leave("ORDERS", "DISPATCH")
+    written = lines(STREAM, push, Listen("ORDERS", "DISPATCH"), leave, Listen("ORDERS", "DISPATCH"))
+    end = written.index("w1> UNSUB 1")
+    assert written[end + 1 : end + 3] == ["w1> PING", "w1< PONG"]
+    assert "w1> SUB $w1a 2" in written[end:]
+
+
+def test_nobody_leaves_where_a_pull_may_wait() -> None:
+    waiting = Pull("ORDERS", "DISPATCH", {"batch": 2})
+    assert not any("UNSUB" in line for line in lines(STREAM, CONSUMER, waiting, Leave("ORDERS", "DISPATCH")))
