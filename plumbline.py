@@ -83,6 +83,7 @@ class Parts:
         import msgspec
 
         from ci.garagemq import GarageMQ, is_garagemq
+        from ci.qpid import Qpid, is_qpid
         from ci.rabbitmq import RabbitMQ, is_rabbitmq
         from ci.servers import ServerError, start_variants
         from conformance.cli import Served
@@ -93,6 +94,14 @@ class Parts:
                 with RabbitMQ(binary) as node:
                     program = (sys.executable, "-m", "ci.rabbitmq_node", binary)
                     yield Served(node.url, {}, ("--server", binary), program=program)
+            except ServerError as error:
+                raise UsageProblem(str(error)) from None
+            return
+        if is_qpid(binary):
+            try:
+                with Qpid(binary) as server:
+                    program = (sys.executable, "-m", "ci.qpid", binary)
+                    yield Served(server.url, {}, ("--server", binary), program=program)
             except ServerError as error:
                 raise UsageProblem(str(error)) from None
             return
@@ -325,6 +334,14 @@ def _audit() -> typer.Typer:
     return mounted
 
 
+def _judge() -> typer.Typer:
+    import pipeline.cli
+
+    mounted = typer.Typer(rich_markup_mode=None)
+    pipeline.cli.register(mounted)
+    return mounted
+
+
 def _reports() -> typer.Typer:
     import reports.cli
 
@@ -369,6 +386,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "diff": _proxy,
     "replay": _proxy,
     "mitm-addon": _proxy,
+    "judge": _judge,
     "audit": _audit,
 }
 

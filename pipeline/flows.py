@@ -169,8 +169,9 @@ def decode(batches: Iterable[pa.RecordBatch], *, keeps_payloads: bool) -> Iterat
         if source is None:
             yield from _collected(collected, _problem(comments, file, capture))
             continue
-        ends = [places.get(end) or places.setdefault(end, _place(end)) for end in (source, target)]
-        carried = Segment(*ends, seq, ack, flags, payload, missing, time, tuple(comments or ()))
+        sender = places.get(source) or places.setdefault(source, _place(source))
+        receiver = places.get(target) or places.setdefault(target, _place(target))
+        carried = Segment(sender, receiver, seq, ack, flags, payload, missing, time, tuple(comments or ()))
         yield from _collected(collected, judge.feed(carried, file, frame, capture))
     yield from _collected(collected, judge.finish())
     yield from collected.take()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -36,7 +37,7 @@ class Input(Struct, frozen=True):
     places: tuple[str, ...]
     files: tuple[CaptureFile, ...]
     problems: tuple[Problem, ...]
-    bytes: int | None = None
+    bytes: int  # of the files, as they are stored
 
     @property
     def is_remote(self) -> bool:
@@ -48,7 +49,8 @@ def find(spark: SparkSession, places: Sequence[str]) -> Input:
     remote = [place for place in places if is_remote(place)]
     if not remote:
         files, problems = capture_files(places)
-        return Input(tuple(places), tuple(files), tuple(problems))
+        size = sum(Path(file.path).stat().st_size for file in files)
+        return Input(tuple(places), tuple(files), tuple(problems), size)
     if len(remote) < len(places):
         raise CaptureError("name places with a scheme only, or none: file:///path is a local one")
     return _found_remote(spark, places)
@@ -61,7 +63,8 @@ def _found_remote(spark: SparkSession, places: Sequence[str]) -> Input:
         listed = _binary(spark, places).select("path", "length").orderBy("path").collect()
     except AnalysisException as error:
         raise CaptureError(str(error).partition("\n")[0]) from None
-    files, problems = [], []
+    files: list[CaptureFile] = []
+    problems: list[Problem] = []
     for path, length in listed:
         name = path.rpartition("/")[2]
         if length > MOST_REMOTE_BYTES:
@@ -75,7 +78,7 @@ def _found_remote(spark: SparkSession, places: Sequence[str]) -> Input:
     if not listed:
         told = ", ".join(places)
         problems.append(Problem(told, "empty", f"{told}: no captures in this folder"))
-    return Input(tuple(places), tuple(files), tuple(problems))
+    return Input(tuple(places), tuple(files), tuple(problems), sum(length for _, length in listed))
 
 
 def _binary(spark: SparkSession, places: Sequence[str]) -> DataFrame:

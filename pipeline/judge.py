@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from conformance.catalogue import Catalogue
 from pipeline import answered, problems, transforms
 from pipeline.compliance import compliance
 from pipeline.files import SECTION_BYTES
@@ -40,7 +39,7 @@ from pipeline.tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARTS_PER_CORE = 4
+PARTS_PER_CORE, PART_BYTES = 4, 8 * 1024 * 1024  # at most so many; so large at least
 ROWS_PER_FILE = 2_000_000  # of a capture's packets, in one file of a table
 _STAGING = "staging"
 
@@ -66,11 +65,13 @@ class Judging:
         self._tell = tell
         self._folder = folder(asked.output, spark)
         self._run = new_run()
-        self._parts = asked.parts or PARTS_PER_CORE * spark.sparkContext.defaultParallelism
+        self._parts = asked.parts
 
     def run(self) -> Manifest:
         """Judges everything and makes it the result. Raises ``CaptureError`` for places that do not exist."""
         found = find(self._spark, self._asked.places)
+        most = PARTS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        self._parts = self._asked.parts or min(most, found.bytes // PART_BYTES + 1)
         try:
             with shuffled(self._spark, self._parts):
                 manifest = self._tables(found)
@@ -100,7 +101,7 @@ class Judging:
         told = problems.of_places(self._spark, found.problems).unionByName(problems.of_files(staged))
         told = told.unionByName(problems.of_connections(operations)).coalesce(1)
         wrong = self._written(told.sort("capture", "frame"), PROBLEMS)
-        self._written(compliance(operations, violations, Catalogue.load()).coalesce(1), COMPLIANCE)
+        self._written(compliance(operations, violations).coalesce(1), COMPLIANCE)
         self._folder.delete(f"{self._run}/{_STAGING}")
         possible = violations.where(~F.col("certain")).count()
         return Manifest(
@@ -138,7 +139,7 @@ def spread(operations: DataFrame) -> DataFrame:
 def shuffled(spark: SparkSession, parts: int) -> Iterator[None]:
     """Shuffles into so many parts for a while: Spark's 200 are far too many for one machine."""
     name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
+    before = spark.conf.get(name) or ""
     spark.conf.set(name, str(parts))
     try:
         yield

@@ -61,7 +61,9 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_QUIET)
     builder = SparkSession.builder.appName("plumbline").master(master)
-    configured = _configuration(scratch, quiet) | (_local() if master.startswith("local") else {}) | settings
+    configured = (
+        _configuration(scratch, quiet) | (_local() if master.startswith("local") else {}) | dict(settings)
+    )
     for name, value in configured.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -82,7 +84,6 @@ def _configuration(scratch: Path, quiet: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.artifact.isolation.enabled": "false",

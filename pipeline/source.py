@@ -55,11 +55,6 @@ class PlumblineSource(DataSource):
     def reader(self, schema: StructType) -> CaptureReader:
         return CaptureReader(self.options, schema.fieldNames())
 
-    def streamReader(self, schema: StructType) -> Any:  # noqa: N802  # Spark's name
-        from pipeline.stream_source import CaptureStreamReader
-
-        return CaptureStreamReader(self.options, schema.fieldNames())
-
 
 class SectionPartition(InputPartition):
     """One section: one task."""

@@ -77,7 +77,7 @@ class HadoopFolder:
     def __init__(self, place: str, spark: SparkSession) -> None:
         jvm: Any = spark.sparkContext._jvm
         self._jvm, self._place = jvm.org.apache.hadoop.fs, place.rstrip("/")
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self._system = self._path().getFileSystem(configuration)
 
     def _path(self, *names: str) -> Any:
