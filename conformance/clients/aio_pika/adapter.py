@@ -224,7 +224,8 @@ class Adapter:
         )
 
 
-if __name__ == "__main__":
+def run(adapter: Adapter) -> None:
+    """Say hello, and do what is asked until there is no more."""
     say(
         hello="plumbline.adapter/1",
         protocol="amqp",
@@ -233,4 +234,8 @@ if __name__ == "__main__":
         language=f"python {platform.python_version()}",
         features=FEATURES.split(),
     )
-    asyncio.run(Adapter().run())
+    asyncio.run(adapter.run())
+
+
+if __name__ == "__main__":
+    run(Adapter())

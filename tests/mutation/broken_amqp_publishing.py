@@ -1,0 +1,202 @@
+"""Faults of AMQP clients that publish: confirms and returned messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiormq import spec
+
+from tests.mutation.broken_amqp_client import Channel, Line, asked, fault, hiding, telling
+
+IMPATIENCE_S = 0.3
+
+
+def confirming(change: Callable[[Any, Any], list[tuple[int, Any]]]) -> None:
+    """What a basic.ack or basic.nack settles is ``change(channel, frame)``: tags, each with its frame."""
+
+    async def on_confirm_frame(channel: Any, frame: Any) -> None:
+        for tag, says in change(channel, frame):
+            channel._confirm_delivery(tag, says)
+
+    Channel._on_confirm_frame = on_confirm_frame
+
+
+def meant(channel: Any, frame: Any) -> list[int]:
+    """The unsettled tags that a confirm really names."""
+    tags = sorted(channel.confirmations)
+    return [tag for tag in tags if tag == frame.delivery_tag or (frame.multiple and tag < frame.delivery_tag)]
+
+
+# Confirms
+
+
+@fault("confirm-mode-is-forgotten", "CLIENT-CONFIRM-001", "CLIENT-CONFIRM-002")
+def _(module: Any, adapter: Any) -> None:
+    asked(adapter, "confirm", lambda _: None)
+    told_at_once(module, adapter)
+
+
+def told_at_once(module: Any, adapter: Any) -> None:
+    """Every publish is told as confirmed when it is written."""
+    original, say = adapter.do_publish, module.say
+    telling(module, lambda line: None if line.get("event") == "confirmed" else line)
+
+    async def publish(command: Line) -> None:
+        first = command["publish"]
+        for number in range(first, first + command.get("count", 1)):
+            say(event="confirmed", publish=number, ack=True)
+        await original(command)
+
+    adapter.do_publish = publish
+
+
+@fault("written-is-confirmed", "CLIENT-CONFIRM-002", "CLIENT-RETURN-003")
+def _(module: Any, adapter: Any) -> None:
+    told_at_once(module, adapter)
+
+
+@fault("multiple-is-overlooked", "CLIENT-CONFIRM-003")
+def _(_: Any, __: Any) -> None:
+    confirming(
+        lambda channel, frame: [(frame.delivery_tag, frame)] if isinstance(frame, spec.Basic.Ack) else []
+    )
+
+
+@fault("every-ack-is-multiple", "CLIENT-CONFIRM-004")
+def _(_: Any, __: Any) -> None:
+    confirming(
+        lambda channel, frame: [
+            (tag, frame) for tag in sorted(channel.confirmations) if tag <= frame.delivery_tag
+        ]
+    )
+
+
+@fault("confirms-come-in-order", "CLIENT-CONFIRM-005")
+def _(_: Any, __: Any) -> None:
+    confirming(lambda channel, frame: [(min(channel.confirmations), frame)] if channel.confirmations else [])
+
+
+@fault("nack-is-an-ack", "CLIENT-CONFIRM-006")
+def _(_: Any, __: Any) -> None:
+    confirming(lambda channel, frame: [(tag, spec.Basic.Ack(tag)) for tag in meant(channel, frame)])
+
+
+@fault("nack-multiple-is-single", "CLIENT-CONFIRM-007")
+def _(_: Any, __: Any) -> None:
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        single = isinstance(frame, spec.Basic.Nack)
+        return [(tag, frame) for tag in ([frame.delivery_tag] if single else meant(channel, frame))]
+
+    confirming(change)
+
+
+@fault("settled-is-told-again", "CLIENT-CONFIRM-008")
+def _(module: Any, _: Any) -> None:
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        if frame.multiple:
+            for number in range(1, frame.delivery_tag):
+                module.say(event="confirmed", publish=number, ack=True)
+        return [(tag, frame) for tag in meant(channel, frame)]
+
+    confirming(change)
+
+
+@fault("multiple-stops-at-the-first-gap", "CLIENT-CONFIRM-009")
+def _(_: Any, __: Any) -> None:
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        tags: list[int] = []
+        for tag in range(frame.delivery_tag, 0, -1):
+            if tag not in channel.confirmations or (tags and not frame.multiple):
+                break
+            tags.append(tag)
+        return [(tag, frame) for tag in tags]
+
+    confirming(change)
+
+
+@fault("nothing-is-told-of-what-was-lost", "CLIENT-CONFIRM-010", "CLIENT-CONFIRM-011")
+def _(module: Any, _: Any) -> None:
+    telling(module, lambda line: None if line.get("ack") is False else line)
+
+
+@fault("channels-share-confirm-numbers", "CLIENT-CONFIRM-012")
+def _(_: Any, __: Any) -> None:
+    waiting: list[tuple[Any, int]] = []
+    original = Channel.basic_publish
+
+    async def basic_publish(channel: Any, *arguments: Any, **options: Any) -> Any:
+        waiting.append((channel, channel.delivery_tag + 1))
+        return await original(channel, *arguments, **options)
+
+    async def on_confirm_frame(channel: Any, frame: Any) -> None:
+        other, tag = waiting[frame.delivery_tag - 1]
+        other._confirm_delivery(tag, frame)
+
+    Channel.basic_publish = basic_publish
+    Channel._on_confirm_frame = on_confirm_frame
+
+
+@fault("who-waits-long-gives-up", "CLIENT-CONFIRM-013")
+def _(_: Any, adapter: Any) -> None:
+    original = adapter.confirmed
+
+    async def confirmed(number: int, publish: Any) -> None:
+        await original(number, asyncio.wait_for(publish, IMPATIENCE_S))
+
+    adapter.confirmed = confirmed
+
+
+@fault("publishes-before-confirm-mode-count", "CLIENT-CONFIRM-014")
+def _(_: Any, adapter: Any) -> None:
+    published: list[Line] = []
+
+    def count(command: Line) -> Line:
+        published.append(command)
+        return command
+
+    asked(adapter, "publish", count)
+
+    async def on_confirm_frame(channel: Any, frame: Any) -> None:
+        early = len(published) - len(channel.confirmations)
+        channel._confirm_delivery(frame.delivery_tag - early, frame)
+
+    Channel._on_confirm_frame = on_confirm_frame
+
+
+# Returns
+
+
+@fault("returns-are-swallowed", "CLIENT-RETURN-001")
+def _(module: Any, adapter: Any) -> None:
+    hiding("returned")(module, adapter)
+
+
+@fault("returns-need-confirms", "CLIENT-RETURN-002")
+def _(module: Any, adapter: Any) -> None:
+    telling(module, lambda line: None if line.get("event") == "returned" and "publish" not in line else line)
+
+
+@fault("returns-say-no-reason", "CLIENT-RETURN-004")
+def _(module: Any, _: Any) -> None:
+    telling(module, lambda line: {name: line[name] for name in line if name not in ("code", "routing_key")})
+
+
+@fault("returns-are-found-by-message-id", "CLIENT-RETURN-005")
+def _(module: Any, _: Any) -> None:
+    seen: set[str] = set()
+
+    def change(line: Line) -> Line | None:
+        if line.get("event") != "returned":
+            return line
+        again = "returned" in seen
+        seen.add("returned")
+        return None if again else line
+
+    telling(module, change)
+
+
+@fault("everything-is-mandatory", "CLIENT-RETURN-006")
+def _(_: Any, adapter: Any) -> None:
+    asked(adapter, "publish", lambda command: {**command, "mandatory": True})
