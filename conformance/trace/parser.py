@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from conformance.trace.amqp import AmqpDialect
-from conformance.trace.durations import read_seconds
 from conformance.trace.json_text import evaluate
 from conformance.trace.language import (
     DEFAULT_CONNECTION,
@@ -40,6 +39,7 @@ from conformance.trace.reader import Reader, Use
 from conformance.trace.settings import pairs, read_value
 from conformance.trace.template import Scope
 from conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
+from conformance.trace.windows import read_silence, take_window
 
 __all__ = ["TraceSyntaxError", "parse_trace"]
 
@@ -55,10 +55,6 @@ _REQUIREMENT = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+")
 _LEVEL = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FEATURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_WINDOW = re.compile(
-    r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"
-    r"|between[ \t]+(?P<from>[0-9]\S*)[ \t]+and[ \t]+(?P<to>[0-9]\S*))$"
-)
 
 
 def parse_trace(text: str, path: str) -> Trace:
@@ -257,7 +253,7 @@ class _File:
             else:
                 self._add(Given(word.line, self._dialect.read_given(kind, behind, lines, self._reader)))
         else:
-            window, rest = _take_window(rest)
+            window, rest = take_window(rest)
             if window is not None and window.after:
                 raise Problem.at(word, "only within T for the state of an object")
             kind, behind = rest.first_word()
@@ -322,10 +318,10 @@ class _File:
         return Send(line.line, connection, self._dialect.read_send(rest, lines, self._reader))
 
     def _expected(self, connection: str, rest: Text, lines: _Lines) -> Step:
-        window, text = _take_window(rest)
+        window, text = take_window(rest)
         word, behind = text.first_word()
         if word.value == "nothing":
-            return Silence(rest.line, connection, _silence(rest))
+            return Silence(rest.line, connection, read_silence(rest))
         if word.value == "closed":
             if behind:
                 raise Problem.at(behind, "within T or the end of the line")
@@ -381,30 +377,6 @@ def _option(fields: dict[str, Any], key: str, settings: Text, default: Any, *oth
     if others and value not in (default, *others):
         raise Problem.at(settings, f"{key}={default} or {key}={' or '.join(others)}")
     return value
-
-
-def _take_window(text: Text) -> tuple[Window | None, Text]:
-    """The time window at the end of an expectation, and what stands before it."""
-    found = _WINDOW.search(text.value)
-    if found is None:
-        return None, text
-    rest = text.cut(0, found.start()).strip()
-    if found["word"] is None:
-        first, last = (read_seconds(text.cut(*found.span(group))) for group in ("from", "to"))
-        if last <= first:
-            raise Problem.at(text, "a window that ends after it begins", offset=found.start())
-        return Window(first, last, since_send=True), rest
-    limit = read_seconds(text.cut(*found.span("limit")))
-    if found["word"] == "after":
-        return Window(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
-    return Window(0.0, limit, since_send=True), rest
-
-
-def _silence(text: Text) -> float:
-    words = text.words()
-    if len(words) != 3 or words[1].value != "for":
-        raise Problem.at(text, '"nothing for 200ms"')
-    return read_seconds(words[2])
 
 
 def _in_quotes(text: Text) -> Text:

@@ -1,0 +1,42 @@
+"""When something is to come: ``within 1s``, ``after 200ms``, ``between 380ms and 900ms``, ``nothing for 1s``.
+
+Pure; raises ``Problem``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from conformance.trace.durations import read_seconds
+from conformance.trace.language import DEFAULT_WITHIN_S, Window
+from conformance.trace.text import Problem, Text
+
+_WINDOW = re.compile(
+    r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"
+    r"|between[ \t]+(?P<from>[0-9]\S*)[ \t]+and[ \t]+(?P<to>[0-9]\S*))$"
+)
+
+
+def take_window(text: Text) -> tuple[Window | None, Text]:
+    """The time window at the end of an expectation, and what stands before it."""
+    found = _WINDOW.search(text.value)
+    if found is None:
+        return None, text
+    rest = text.cut(0, found.start()).strip()
+    if found["word"] is None:
+        first, last = (read_seconds(text.cut(*found.span(group))) for group in ("from", "to"))
+        if last <= first:
+            raise Problem.at(text, "a window that ends after it begins", offset=found.start())
+        return Window(first, last, since_send=True), rest
+    limit = read_seconds(text.cut(*found.span("limit")))
+    if found["word"] == "after":
+        return Window(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
+    return Window(0.0, limit, since_send=True), rest
+
+
+def read_silence(text: Text) -> float:
+    """The seconds of ``nothing for 200ms``."""
+    words = text.words()
+    if len(words) != 3 or words[1].value != "for":
+        raise Problem.at(text, '"nothing for 200ms"')
+    return read_seconds(words[2])
