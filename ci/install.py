@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ci import allure
 from ci.servers import MissingServer, ServerError, cache_folder, real_servers, version_of
 from ci.targets import software
 
@@ -105,9 +106,22 @@ def missing_servers() -> list[MissingServer]:
     return [server for server in real_servers() if isinstance(server, MissingServer)]
 
 
+def install_allure() -> None:
+    """Allure's command line, with npm; it runs on Java."""
+    if shutil.which("java") is None:
+        install_packaged("default-jre-headless")
+    quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
+    run(["npm", "install", *quiet, "--prefix", allure.folder(), allure.PACKAGE])
+
+
 def missing_witnesses() -> list[str]:
     """What is not there yet."""
     return [name for name in WITNESSES if shutil.which(name) is None]
+
+
+def missing_tools() -> list[str]:
+    """What npm brings, beside the programs above, and is not there yet."""
+    return ["allure"] if "npm" in WITNESSES and allure.program() is None else []
 
 
 def main() -> int:
@@ -122,7 +136,15 @@ def main() -> int:
             install_packaged(WITNESSES[program])
         except InstallError as error:
             print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
-    left: list[object] = [*missing_servers(), *(f"no {name} on PATH" for name in missing_witnesses())]
+    if missing_tools():
+        try:
+            install_allure()
+        except InstallError as error:
+            print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
+    left: list[object] = [
+        *missing_servers(),
+        *(f"no {name} on PATH" for name in (*missing_witnesses(), *missing_tools())),
+    ]
     for missing in left:
         print(f"plumbline: {missing}", file=sys.stderr)
     return 1 if left else 0
