@@ -225,24 +225,28 @@ class Stands(Parts):
 def _capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
     """What a check saw, as a capture file."""
     from conformance.journal import MOST_RAW_BYTES
-    from conformance.urls import parse_url
-    from proxy.exchange_capture import Exchanged, exchange_capture
+    from conformance.urls import BadUrl, parse_url
+    from proxy.exchange_capture import NOWHERE, Exchanged, exchange_capture
     from proxy.pipe import Direction
 
     ways = {">": Direction.TO_SERVER, "<": Direction.TO_CLIENT}
-    url = parse_url(target.url)
+    try:
+        url = parse_url(target.url)
+        server = url.host, url.port
+    except BadUrl:
+        server = NOWHERE
     exchange = (
         Exchanged(
             at=round((began + line.at) * 1e9),
             connection=line.connection,
             direction=ways.get(line.direction),
-            raw=line.raw,
+            raw=line.raw[:MOST_RAW_BYTES],
             text=line.text,
             cut=len(line.raw) >= MOST_RAW_BYTES,
         )
         for line in wire
     )
-    return exchange_capture(exchange, (url.host, url.port))
+    return exchange_capture(exchange, server)
 
 
 def _flags(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,9 @@ from proxy.pipe import Direction
 from proxy.recorder import MARK
 
 FIRST_PORT = 50_001
-CLIENT = "192.0.2.1"  # RFC 5737: what the addresses were is not known
+LONGEST_COMMENT = 1_000
+CLIENT = "192.0.2.1"  # RFC 5737: what the address was is not known
+NOWHERE = ("192.0.2.2", 1)
 
 
 class Exchanged(Struct, frozen=True):
@@ -39,7 +41,7 @@ def exchange_capture(exchange: Iterable[Exchanged], server: tuple[str, int]) -> 
             flows[one.connection] = flow = Flow(
                 len(flows) + 1, (CLIENT, FIRST_PORT + len(flows)), _address(server)
             )
-            about = f"{MARK}connection {one.connection}"
+            about = _comment(f"connection {one.connection}")
             packet(parts, one.at, flow.head(Direction.TO_SERVER, 0, SYN), b"", (about,))
             packet(parts, one.at, flow.head(Direction.TO_CLIENT, 0, SYN | ACK), b"")
         _add(parts, flows[one.connection], one)
@@ -48,9 +50,9 @@ def exchange_capture(exchange: Iterable[Exchanged], server: tuple[str, int]) -> 
 
 def _add(parts: list[bytes], flow: Flow, one: Exchanged) -> None:
     if one.direction is None:
-        packet(parts, one.at, flow.head(Direction.TO_SERVER, 0, ACK), b"", (MARK + one.text,))
+        packet(parts, one.at, flow.head(Direction.TO_SERVER, 0, ACK), b"", (_comment(one.text),))
         return
-    notes = [f"{MARK}only the first {len(one.raw)} bytes are known"] if one.cut else []
+    notes = [_comment(f"only the first {len(one.raw)} bytes are known")] if one.cut else []
     for start in range(0, len(one.raw), MOST_DATA):
         piece = one.raw[start : start + MOST_DATA]
         packet(parts, one.at, flow.head(one.direction, len(piece)), piece, notes)
@@ -58,8 +60,13 @@ def _add(parts: list[bytes], flow: Flow, one: Exchanged) -> None:
         flow.next[one.direction] += 1
 
 
+def _comment(text: str) -> str:
+    """Comments are UTF-8, and short."""
+    return MARK + text[:LONGEST_COMMENT].encode("utf-8", "backslashreplace").decode()
+
+
 def _address(server: tuple[str, int]) -> tuple[str, int]:
     """Packets hold numbers; a host that is a name gets an address of documentation."""
     host, port = server
     is_number = ":" in host or host.replace(".", "").isdigit()
-    return (host, port) if is_number else ("192.0.2.2", port)
+    return (host, port) if is_number else (NOWHERE[0], port)
