@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
+import ssl
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from proxy.addresses import AddressError, Endpoint
 from proxy.capture_file import CaptureFiles
+from proxy.certificates import default_folder, generated
 from proxy.cli_common import BYTES, EXIT_FOUND, EXIT_HARNESS, SECONDS, number, usage
 from proxy.control import Control
 from proxy.fault_language import FaultError, parse_fault
@@ -18,7 +21,7 @@ from proxy.judging import LiveJudge
 from proxy.live import Live
 from proxy.record import RecordingProxy
 from proxy.recorder import Recording, WhenFull
-from proxy.tls import TlsError, needed
+from proxy.tls import Side, TlsError, for_clients, needed
 
 EPILOG = """
 Examples:
@@ -46,6 +49,14 @@ Secrets = Annotated[bool, typer.Option("--keep-secrets", help="do not mask pass,
 FaultTexts = Annotated[list[str] | None, typer.Option("--fault", help="like: latency 50ms ±10ms")]
 Seed = Annotated[int, typer.Option(help="of what faults leave to chance")]
 ControlPort = Annotated[int | None, typer.Option("--control", help="serve the control API; 0: any port")]
+Generated = Annotated[bool, typer.Option("--tls", help="clients are to use TLS; make a certificate for them")]
+TlsFolder = Annotated[
+    Path | None,
+    typer.Option(help="where --tls keeps its authority; mitmproxy's own works, too (~/.mitmproxy)"),
+]
+TlsFirst = Annotated[
+    list[Side] | None, typer.Option("--tls-first", help="NATS: this side's TLS comes before INFO")
+]
 Certificate = Annotated[Path | None, typer.Option(help="PEM: clients are to use TLS, and are shown this")]
 Key = Annotated[Path | None, typer.Option(help="PEM: the certificate's key, if it is a file of its own")]
 Authority = Annotated[Path | None, typer.Option(help="PEM: who certifies a tls:// or amqps:// server")]
@@ -67,6 +78,9 @@ def record(
     fault: FaultTexts = None,
     seed: Seed = 0,
     control: ControlPort = None,
+    tls: Generated = False,
+    tls_folder: TlsFolder = None,
+    tls_first: TlsFirst = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
     tls_ca: Authority = None,
@@ -91,6 +105,7 @@ def record(
             roll_bytes=int(number(roll_size, BYTES, "--roll-size")),
             roll_s=number(roll_after, SECONDS, "--roll-after"),
         )
+        shown = _shown(tls_cert, tls_key, tls_folder, address) if tls or tls_cert else Shown()
         recording = Recording(server.protocol, strict, not keep_secrets, when_full)
         live = Live(sys.stdout)
         proxy = RecordingProxy(
@@ -101,7 +116,9 @@ def record(
             live.stopped,
             faults=faults,
             seed=seed,
-            tls=needed(server, tls_cert, tls_key, tls_ca, trusts_anyone=tls_insecure),
+            tls=needed(
+                server, shown.context, tls_ca, trusts_anyone=tls_insecure, first=frozenset(tls_first or ())
+            ),
         )
         controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
     except (AddressError, FaultError, TlsError) as error:
@@ -111,7 +128,8 @@ def record(
     for caught in (signal.SIGINT, signal.SIGTERM):
         signal.signal(caught, lambda *_: proxy.relay.stop(drain_s))
     judge = LiveJudge(files.path, server.protocol, live.violation) if live_rules else None
-    live.start(proxy, f"; control API at {controls.url}" if controls else "")
+    told = f"; control API at {controls.url}" if controls else ""
+    live.start(proxy, told + (f"; clients trust {shown.trusted}" if shown.trusted else ""))
     if judge:
         judge.start()
     proxy.run()
@@ -124,3 +142,16 @@ def record(
         raise typer.Exit(EXIT_HARNESS)
     if judge and judge.found:
         raise typer.Exit(EXIT_FOUND)
+
+
+class Shown(Struct, frozen=True):
+    """What clients are shown, and the file that they have to trust, if the proxy made it."""
+
+    context: ssl.SSLContext | None = None
+    trusted: Path | None = None
+
+
+def _shown(certificate: Path | None, key: Path | None, folder: Path | None, listen: Endpoint) -> Shown:
+    if certificate is not None:
+        return Shown(for_clients(certificate, key))
+    return Shown(*generated((folder or default_folder()).expanduser(), [listen.host]))

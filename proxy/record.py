@@ -18,7 +18,8 @@ from proxy.link import Link
 from proxy.pipe import Direction
 from proxy.recorder import Recorder, Recording
 from proxy.relay import Relay
-from proxy.tls import Openings, Tls
+from proxy.tls import Tls
+from proxy.tls_opening import Openings
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -57,7 +58,7 @@ class RecordingProxy:
         self.faults.change({str(number): fault for number, fault in enumerate(faults, 1)})
         self.relay.disturb = self.faults.disturb
         if tls is not None:
-            self.relay.opening = Openings(tls, self._greeted)
+            self.relay.opening = Openings(tls, self._greeted, {})
 
     @property
     def counters(self) -> Counters:

@@ -1,36 +1,31 @@
-"""TLS ended and begun by the proxy, so that what it records can be read.
+"""TLS ended and begun by the proxy, so that what it records can be read: certificates, trust, sockets.
 
-NATS begins in the clear: the server says INFO, and only then client and proxy, proxy and server change to
-TLS, each if it was asked for. What INFO says of that is rewritten for the client where the two sides differ.
-Other protocols are encrypted from their first byte.
-Sources: docs.nats.io, "Client Protocol", INFO; RFC 8446 section 6.1.
+How a connection comes to be encrypted is told in ``tls_opening``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from proxy.addresses import Endpoint
-from proxy.link import Link
-from wire.errors import ProtocolError
-from wire.nats import Decoder, Info, Sender
-
-_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
-Waits = Generator[tuple[int, int], None, Any]  # for a descriptor and an epoll mask
-TOLD_OF_TLS = ("tls_required", "tls_available", "tls_verify")
 
 
 class TlsError(ValueError):
     """Certificates that cannot be used; the message says which and why."""
+
+
+class Side(StrEnum):
+    """Of the proxy."""
+
+    CLIENT = "client"
+    SERVER = "server"
 
 
 class Tls(Struct, frozen=True):
@@ -40,6 +35,7 @@ class Tls(Struct, frozen=True):
     server: ssl.SSLContext | None = None
     server_name: str = ""
     after_info: bool = False  # as NATS does
+    first: frozenset[Side] = frozenset()  # sides whose handshake comes before INFO all the same
 
 
 def for_clients(certificate: Path, key: Path | None) -> ssl.SSLContext:
@@ -66,20 +62,23 @@ def for_server(authority: Path | None, *, trusts_anyone: bool) -> ssl.SSLContext
 
 def needed(
     server: Endpoint,
-    certificate: Path | None,
-    key: Path | None,
+    client: ssl.SSLContext | None,
     authority: Path | None,
     *,
     trusts_anyone: bool,
+    first: Iterable[Side] = (),
 ) -> Tls | None:
     """What these settings ask for; None if nothing is encrypted. Raises ``TlsError``."""
-    if certificate is None and not server.encrypted:
+    if client is None and not server.encrypted:
+        if first:
+            raise TlsError("nothing is encrypted, so nothing can be encrypted before INFO")
         return None
     return Tls(
-        client=for_clients(certificate, key) if certificate else None,
+        client=client,
         server=for_server(authority, trusts_anyone=trusts_anyone) if server.encrypted else None,
         server_name=server.host,
         after_info=server.protocol == "nats",
+        first=frozenset(first),
     )
 
 
@@ -121,126 +120,3 @@ class TlsSocket:
         with contextlib.suppress(OSError, ValueError):  # the peer has not said its own yet, or is gone
             self._encrypted.unwrap()
         socket.socket.shutdown(self._encrypted, how)
-
-
-class Openings:
-    """See ``link.Opening``. ``greeted`` is told the INFO that came, and what was done with it."""
-
-    def __init__(self, tls: Tls, greeted: Callable[[Link, bytes, str], None]) -> None:
-        self._tls = tls
-        self._greeted = greeted
-
-    def __call__(self, link: Link, client: socket.socket, server: socket.socket) -> None:
-        steps = self._steps(client, server)
-        waiting: list[int] = []
-
-        def stop() -> None:
-            while waiting:
-                link.loop.remove(waiting.pop())
-            steps.close()
-
-        def go_on(_mask: int = 0) -> None:
-            while waiting:
-                link.loop.remove(waiting.pop())
-            try:
-                fd, mask = next(steps)
-            except StopIteration as done:
-                link.on_close = lambda: None
-                self._start(link, *done.value)
-            except (OSError, ValueError, ProtocolError) as error:
-                link.give_up(f"TLS: {error}")
-            else:
-                waiting.append(fd)
-                link.loop.add(fd, mask, go_on)
-
-        link.on_close = stop
-        go_on()
-
-    def _start(self, link: Link, client: Any, server: Any, info: bytes, note: str) -> None:
-        link.start(_relayed(client), _relayed(server))
-        self._greeted(link, info, note)
-
-    def _steps(self, client: socket.socket, server: socket.socket) -> Waits:
-        tls = self._tls
-        info = b""
-        ends: list[Any] = [client, server]
-        try:
-            if tls.after_info:
-                info = yield from _info(server)
-            if tls.server is not None:
-                ends[1] = yield from _handshake(tls.server, server, name=tls.server_name)
-            if info:
-                yield from _sent(client, _told(info, encrypted=tls.client is not None))
-            if tls.client is not None:
-                ends[0] = yield from _handshake(tls.client, client)
-        except BaseException:
-            for end in ends:
-                if isinstance(end, ssl.SSLSocket):
-                    end.close()
-            raise
-        return *ends, info, self._note(ends, info)
-
-    def _note(self, ends: list[Any], info: bytes) -> str:
-        told = [
-            f"{side} {end.version()}" if isinstance(end, ssl.SSLSocket) else f"{side} in the clear"
-            for side, end in zip(("client", "server"), ends, strict=True)
-        ]
-        is_changed = info and _told(info, encrypted=self._tls.client is not None) != info
-        return ", ".join(told) + ("; INFO was rewritten for the client" if is_changed else "")
-
-
-def _info(server: socket.socket) -> Waits:
-    """The INFO of a server, and nothing behind it."""
-    decoder, said = Decoder(Sender.SERVER), b""
-    while True:
-        yield server.fileno(), _IN
-        data = server.recv(65536)
-        if not data:
-            raise ValueError("the server closed before it said INFO")
-        said += data
-        for operation in decoder.feed(data):
-            if not isinstance(operation, Info) or len(operation.raw) != len(said):
-                raise ValueError("the server said more than INFO before TLS")
-            return said
-
-
-def _told(info: bytes, *, encrypted: bool) -> bytes:
-    """INFO for a client that is to use TLS, or not to."""
-    (operation,) = Decoder(Sender.SERVER).feed(info)
-    assert isinstance(operation, Info)
-    fields = operation.fields
-    if encrypted == bool(fields.get("tls_required")):
-        return info
-    kept = {name: value for name, value in fields.items() if name not in TOLD_OF_TLS}
-    return b"INFO " + msgspec.json.encode(kept | ({"tls_required": True} if encrypted else {})) + b"\r\n"
-
-
-def _sent(client: socket.socket, data: bytes) -> Waits:
-    while data:
-        yield client.fileno(), _OUT
-        data = data[client.send(data) :]
-
-
-def _handshake(context: ssl.SSLContext, plain: socket.socket, name: str = "") -> Waits:
-    """The encrypted socket; the plain one is its descriptor's owner no more."""
-    is_ours = context.protocol == ssl.PROTOCOL_TLS_SERVER
-    encrypted = context.wrap_socket(
-        plain, server_side=is_ours, server_hostname=name or None, do_handshake_on_connect=False
-    )
-    try:
-        while True:
-            try:
-                encrypted.do_handshake()
-            except ssl.SSLWantReadError:
-                yield encrypted.fileno(), _IN
-            except ssl.SSLWantWriteError:
-                yield encrypted.fileno(), _OUT
-            else:
-                return encrypted
-    except BaseException:
-        encrypted.close()
-        raise
-
-
-def _relayed(end: Any) -> Any:
-    return TlsSocket(end) if isinstance(end, ssl.SSLSocket) else end

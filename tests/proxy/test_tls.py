@@ -18,7 +18,7 @@ from proxy.addresses import Endpoint
 from proxy.captures import read
 from proxy.filters import parse
 from proxy.record import recorded
-from proxy.tls import Tls, TlsError, for_clients, for_server, needed
+from proxy.tls import Side, Tls, TlsError, for_clients, for_server, needed
 from tests.proxy.peers import connect, receive, server
 from wire.amqp import PROTOCOL_HEADER, Heartbeat
 
@@ -163,10 +163,12 @@ def test_a_client_that_does_not_want_tls_is_closed(certificate: Certificate, tmp
 
 def test_settings() -> None:
     plain = Endpoint.parse("nats://localhost")
-    assert needed(plain, None, None, None, trusts_anyone=False) is None
-    found = needed(Endpoint.parse("tls://localhost"), None, None, None, trusts_anyone=True)
+    assert needed(plain, None, None, trusts_anyone=False) is None
+    found = needed(Endpoint.parse("tls://localhost"), None, None, trusts_anyone=True)
     assert found is not None
     assert found.after_info
     assert found.client is None
     with pytest.raises(TlsError, match="no certificate with its key"):
-        needed(plain, Path("nowhere.pem"), None, None, trusts_anyone=False)
+        for_clients(Path("nowhere.pem"), None)
+    with pytest.raises(TlsError, match="nothing is encrypted"):
+        needed(plain, None, None, trusts_anyone=False, first=[Side.CLIENT])

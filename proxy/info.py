@@ -1,0 +1,44 @@
+"""A server's INFO, told to clients otherwise: where it is, and whether it wants TLS.
+
+Source: docs.nats.io, "Client Protocol", INFO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.addresses import Endpoint
+from wire.nats import Decoder, Info, Sender
+
+PLACES = ("host", "port", "connect_urls", "ws_connect_urls")
+TOLD_OF_TLS = ("tls_required", "tls_available", "tls_verify")
+
+
+def for_client(info: bytes, *, encrypted: bool) -> dict[str, Any]:
+    """What has to change for a client that is to use TLS, or not to; None takes a field away."""
+    if encrypted == bool(_fields(info).get("tls_required")):
+        return {}
+    return dict.fromkeys(TOLD_OF_TLS) | ({"tls_required": True} if encrypted else {})
+
+
+def elsewhere(proxy: Endpoint) -> dict[str, Any]:
+    """What sends clients to the proxy, and nowhere else."""
+    return {"host": proxy.host, "port": proxy.port, "connect_urls": [str(proxy)], "ws_connect_urls": None}
+
+
+def rewritten(info: bytes, changes: Mapping[str, Any]) -> bytes:
+    """INFO with these fields; the same bytes if that changes nothing.
+
+    Of places, what it does not tell stays untold.
+    """
+    fields = _fields(info)
+    changed = {name: value for name, value in changes.items() if name in fields or name not in PLACES}
+    now = {name: value for name, value in {**fields, **changed}.items() if value is not None}
+    return info if now == fields else Info.make(now).raw
+
+
+def _fields(info: bytes) -> dict[str, Any]:
+    (operation,) = Decoder(Sender.SERVER).feed(info)
+    assert isinstance(operation, Info)
+    return operation.fields
