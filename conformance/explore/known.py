@@ -26,11 +26,16 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
     since: str = ""
     until: str = ""
     restarted: bool = False  # only at or behind a restart
+    sometimes: bool = False  # only what did not show again
 
-    def explains(self, difference: Difference, program: Program, level: tuple[int, ...]) -> bool:
+    def explains(
+        self, difference: Difference, program: Program, level: tuple[int, ...], *, steady: bool = True
+    ) -> bool:
+        """Whether ``difference`` is this one; not ``steady``: it did not show again."""
         commands = [self.command] if isinstance(self.command, str) else self.command
         return (
-            type(difference.command).__name__ in commands
+            steady != self.sometimes
+            and type(difference.command).__name__ in commands
             and re.search(self.shows, difference.message) is not None
             and within_levels(level, since=self.since, until=self.until)
             and self.given in msgspec.json.encode(program).decode()

@@ -178,10 +178,11 @@ class Search:
             return None
         return difference
 
-    def _is_explained(self, difference: Difference, program: Program) -> bool:
+    def _is_explained(self, difference: Difference, program: Program, *, steady: bool = True) -> bool:
         """Count what was found already, or is known of released servers."""
         level = self.target.level
-        fault = next((one for one in self._faults if one.explains(difference, program, level)), None)
+        explaining = (one for one in self._faults if one.explains(difference, program, level, steady=steady))
+        fault = next(explaining, None)
         if fault is not None:
             self.progress.faults[fault.reason] += 1
         elif difference.key in self.found:
@@ -225,10 +226,10 @@ class Search:
     def _not_again(self, program: Program, difference: Difference) -> None:
         """A race; but a server that has come back with something else has lost it, if only once."""
         script = write(program, self._reference())
-        if isinstance(difference.command, Restart) and self._is_no_fault_of_ours(script, program):
-            self._add(Found(program, script, difference, steady=False), difference.key)
-        else:
+        if not isinstance(difference.command, Restart) or not self._is_no_fault_of_ours(script, program):
             self.progress.unsteady[difference.key] += 1
+        elif not self._is_explained(difference, program, steady=False):
+            self._add(Found(program, script, difference, steady=False), difference.key)
 
     def _is_no_fault_of_ours(self, script: Script, program: Program) -> bool:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.explore.commands import CreateConsumer, CreateStream, Publish, Purge
+from conformance.explore.commands import CreateConsumer, CreateStream, Publish, Purge, Restart
 from conformance.explore.known import Fault, known_faults
 from conformance.explore.programs import Program
 from conformance.explore.trial import Difference
@@ -41,6 +41,17 @@ def test_a_fault_explains_what_it_shows_on_the_servers_that_have_it() -> None:
 )
 def test_a_fault_explains_nothing_else(shown: Difference, program: Program, level: tuple[int, ...]) -> None:
     assert explaining(shown, program, level) == []
+
+
+def test_what_happens_sometimes_explains_nothing_that_happens_always() -> None:
+    program: Program = (CreateStream("ORDERS", {"storage": "file"}), Restart())
+    lost = Difference(
+        0, "expect consumer", Restart(), "delivered: expected 2/2, found 0/0", "", "", restarted=True
+    )
+    level = (2, 10, 29)
+    (fault,) = [one for one in known_faults() if one.explains(lost, program, level, steady=False)]
+    assert fault.sometimes
+    assert explaining(lost, program, level) == []
 
 
 def test_every_fault_has_a_reason_and_words_to_know_it_by() -> None:
