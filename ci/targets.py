@@ -41,6 +41,7 @@ class Software:
     debian: str = ""
     go: str = ""
     wheels: Mapping[str, str] = field(default_factory=dict)
+    maven: str = ""
     container: str = ""
 
 
@@ -114,7 +115,7 @@ def _software(path: Path, name: str, table: Any) -> Software:
     shapes: dict[str, type] = {known.name: str for known in fields(Software)}
     shapes |= {"versions": list, "wheels": dict}
     del shapes["name"]
-    optional = {"debian", "go", "wheels", "container"}
+    optional = {"debian", "go", "wheels", "maven", "container"}
     if not isinstance(table, dict):
         raise TargetError(f"{path.name}: {name!r} must be a table")
     for key in table:

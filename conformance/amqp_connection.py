@@ -48,6 +48,7 @@ class AmqpConnection(BaseConnection):
         self.opens_channels = True
         self._used: set[int] = set()  # channels that are not opened by themselves any more
         self._live: set[int] = set()  # channels that are open, as far as we know
+        self.declared: set[str] = set()  # queues that the server has told the names of: it may make them up
         self._spare = 0
 
     # -- out ---------------------------------------------------------------------------------
@@ -110,6 +111,8 @@ class AmqpConnection(BaseConnection):
     def _came(self, operation: Operation) -> None:
         if operation.channel != self._spare or not self._spare:
             self._follow(operation)
+        if isinstance(operation, Method) and operation.method == "queue.declare-ok":
+            self.declared.add(operation.arguments["queue"])
 
     def _ask(self) -> bool:
         if not self.tuned or self.may_end:

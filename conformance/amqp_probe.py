@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from conformance.amqp_handshake import open_, start_ok, tune_ok
@@ -17,6 +17,21 @@ ANSWER_S = 2.0
 REFUSED_S = 5.0  # RabbitMQ closes 3 s after a refused login
 PROBE_S = 8.0
 ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
+
+
+# Products that speak RabbitMQ's dialect, and whose version is one of RabbitMQ's.
+_RABBITMQ = frozenset({"RabbitMQ", "Plumbline-reference-broker"})
+_PROTOCOL = "0.9.1"
+
+
+def is_rabbitmq(claimed: Collection[str]) -> bool:
+    """Whether a target with these features says that it is RabbitMQ, or just like it."""
+    return bool(_RABBITMQ.intersection(claimed))
+
+
+def level(version: str, claimed: Collection[str]) -> str:
+    """AMQP's levels are RabbitMQ's versions; another server has the protocol's own version."""
+    return version if is_rabbitmq(claimed) else _PROTOCOL
 
 
 def features(info: Mapping[str, Any]) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class AmqpSession(BaseSession):
             return
         for argument in _TOUCHES.get(operation.method, ()):
             name = str(operation.arguments[argument])
-            if name and self.target.prefix not in name and not name.startswith(RESERVED):
+            if name and not self._is_ours(name) and not name.startswith(RESERVED):
                 raise TouchesStranger(f"{name} is not what this run made: take names from the session")
         if operation.method in DECLARES:
             name = str(operation.arguments[DECLARES[operation.method]])
@@ -90,6 +90,13 @@ class AmqpSession(BaseSession):
                 made = (DECLARES[operation.method], name)
                 self._ledger.made(*made)
                 self._made.add(made)
+
+    def _is_ours(self, name: str) -> bool:
+        """Made by this run, or named by the server, which it did for one of our connections."""
+        named = (
+            connection.declared for connection in self._connections if isinstance(connection, AmqpConnection)
+        )
+        return self.target.prefix in name or any(name in declared for declared in named)
 
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless connection.start claims the capability, or names the product."""

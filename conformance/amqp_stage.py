@@ -1,7 +1,8 @@
 """Setting the stage over AMQP, and asking a queue for its state.
 
-``Untestable`` says that the stage could not be set; ``Failed`` is raised only by ``expect_queue``, which is
-evidence. Counts are polled up to a deadline: brokers settle acknowledgements asynchronously, so the first
+``Untestable`` says that the stage could not be set; ``Unsupported`` that the target refuses arguments which
+are RabbitMQ's own, and does not say that it is RabbitMQ. ``Failed`` is raised only by ``expect_queue``, which
+is evidence. Counts are polled up to a deadline: brokers settle acknowledgements asynchronously, so the first
 answer may still show the state before.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from conformance.outcomes import Failed, Untestable
+from conformance.amqp_probe import is_rabbitmq
+from conformance.outcomes import Failed, Unsupported, Untestable
 from conformance.polling import poll_state
 from wire.amqp import Method
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 REQUEST_WITHIN_S = 5.0
 NOT_FOUND = 404
+EXTENSION = "x-"  # how RabbitMQ's own arguments begin
 EXISTS = "exists"
 COUNTS = ("message_count", "consumer_count")
 
@@ -33,6 +36,7 @@ class AmqpStage:
         self._channel = 0
         self._confirming = 0
         self._last_channel = 0
+        self._closed: list[int] = []  # channels whose numbers are free again
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -46,19 +50,32 @@ class AmqpStage:
 
     def answer(self, method: str, **arguments: Any) -> Method:
         """Its ``-ok``, or the channel.close of a refusal. Raises ``Untestable``, ``Inconclusive``."""
-        self._channel = self._channel or self._new_channel()
+        self._channel = self._channel or self._opened_again() or self._new_channel()
         self._connection.send(Method.make(method, self._channel, **arguments))
         answer = self._hear(self._channel, f"an answer to {method}")
         if answer.method == "channel.close":
             self._connection.send(Method.make("channel.close-ok", self._channel))
+            self._closed.append(self._channel)
             self._channel = 0
         elif answer.method != f"{method}-ok":
             raise Untestable(f"{method} was answered otherwise", expected=f"{method}-ok", actual=str(answer))
         return answer
 
     def _new_channel(self) -> int:
+        """Opened when it is first used."""
         self._last_channel += 1
         return self._last_channel
+
+    def _opened_again(self) -> int:
+        """A channel that an error had closed, since a server has room for so many numbers; or 0."""
+        if not self._closed:
+            return 0
+        channel = self._closed.pop()
+        self._connection.send(Method.make("channel.open", channel))
+        answer = self._hear(channel, "channel.open-ok")
+        if answer.method != "channel.open-ok":
+            raise Untestable("a channel does not open again", expected="channel.open-ok", actual=str(answer))
+        return channel
 
     def _hear(self, channel: int, wanted: str) -> Method:
         moment = self._session.moment
@@ -77,7 +94,16 @@ class AmqpStage:
     def queue(self, label: str, **arguments: Any) -> str:
         """Declare a queue, durable unless told otherwise since some brokers refuse others; its name there."""
         name = self._session.name(label)
-        self.request("queue.declare", **{"queue": name, "durable": True, **arguments})
+        try:
+            self.request("queue.declare", **{"queue": name, "durable": True, **arguments})
+        except Untestable as refused:
+            given = arguments.get("arguments", {})
+            extensions = [argument for argument in given if argument.startswith(EXTENSION)]
+            if not extensions or is_rabbitmq(self._session.target.target.features):
+                raise
+            raise Unsupported(
+                f"queue.declare with {', '.join(extensions)} is refused: {refused.actual}"
+            ) from None
         return name
 
     def exchange(self, label: str, **arguments: Any) -> str:

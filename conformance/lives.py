@@ -34,10 +34,10 @@ class Ended(Struct, frozen=True):
     actual: str
 
 
-class Lives(Struct, frozen=True):
-    """How each part ended, by its name, None being well; and all that was exchanged."""
+class Seen(Struct, frozen=True):
+    """How a part ended, None being well, and what was exchanged during its steps."""
 
-    parts: dict[str, Ended | None]
+    ended: Ended | None
     wire: list[WireLine]
 
 
@@ -47,22 +47,21 @@ def judge(session: AmqpSession, part: Part, parts: Sequence[Part], endings: Sequ
     Raises also what kept the server from living: ``Unsupported``, ``Inconclusive``. Then nothing is kept, and
     who comes next plays again.
     """
-    lives = _played_once(session, parts, endings)
-    if (ended := lives.parts[part.__name__]) is not None:
+    seen = _played_once(session, parts, endings)[part.__name__]
+    session.journal.lines[:] = seen.wire
+    if (ended := seen.ended) is not None:
         raise _KINDS[ended.kind](ended.message, expected=ended.expected, actual=ended.actual)
     session.observed()
 
 
-def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> Lives:
+def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> dict[str, Seen]:
     """Once in the run, if its processes share a folder."""
     if session.target.ledger is None:
         return _play(session, parts, endings)
     file = session.target.ledger.with_name("-".join(part.__name__ for part in parts) + ".lives")
     with locked(file.with_suffix(".lock"), exclusive=True):
         if file.exists():
-            lives = msgspec.msgpack.decode(file.read_bytes(), type=Lives)
-            session.journal.lines[:] = lives.wire
-            return lives
+            return msgspec.msgpack.decode(file.read_bytes(), type=dict[str, Seen])
         lives = _play(session, parts, endings)
         half = file.with_suffix(f".{os.getpid()}")
         half.write_bytes(msgspec.msgpack.encode(lives))
@@ -70,21 +69,24 @@ def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[
         return lives
 
 
-def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> Lives:
+def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> dict[str, Seen]:
     server = session.own_server()
     server.start()
     acting = {part.__name__: part(session, server) for part in parts}
+    wire: dict[str, list[WireLine]] = {name: [] for name in acting}
     ended: dict[str, Ended | None] = {}
     for ending in (*endings, None):
         for name in [name for name in acting if name not in ended]:
+            mark = len(session.wire)
             try:
                 next(acting[name])
             except StopIteration:
                 ended[name] = None
             except (Failed, Unsupported, Untestable) as error:
                 ended[name] = Ended(type(error).__name__, error.message, error.expected, error.actual)
+            wire[name] += session.wire[mark:]
         if ending is not None and len(ended) < len(parts):
             ending(server)
             server.start()
     assert len(ended) == len(parts), "a part asks for more lives than there are"
-    return Lives(ended, list(session.wire))
+    return {name: Seen(ended[name], wire[name]) for name in acting}

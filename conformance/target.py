@@ -146,8 +146,10 @@ def open_target(
     """Probe and calibrate. Raises ``TargetUnreachable`` or ``AccessRefused``, each with one sentence."""
     info, round_trips = probe(url, round_trips=ROUND_TRIPS)
     version = str(info.get("version", ""))
+    features = _features(url, info)
     try:
-        chosen = ".".join(map(str, parse_level(level or version)))
+        own = amqp_probe.level(version, features) if isinstance(url, AmqpUrl) else version
+        chosen = ".".join(map(str, parse_level(level or own)))
     except ValueError:
         raise AccessRefused(
             f"{url} reports version {version!r}, from which no protocol level follows: add --level 2.9"
@@ -158,7 +160,7 @@ def open_target(
         server_name=str(info.get("server_name", "")),
         version=version,
         level=chosen,
-        features=_features(url, info),
+        features=features,
         rtt_s=statistics.median(round_trips),
         slack_s=_slack(round_trips),
         variants=tuple(sorted(variants or {})),

@@ -43,7 +43,7 @@ def _declared(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
     client = session.connect_to(server)
     client.send(Method.make("basic.publish", 1, routing_key=short_queue, properties=PERSISTENT, body=b"lost"))
     client.flush()
-    stage.await_queue(short_queue, message_count=1)
+    stage.expect_queue(short_queue, within=5.0, message_count=1)
     yield
     stage = session.stage_on(server)
     stage.expect_queue(queue, exists=True, message_count=0)

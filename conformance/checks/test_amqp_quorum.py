@@ -8,7 +8,7 @@ from conformance.amqp_connection import AmqpConnection
 from conformance.amqp_session import AmqpSession
 from conformance.check import verifies
 from conformance.checks.amqp_answers import expect_refusal
-from conformance.outcomes import Unsupported
+from conformance.outcomes import Unsupported, Untestable
 from wire.amqp import Method
 
 SOURCE = 'RabbitMQ, "Quorum Queues"'
@@ -17,13 +17,13 @@ QUORUM = {"x-queue-type": "quorum"}
 
 def quorum_queue(session: AmqpSession, label: str, **arguments: Any) -> str:
     """The name of a new quorum queue. Raises ``Unsupported`` with the server's refusal."""
-    name = session.name(label)
     table = {**QUORUM, **{f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}}
-    answer = session.stage.answer("queue.declare", queue=name, durable=True, arguments=table)
-    if answer.method != "queue.declare-ok":
-        code = answer.arguments["reply_code"]
-        raise Unsupported(f"queue.declare with x-queue-type quorum is refused with {code}")
-    return name
+    try:
+        return session.stage.queue(label, arguments=table)
+    except Untestable as refused:
+        if ".close reply_code=" not in refused.actual:
+            raise
+        raise Unsupported(f"queue.declare with x-queue-type quorum is refused: {refused.actual}") from None
 
 
 def got(session: AmqpSession, client: AmqpConnection, queue: str, **expected: Any) -> Method:
