@@ -1,0 +1,81 @@
+"""Client libraries for tests: adapters of the project, with the releases that a test asks for.
+
+What a machine lacks is a skip with the command that brings it; with ``CI`` set it is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.clients.gate import Gated, Wanted, gate
+from plumbline import Stands
+
+ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients"
+INSTALLED_WITHIN_S = 100.0
+
+
+def gated(command: Sequence[str], *select: str, waivers: Path | None = None) -> Gated:
+    """One run of ``plumbline gate``."""
+    return gate(Wanted(tuple(command), select=select, waivers=waivers), Stands(), [])
+
+
+def red(result: Gated) -> dict[str, str]:
+    """The requirements that are not met, with the message of the first check that says so."""
+    failed = [check for check in result.result.checks if check.outcome in ("failed", "harness error")]
+    return {name: check.message for check in reversed(failed) for name in check.requirements}
+
+
+def missing(reason: str) -> None:
+    """What the machine lacks. Skips, or fails where everything has to be there."""
+    if os.environ.get("CI", "") not in ("", "0", "false"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def python_adapter(name: str) -> tuple[str, ...]:
+    """An adapter in Python, with the libraries of this environment."""
+    return (sys.executable, str(ADAPTERS / name / "adapter.py"))
+
+
+def python_adapter_with(name: str, releases: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """An adapter in Python with these releases from PyPI in the place of those of this environment."""
+    run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *releases], folder)
+    first = f"import runpy, sys; sys.path.insert(0, {str(folder)!r})"
+    program = f"{first}; runpy.run_path(sys.argv[1], run_name='__main__')"
+    return (sys.executable, "-c", program, str(ADAPTERS / name / "adapter.py"))
+
+
+def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple[str, ...]:
+    """An adapter in JavaScript: what its lock file says from npm, or these releases."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        missing(f"node and npm are missing, for the adapter of {name}: apt-get install nodejs npm")
+    assert node is not None
+    assert npm is not None
+    copied = folder / name
+    shutil.copytree(ADAPTERS / name, copied, ignore=shutil.ignore_patterns("node_modules"))
+    quiet = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
+    if releases:
+        (copied / "package-lock.json").unlink()
+        run([npm, "install", *quiet, "--no-save", *releases], copied)
+    else:
+        run([npm, "ci", *quiet], copied)
+    return (node, str(copied / "adapter.js"))
+
+
+def run(command: Sequence[str], folder: Path) -> None:
+    """Install; a registry that is not reached is something that the machine lacks."""
+    try:
+        subprocess.run(
+            command, cwd=folder, check=True, capture_output=True, text=True, timeout=INSTALLED_WITHIN_S
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = str(error.stderr or error.stdout or "no answer in time")[-300:]
+        missing(f"{' '.join(command)} failed, is the registry reached? {said}")

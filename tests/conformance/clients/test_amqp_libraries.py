@@ -1,0 +1,23 @@
+"""The AMQP libraries whose adapters are kept here: green, or red where their waivers say it and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.verdicts import ExitCode
+from tests.conformance.clients.libraries import ADAPTERS, gated, node_adapter, python_adapter, red
+
+
+@pytest.mark.parametrize("name", ["pika", "aio_pika"])
+def test_a_python_library_is_green_but_for_its_waivers(name: str) -> None:
+    result = gated(python_adapter(name), waivers=ADAPTERS / name / "waivers.toml")
+    assert red(result) == {}
+    assert result.exit_code is ExitCode.CONFORMANT
+
+
+def test_amqplib_is_green(tmp_path: Path) -> None:
+    result = gated(node_adapter("amqplib", tmp_path))
+    assert red(result) == {}
+    assert result.exit_code is ExitCode.CONFORMANT
