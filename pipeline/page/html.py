@@ -1,0 +1,52 @@
+"""The page of ``plumbline judge``: one self-contained file, without any JavaScript.
+
+What makes it safe, and how it looks, is that of ``reports``: every value passes its ``markup``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from pipeline.page import plots, units
+from pipeline.page.gather import Shown
+from reports import markup
+
+
+def render(shown: Shown) -> bytes:
+    """The whole page."""
+    style = markup.asset("report.css") + _asset("judged.css")
+    document = (
+        _environment()
+        .get_template("judged.html.j2")
+        .render(
+            shown=shown,
+            style=style,
+            policy=markup.policy(style, ""),
+            violations=plots.violations(shown.violations, shown.first, shown.last, shown.width),
+            timeline=plots.timeline(shown.lanes, shown.first, shown.last, shown.width),
+            lags=plots.lags(shown.lags),
+            repeats=plots.repeats(shown.repeats),
+        )
+    )
+    return document.encode()
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    made = markup.environment().overlay(loader=jinja2.PackageLoader("pipeline"))
+    made.filters |= {
+        "count": units.count,
+        "duration": units.time,
+        "clock": lambda at: units.moment(at, 1),
+        "day": units.day,
+    }
+    return made
+
+
+@cache
+def _asset(name: str) -> Markup:
+    return Markup(files("pipeline").joinpath("templates", name).read_text("utf-8"))

@@ -1,0 +1,39 @@
+"""One Spark session for each process of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.java import NoJava
+from pipeline.session import session
+from tests.conftest import servers_required
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two threads, two shuffle partitions. Without Java: skipped, and a failure where CI is set."""
+    try:
+        running = session("local[2]", SETTINGS)
+    except NoJava as missing:
+        if servers_required():
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+    yield running
+    running.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with Spark share one process, and its start counts against the time of whichever comes first."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(600))
