@@ -140,6 +140,13 @@ class NatsScene(Scene):
             if operation.subject.startswith(f"{ACK_PREFIX}.")
         ]
 
+    def is_waiting(self) -> bool:
+        """Whether the testee's last pull request may wait and is not answered yet."""
+        last = next(reversed(self.pulls()), None)
+        if last is None or not last.request.expires:
+            return False
+        return not any(seen.index > last.seen.index for seen in self.statuses())
+
     def sid_of(self, subject: str) -> str:
         """Under which sid the testee has subscribed to exactly this subject. Raises ``Failed``."""
         asked = [seen.operation for seen in self.sent(Sub)]

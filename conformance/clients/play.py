@@ -23,8 +23,9 @@ from conformance.clients.testee import Testee, TesteeProblem
 from conformance.engine import WIRE_LINES, ended_as, result_of
 from conformance.monitors import Side, Violation, Watch
 from conformance.outcomes import CheckEnded, Failed, Unsupported
-from conformance.verdicts import CheckResult, Outcome
+from conformance.verdicts import CheckResult, Outcome, WireLine
 
+FIRST_LINES = 100  # of a longer exchange
 # What a scenario is given, by protocol.
 _SCENES: dict[str, type[Scene]] = {"nats": NatsScene, "amqp": AmqpScene}
 
@@ -87,7 +88,7 @@ class Player:
         self._running.discard(testee)
         result = msgspec.structs.replace(
             result_of(check, self._catalogue, outcome, ended),
-            wire=scene.lines()[-WIRE_LINES:] if scene is not None else (),
+            wire=_kept(scene.lines()) if scene is not None else (),
             observations=scene.observations if scene is not None else 0,
             duration_s=time.monotonic() - began,
         )
@@ -106,6 +107,16 @@ def _end_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
     except Exception as error:
         return ended_as(error)
     return Outcome.PASSED, None
+
+
+def _kept(lines: tuple[WireLine, ...]) -> tuple[WireLine, ...]:
+    """Of a longer exchange the beginning and the end."""
+    if len(lines) <= WIRE_LINES:
+        return lines
+    first, last = lines[:FIRST_LINES], lines[FIRST_LINES - WIRE_LINES + 1 :]
+    left_out = len(lines) - len(first) - len(last)
+    gap = WireLine(last[0].at, last[0].connection, "!", f"... {left_out} operations left out ...")
+    return (*first, gap, *last)
 
 
 def _violations(scene: Scene) -> tuple[Violation, ...]:

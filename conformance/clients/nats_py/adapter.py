@@ -146,9 +146,7 @@ class Adapter:
     async def js_subscribe(self, subscription: str, stream: str, consumer: str, **_: Any) -> None:
         info = await self.client.jsm().consumer_info(stream, consumer)
         bind = self.client.jetstream().subscribe_bind
-        own: dict[str, Any] = (
-            {"consumer": consumer} if "consumer" in inspect.signature(bind).parameters else {}
-        )
+        own: dict[str, Any] = {"consumer": consumer} if takes(bind, "consumer") else {}
         self.subscriptions[subscription] = await bind(
             stream=stream, config=info.config, cb=self.into(subscription), manual_ack=True, **own
         )
@@ -157,8 +155,12 @@ class Adapter:
         self, stream: str, consumer: str, batch: int, expires_ms: int, heartbeat_ms: int = 0, **_: Any
     ) -> Any:
         if (stream, consumer) not in self.pulls:
-            bind = self.client.jetstream().pull_subscribe_bind
-            self.pulls[stream, consumer] = await bind(durable=consumer, stream=stream)
+            js = self.client.jetstream()
+            if hasattr(js, "pull_subscribe_bind"):
+                pull = await js.pull_subscribe_bind(durable=consumer, stream=stream)
+            else:  # before 2.1
+                pull = await js.pull_subscribe("", consumer, stream)
+            self.pulls[stream, consumer] = pull
         more = {"heartbeat": heartbeat_ms / 1000} if heartbeat_ms else {}
         messages = await self.pulls[stream, consumer].fetch(batch, timeout=expires_ms / 1000, **more)
         return {"messages": [self.handed(msg) for msg in messages]}
@@ -188,12 +190,22 @@ async def answer(adapter: Adapter, command: dict[str, Any]) -> None:
         say(id=number, error=trouble(error))
 
 
+def takes(method: Callable[..., Any], name: str) -> bool:
+    """Whether a method of this release has that parameter."""
+    return name in inspect.signature(method).parameters
+
+
 def features() -> list[str]:
     """What this release can do."""
-    has_heartbeat = (
-        "heartbeat" in inspect.signature(nats.js.client.JetStreamContext.PullSubscription.fetch).parameters
-    )
-    return FEATURES + (["fetch.heartbeat"] if has_heartbeat else [])
+    js = nats.js.client.JetStreamContext
+    found = list(FEATURES)
+    if takes(js.PullSubscription.fetch, "heartbeat"):
+        found.append("fetch.heartbeat")
+    if not takes(Msg.nak, "delay"):
+        found.remove("ack.nak.delay")
+    if not hasattr(js, "subscribe_bind"):
+        found.remove("push")
+    return found
 
 
 async def main() -> None:

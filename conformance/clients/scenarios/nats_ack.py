@@ -91,12 +91,14 @@ def a_double_ack_waits_for_its_reply(scene: NatsScene) -> None:
     scene.stand.switch("delay 500ms MSG on downstream", "delay 500ms HMSG on downstream")
     scene.do("ack.sync", ref=message.ref, timeout_ms=3000)
     answered_at = scene.testee.spoken[-1].at
+    scene.await_wire(scene.acks)
     ((seen, _),) = scene.acks()
     reply = payload_of(seen).reply
     scene.require(
         reply, "no reply subject: the server does not confirm", expected="a reply subject",
         actual=seen.operation, at=seen,
     )  # fmt: skip
+    scene.await_wire(lambda: any(payload_of(one).subject == reply for one in scene.received(Msg, HMsg)))
     came = [one.at for one in scene.received(Msg, HMsg) if payload_of(one).subject == reply]
     scene.require(
         came and came[0] <= answered_at,

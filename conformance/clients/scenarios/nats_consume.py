@@ -34,7 +34,7 @@ def the_next_request_follows_the_last(scene: NatsScene) -> None:
 def a_deleted_consumer_ends_it(scene: NatsScene) -> None:
     """409 Consumer Deleted is told to the user."""
     _consume(scene, expires_ms=30_000, heartbeat_ms=1000)
-    scene.await_wire(scene.pulls)
+    scene.stage.await_consumer(STREAM, CONSUMER, num_waiting=1)
     scene.stage.api("CONSUMER.DELETE", STREAM, CONSUMER)
     told = scene.await_told(lambda: scene.told("error", "ended"), 5.0)
     scene.require(told, "the user is not told", expected="an error, or the end", actual="nothing")

@@ -7,10 +7,11 @@ import time
 from conformance.clients.nats_scene import NatsScene, Pull
 from conformance.clients.scenario import scenario
 from conformance.clients.scene import NS
-from wire.nats import Sub, Unsub
+from wire.nats import HMsg, Sub, Unsub
 
 EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
 SLACK_S = 2.0
+SLACK_NS = 100_000_000
 
 
 @scenario("CLIENT-PULL-001", needs=["fetch"])
@@ -43,6 +44,53 @@ def a_request_that_lingers_expires_by_the_time_out(scene: NatsScene) -> None:
             actual=pull.seen.operation,
             at=pull.seen,
         )
+
+
+@scenario("CLIENT-PULL-002", needs=["fetch"])
+def what_follows_a_status_expires_by_the_time_out(scene: NatsScene) -> None:
+    """A request that follows the end of another has no longer than the fetch still lasts."""
+    scene.orders()
+    began: list[int] = []
+
+    def end_the_request() -> None:
+        began.append(scene.pulls()[0].seen.at)
+        scene.testee.wait(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
+        status = b"NATS/1.0 408 Request Timeout\r\n\r\n"
+        scene.stand.inject(HMsg.make(scene.pulls()[-1].inbox, _last_sid(scene), status).raw)
+
+    with scene.meanwhile(scene.is_waiting, end_the_request):
+        scene.fetch(5, expires_ms=1600)
+    for pull in _pulls(scene)[1:]:
+        left = 1_600_000_000 - (pull.seen.at - began[0]) if began else 1_600_000_000
+        scene.require(
+            pull.request.expires <= left + SLACK_NS,
+            "a request outlives the fetch it belongs to: it will take messages that nobody waits for",
+            expected=f"expires of at most {left / 1e6:.0f} ms",
+            actual=pull.seen.operation,
+            at=pull.seen,
+        )
+    scene.observed()
+
+
+@scenario("CLIENT-PULL-011", needs=["fetch"])
+def a_fetch_ends_with_its_request(scene: NatsScene) -> None:
+    """A fetch that has messages ends when a status ends its request, without waiting for its time-out."""
+    scene.orders("m1")
+    began = time.monotonic()
+
+    def end_the_request() -> None:
+        status = b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 4\r\nNats-Pending-Bytes: 0\r\n\r\n"
+        scene.stand.inject(HMsg.make(scene.pulls()[-1].inbox, _last_sid(scene), status).raw)
+
+    with scene.meanwhile(scene.deliveries, end_the_request):
+        fetched = scene.fetch(5, expires_ms=4000)
+    took = time.monotonic() - began
+    scene.require(
+        took < 3 and fetched.data == ["m1"],
+        "a fetch waits on though its request has ended",
+        expected="['m1'], long before the 4 s are over",
+        actual=f"{fetched.data} after {took:.1f} s",
+    )
 
 
 @scenario("CLIENT-PULL-003", needs=["fetch"])
@@ -104,15 +152,25 @@ def an_unsubscribe_follows_the_status(scene: NatsScene) -> None:
 
 @scenario("CLIENT-PULL-007", needs=["fetch"])
 def a_batch_that_comes_late_is_handed_over_whole(scene: NatsScene) -> None:
-    """Messages that come while a fetch lingers are all handed over, by this fetch or the next."""
+    """Messages that come while a fetch lingers are all handed over, and no UNSUB cuts them short."""
     scene.orders()
-    with scene.meanwhile(lambda: _is_waiting(scene), lambda: scene.publish("m1", "m2", "m3")):
+    with scene.meanwhile(scene.is_waiting, lambda: scene.publish("m1", "m2", "m3")):
         data = scene.fetch(3, expires_ms=2500).data
     if len(data) < 3:
         data += scene.fetch(3 - len(data), expires_ms=1000).data
     scene.require(
         data == ["m1", "m2", "m3"], "messages were lost", expected="['m1', 'm2', 'm3']", actual=data
     )
+    for seen in scene.sent(Unsub):
+        most = getattr(seen.operation, "max_msgs", None)
+        statuses = [one for one in scene.statuses() if one.index < seen.index]
+        scene.require(
+            most is None or most >= 3 + len(statuses),
+            "the UNSUB ends before the batch does: statuses count as well",
+            expected=f"UNSUB sid {3 + len(statuses)} or more",
+            actual=seen.operation,
+            at=seen,
+        )
 
 
 @scenario("CLIENT-PULL-008", needs=["fetch"])
@@ -166,12 +224,11 @@ def _pulls(scene: NatsScene) -> list[Pull]:
     return pulls
 
 
-def _is_waiting(scene: NatsScene) -> bool:
-    """Whether the last request is not answered yet and may wait."""
-    last = next(reversed(scene.pulls()), None)
-    if last is None or not last.request.expires:
-        return False
-    return not any(seen.index > last.seen.index for seen in scene.statuses())
+def _last_sid(scene: NatsScene) -> str:
+    """Of the subscription that hears the last pull request."""
+    inbox = scene.pulls()[-1].inbox
+    heard = [seen.operation for seen in scene.sent(Sub) if _hears(seen.operation, inbox)]
+    return heard[-1].sid if heard and isinstance(heard[-1], Sub) else ""
 
 
 def _hears(operation: object, inbox: str) -> bool:

@@ -22,9 +22,12 @@ def no_messages_is_no_message(scene: NatsScene) -> None:
 
 @scenario("CLIENT-STATUS-002", needs=["fetch"])
 def a_timeout_in_the_middle_of_a_batch_is_no_message(scene: NatsScene) -> None:
-    """408: of a batch of five only one message is there when the request expires."""
+    """408: of a batch of five only one message is there, or comes, before the request expires."""
     scene.orders("m1")
     _hands_over(scene, scene.fetch(5, expires_ms=500), "m1")
+    with scene.meanwhile(scene.is_waiting, lambda: scene.publish("m2")):
+        fetched = scene.fetch(5, expires_ms=1000)
+    _hands_over(scene, fetched, "m2")
 
 
 @scenario("CLIENT-STATUS-003", needs=["fetch"], faults=["delay 500ms HMSG where status = 408 on downstream"])
@@ -43,16 +46,18 @@ def a_late_status_is_no_message_of_the_next_fetch(scene: NatsScene) -> None:
     _hands_over(scene, scene.fetch(1, expires_ms=1000), "m1")
 
 
-@scenario("CLIENT-STATUS-004", "CLIENT-STATUS-008", needs=["fetch"])
-def a_deleted_consumer_is_told_and_is_no_message(scene: NatsScene) -> None:
-    """409 Consumer Deleted while a fetch waits: an error for the user, no message."""
+@scenario("CLIENT-STATUS-004", needs=["fetch"])
+def a_deleted_consumer_is_no_message(scene: NatsScene) -> None:
+    """409 Consumer Deleted while a fetch waits is not handed over."""
     scene.orders()
-    with scene.meanwhile(lambda: _lingered(scene), lambda: _delete_consumer(scene)):
-        fetched = scene.fetch(5, expires_ms=3000)
-    _hands_over(scene, fetched)
-    scene.require(
-        fetched.error, "the user is not told", expected="an error", actual="an empty list, as if nothing came"
-    )
+    _hands_over(scene, _fetch_from_what_is_deleted(scene))
+
+
+@scenario("CLIENT-STATUS-008", needs=["fetch"])
+def a_deleted_consumer_is_told(scene: NatsScene) -> None:
+    """409 Consumer Deleted while a fetch waits is an error for the user."""
+    scene.orders()
+    _is_told(scene, _fetch_from_what_is_deleted(scene))
 
 
 @scenario("CLIENT-STATUS-004", needs=["fetch"])
@@ -67,17 +72,16 @@ def too_many_requests_is_no_message(scene: NatsScene) -> None:
     _hands_over(scene, scene.fetch(1, expires_ms=600))
 
 
-@scenario("CLIENT-STATUS-005", "CLIENT-STATUS-009", needs=["fetch"])
-def no_responders_is_told_and_is_no_message(scene: NatsScene) -> None:
-    """503: nobody answers for a consumer that is not there any more."""
-    scene.orders("m1")
-    scene.take("m1")
-    _delete_consumer(scene)
-    fetched = scene.fetch(1, expires_ms=700)
-    _hands_over(scene, fetched)
-    scene.require(
-        fetched.error, "the user is not told", expected="an error", actual="an empty list, as if nothing came"
-    )
+@scenario("CLIENT-STATUS-005", needs=["fetch"])
+def no_responders_is_no_message(scene: NatsScene) -> None:
+    """503: that nobody answers for a consumer any more is not handed over."""
+    _hands_over(scene, _fetch_from_what_was_deleted(scene))
+
+
+@scenario("CLIENT-STATUS-009", needs=["fetch"])
+def no_responders_is_told(scene: NatsScene) -> None:
+    """503: that nobody answers for a consumer any more is an error for the user."""
+    _is_told(scene, _fetch_from_what_was_deleted(scene))
 
 
 @scenario("CLIENT-STATUS-006", needs=["fetch"])
@@ -107,26 +111,55 @@ def heartbeats_are_no_messages(scene: NatsScene) -> None:
     _hands_over(scene, fetched, "m1")
 
 
-@scenario("CLIENT-STATUS-007", "CLIENT-STATUS-010", needs=["push"])
+@scenario("CLIENT-STATUS-007", needs=["push"])
 def heartbeats_of_push_consumers_are_no_messages(scene: NatsScene) -> None:
-    """100 Idle Heartbeat and FlowControl Request are not handed over, and flow control is answered."""
-    scene.stage.stream(STREAM, ["orders.>"])
-    scene.stage.consumer(
-        STREAM, "PUSH", deliver_subject="push.here", idle_heartbeat=100_000_000, flow_control=True
-    )
-    scene.connect()
-    scene.do("js.subscribe", within=5.0, subscription="a", stream=STREAM, consumer="PUSH", subject=SUBJECT)
-    scene.await_wire(lambda: len(scene.statuses(100)) >= 2)
-    sid = scene.sid_of("push.here")
-    status = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
-    scene.stand.inject(HMsg.make("push.here", sid, status, reply="$JS.FC.ORDERS.PUSH.x1").raw)
-    answered = scene.await_wire(lambda: _flow_control(scene))
+    """100 Idle Heartbeat and FlowControl Request of a push consumer are not handed over."""
+    _push(scene)
+    scene.await_wire(lambda: len(scene.statuses(100)) >= 3)
     scene.publish("m1")
     scene.await_told(lambda: scene.messages("a"))
     data = [message.data for message in scene.messages("a")]
     scene.require(data == ["m1"], "a status was handed over", expected="['m1']", actual=data)
+
+
+@scenario("CLIENT-STATUS-010", needs=["push"])
+def flow_control_is_answered(scene: NatsScene) -> None:
+    """A FlowControl Request is answered on its reply subject."""
+    _push(scene)
+    answered = scene.await_wire(lambda: _flow_control(scene))
     scene.require(
         answered, "flow control is not answered", expected="PUB $JS.FC.ORDERS.PUSH.x1", actual="nothing"
+    )
+
+
+def _push(scene: NatsScene) -> None:
+    """A push consumer with heartbeats, subscribed to; then the broker asks for flow control."""
+    scene.stage.stream(STREAM, ["orders.>"])
+    heartbeats = {"idle_heartbeat": 100_000_000, "flow_control": True}
+    scene.stage.consumer(STREAM, "PUSH", deliver_subject="push.here", **heartbeats)
+    scene.connect()
+    scene.do("js.subscribe", within=5.0, subscription="a", stream=STREAM, consumer="PUSH", subject=SUBJECT)
+    scene.await_wire(lambda: len(scene.statuses(100)) >= 2)
+    status = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+    sid = scene.sid_of("push.here")
+    scene.stand.inject(HMsg.make("push.here", sid, status, reply="$JS.FC.ORDERS.PUSH.x1").raw)
+
+
+def _fetch_from_what_is_deleted(scene: NatsScene) -> Fetched:
+    with scene.meanwhile(scene.is_waiting, lambda: _delete_while_it_waits(scene)):
+        return scene.fetch(5, expires_ms=1500)
+
+
+def _fetch_from_what_was_deleted(scene: NatsScene) -> Fetched:
+    scene.orders("m1")
+    scene.take("m1")
+    _delete_consumer(scene)
+    return scene.fetch(1, expires_ms=700)
+
+
+def _is_told(scene: NatsScene, fetched: Fetched) -> None:
+    scene.require(
+        fetched.error, "the user is not told", expected="an error", actual="an empty list, as if nothing came"
     )
 
 
@@ -154,6 +187,12 @@ def _lingered(scene: NatsScene) -> bool:
 
 def _delete_consumer(scene: NatsScene) -> None:
     scene.stage.api("CONSUMER.DELETE", STREAM, CONSUMER)
+
+
+def _delete_while_it_waits(scene: NatsScene) -> None:
+    """Once the broker has the request: what passes the proxy is still on its way."""
+    scene.stage.await_consumer(STREAM, CONSUMER, num_waiting=1)
+    _delete_consumer(scene)
 
 
 def _sid(scene: NatsScene) -> str:
