@@ -38,11 +38,11 @@ def judge(
 ) -> None:
     """Judge recorded traffic, of any size, by the rules that monitors know; write it all as tables.
 
-    Prints violations and leaves Parquet tables in the output folder: packets, operations, deliveries, pulls,
-    publishes, violations, compliance, problems. The result is replaced as a whole: a run that is killed
-    leaves the old one. Captures are one history: connections and streams go on from file to file. Addresses
-    with a scheme (s3a, hdfs) are read and written by Spark's file systems, files of 1 GiB at most; the rest
-    must be where every worker finds it. Exit 1 if there are violations or problems.
+    Prints violations and leaves an HTML page and Parquet tables in the output folder: packets, operations,
+    deliveries, pulls, publishes, violations, compliance, problems. The result is replaced as a whole: a run
+    that is killed leaves the old one. Captures are one history: connections and streams go on from file to
+    file. Addresses with a scheme (s3a, hdfs) are read and written by Spark's file systems, files of 1 GiB at
+    most; the rest must be where every worker finds it. Exit 1 if there are violations or problems.
     """
     settings = dict(_setting(text) for text in conf or [])
     spark = _session(master, settings)
@@ -60,6 +60,7 @@ def judge(
 
 def _judged(spark: SparkSession, captures: list[str], output: str, *, payloads: bool, most: int) -> Manifest:
     from pipeline.judge import Asked, Judging
+    from pipeline.page.written import write_page
     from pipeline.printing import print_result
     from pipeline.progress import Progress
     from pipeline.results import Results
@@ -67,7 +68,10 @@ def _judged(spark: SparkSession, captures: list[str], output: str, *, payloads: 
     asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
     with Progress(spark, sys.stderr) as progress:
         manifest = Judging(spark, asked, progress.step).run()
+        progress.step("writing the page")
+        page = write_page(spark, output)
     print_result(Results(spark, output), output, sys.stdout, most)
+    sys.stdout.write(f"page: {page}\n")
     return manifest
 
 

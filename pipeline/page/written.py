@@ -1,0 +1,24 @@
+"""A result's page, put beside its tables."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from pipeline.page.gather import gather
+from pipeline.page.html import render
+from pipeline.results import Results
+from pipeline.storage import folder
+
+PAGE = "plumbline-report.html"
+
+
+def write_page(spark: SparkSession, place: str) -> str:
+    """The page of the result in the folder ``place``, replaced in one step; gives its address.
+
+    Raises ``NoResult``.
+    """
+    results = Results(spark, place)
+    tables = {name: results.table(name) for name in results.manifest.tables}
+    pages = folder(place, spark)
+    pages.replace(PAGE, render(gather(tables)).decode())
+    return pages.at(PAGE)
