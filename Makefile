@@ -18,7 +18,7 @@ verify: ready ## verify the embedded reference broker, or ARGS=nats://host:port
 	@$(BIN)/plumbline verify --html .plumbline/report.html --json .plumbline/result.json $(ARGS)
 
 test: bootstrap ## run the project's own tests, two processes a core
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all of them, then fail
 	@status=0; run() { echo "lint: $$*"; "$$@" || status=1; }; \
