@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.clients.gate import Gated, Wanted, gate
+from conformance.verdicts import Level
 from plumbline import Stands
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients"
@@ -27,9 +28,14 @@ def gated(command: Sequence[str], *select: str, waivers: Path | None = None) -> 
 
 
 def red(result: Gated) -> dict[str, str]:
-    """The requirements that are not met, with the message of the first check that says so."""
-    failed = [check for check in result.result.checks if check.outcome in ("failed", "harness error")]
-    return {name: check.message for check in reversed(failed) for name in check.requirements}
+    """The MUSTs that are not met, with the message of the first check that says so."""
+    found = {}
+    checks = {check.id: check for check in result.result.checks}
+    for one in result.result.requirements:
+        if one.level is Level.MUST and one.verdict in ("failed", "harness error", "inconclusive"):
+            failed = [checks[name] for name in one.checks if checks[name].outcome == one.verdict]
+            found[one.id] = failed[0].message
+    return found
 
 
 def missing(reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The AMQP libraries whose adapters are kept here: green, or red where their waivers say it and why."""
+"""The libraries whose adapters are kept here: green, or red where their waivers say it and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def test_a_python_library_is_green_but_for_its_waivers(name: str) -> None:
     assert result.exit_code is ExitCode.CONFORMANT
 
 
-def test_amqplib_is_green(tmp_path: Path) -> None:
-    result = gated(node_adapter("amqplib", tmp_path))
+@pytest.mark.parametrize("name", ["amqplib", "nats_js"])
+def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
+    waivers = ADAPTERS / name / "waivers.toml"
+    result = gated(node_adapter(name, tmp_path), waivers=waivers if waivers.exists() else None)
     assert red(result) == {}
     assert result.exit_code is ExitCode.CONFORMANT

@@ -1,0 +1,200 @@
+// An adapter of nats.js 3 (@nats-io/transport-node, @nats-io/jetstream): see PROTOCOL.md for what it reads and writes.
+"use strict";
+
+const fs = require("node:fs");
+const path = require("node:path");
+const readline = require("node:readline");
+const { connect, headers } = require("@nats-io/transport-node");
+const { jetstream, jetstreamManager } = require("@nats-io/jetstream");
+
+const FEATURES =
+  "publish request subscribe unsubscribe.after js.create js.publish fetch fetch.heartbeat consume push " +
+  "ack ack.nak ack.nak.delay ack.progress ack.term ack.term.reason ack.sync";
+const LEAST_EXPIRES_MS = 1000; // nats.js refuses less
+
+const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
+const latin = (text) => Buffer.from(text ?? "", "latin1");
+
+function trouble(error) {
+  const code = [error.code, error.status].find((value) => typeof value === "number");
+  return { text: error.message, type: error.name, ...(code === undefined ? {} : { code }) };
+}
+
+let connection = null;
+const messages = []; // by ref
+const subscriptions = new Map(); // by name: what ends it
+const consumers = new Map(); // by stream and name
+
+function handed(message) {
+  messages.push(message);
+  const found = message.headers ? [...message.headers].map(([name, values]) => [name, [].concat(values)]) : [];
+  return {
+    ref: messages.length,
+    subject: message.subject,
+    reply: message.reply ?? "",
+    data: Buffer.from(message.data).toString("latin1"),
+    headers: Object.fromEntries(found),
+  };
+}
+
+function headersOf(command, more = {}) {
+  const given = { ...(command.headers ?? {}), ...more };
+  if (Object.keys(given).length === 0) return undefined;
+  const made = headers();
+  for (const [name, values] of Object.entries(given)) {
+    for (const value of [].concat(values)) made.append(name, value);
+  }
+  return made;
+}
+
+async function consumerOf({ stream, consumer }) {
+  const key = `${stream} ${consumer}`;
+  if (!consumers.has(key)) consumers.set(key, await jetstream(connection).consumers.get(stream, consumer));
+  return consumers.get(key);
+}
+
+const TOLD = ["heartbeats_missed", "consumer_not_found", "stream_not_found", "consumer_deleted", "no_responders"];
+
+async function listen(subscription, running) {
+  subscriptions.set(subscription, () => running.close());
+  (async () => {
+    for await (const status of running.status()) {
+      if (TOLD.includes(status.type)) say({ event: "error", subscription, text: status.type, type: status.type });
+    }
+  })();
+  (async () => {
+    try {
+      for await (const message of running) say({ event: "message", subscription, message: handed(message) });
+    } catch (error) {
+      say({ event: "error", subscription, ...trouble(error) });
+    }
+  })();
+}
+
+async function watch(mine) {
+  for await (const status of mine.status()) {
+    if (status.type === "disconnect") say({ event: "disconnected" });
+    else if (status.type === "reconnect") say({ event: "reconnected" });
+    else if (status.type === "error") say({ event: "error", ...trouble(status.error) });
+  }
+}
+
+const actions = {
+  async connect(command) {
+    const mine = await connect({ servers: command.url, reconnect: command.reconnect ?? false });
+    connection = mine;
+    consumers.clear();
+    watch(mine);
+    mine.closed().then((error) => {
+      if (connection === mine) say({ event: "closed", ...(error ? { text: error.message } : {}) });
+    });
+  },
+  async flush() {
+    await connection.flush();
+  },
+  async close() {
+    const mine = connection;
+    connection = null;
+    await mine.close();
+  },
+  async publish(command) {
+    connection.publish(command.subject, latin(command.data), { reply: command.reply, headers: headersOf(command) });
+  },
+  async request(command) {
+    const options = { timeout: command.timeout_ms ?? 1000, headers: headersOf(command) };
+    return { message: handed(await connection.request(command.subject, latin(command.data), options)) };
+  },
+  async subscribe(command) {
+    const subscription = command.subscription;
+    const callback = (error, message) => {
+      if (error) say({ event: "error", subscription, ...trouble(error) });
+      else say({ event: "message", subscription, message: handed(message) });
+    };
+    const made = connection.subscribe(command.subject, { queue: command.queue, callback });
+    subscriptions.set(subscription, (after) => made.unsubscribe(after));
+  },
+  async unsubscribe(command) {
+    subscriptions.get(command.subscription)(command.after);
+  },
+  async stop(command) {
+    await subscriptions.get(command.subscription)();
+  },
+  async "js.create"(command) {
+    const manager = await jetstreamManager(connection);
+    if (command.stream) await manager.streams.add(command.stream);
+    if (command.consumer) {
+      const { stream_name: stream, ...configuration } = command.consumer;
+      await manager.consumers.add(stream, configuration);
+    }
+  },
+  async "js.publish"(command) {
+    const options = { timeout: command.timeout_ms ?? 1000, headers: headersOf(command), retries: 0 };
+    if (command.msg_id) options.msgID = command.msg_id;
+    const told = await jetstream(connection).publish(command.subject, latin(command.data), options);
+    return { stream: told.stream, seq: told.seq, duplicate: told.duplicate };
+  },
+  async fetch(command) {
+    const consumer = await consumerOf(command);
+    const expires = Math.max(command.expires_ms, LEAST_EXPIRES_MS);
+    const options = { max_messages: command.batch, expires };
+    if (command.heartbeat_ms) options.idle_heartbeat = command.heartbeat_ms;
+    const got = [];
+    try {
+      for await (const message of await consumer.fetch(options)) got.push(handed(message));
+    } catch (error) {
+      return { both: { ok: { messages: got }, error: trouble(error) } };
+    }
+    return { messages: got };
+  },
+  async consume(command) {
+    const consumer = await consumerOf(command);
+    const options = {};
+    if (command.batch) options.max_messages = command.batch;
+    if (command.expires_ms) options.expires = Math.max(command.expires_ms, LEAST_EXPIRES_MS);
+    if (command.heartbeat_ms) options.idle_heartbeat = command.heartbeat_ms;
+    await listen(command.subscription, await consumer.consume(options));
+  },
+  async "js.subscribe"(command) {
+    const consumer = await jetstream(connection).consumers.getPushConsumer(command.stream, command.consumer);
+    await listen(command.subscription, await consumer.consume());
+  },
+  async ack(command) {
+    const message = messages[command.ref - 1];
+    const kinds = {
+      ack: () => message.ack(),
+      nak: () => message.nak(command.delay_ms),
+      progress: () => message.working(),
+      term: () => message.term(command.reason),
+    };
+    kinds[command.kind ?? "ack"]();
+  },
+  async "ack.sync"(command) {
+    const done = await messages[command.ref - 1].ackAck({ timeout: command.timeout_ms ?? 1000 });
+    if (!done) throw new Error("ackAck() gave false");
+  },
+};
+
+async function answer(command) {
+  const action = Object.hasOwn(actions, command.do) ? actions[command.do] : null;
+  if (action === null) return { error: { text: "unknown command", type: "unsupported" } };
+  try {
+    const told = (await action(command)) ?? {};
+    return told.both ?? { ok: told };
+  } catch (error) {
+    return { error: trouble(error) };
+  }
+}
+
+async function main() {
+  const folder = path.dirname(require.resolve("@nats-io/jetstream"));
+  const { version } = JSON.parse(fs.readFileSync(path.join(folder, "..", "package.json"), "utf8"));
+  const language = `node ${process.versions.node}`;
+  say({ hello: "plumbline.adapter/1", protocol: "nats", library: "nats.js", version, language, features: FEATURES.split(" ") });
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const command = JSON.parse(line);
+    say({ id: command.id, ...(await answer(command)) });
+  }
+  process.exit(0);
+}
+
+main();
