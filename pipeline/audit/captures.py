@@ -26,6 +26,7 @@ class Captures:
         self._sources = {name: Source([place]) for name, place in _names(places).items()}
         self._protocol = protocol
         self._auditors: dict[str, NatsAuditor | AmqpAuditor] = {}
+        self._torn: set[str] = set()
         self._ledger = Ledger()
 
     @property
@@ -61,19 +62,21 @@ class Captures:
 
     def _observe(self, name: str, row: Row) -> None:
         connection = f"{name}{row.connection.number}"
-        auditor = self._auditors.get(connection)
+        if row.remark[0] in _TORN or row.connection.mid_stream:
+            self._torn.add(connection)
         if row.operation is not None and row.sender is not None:
-            if auditor is None:
-                is_amqp = isinstance(row.operation, amqp.Operation)
-                auditor = (AmqpAuditor if is_amqp else NatsAuditor)(connection, self._ledger)
-                self._auditors[connection] = auditor
             server = str(row.connection.server)
-            seen = Observation(row.operation, Sender(row.sender), connection, row.number, row.time, server)
-            auditor.observe(seen)
-            if row.connection.mid_stream:
-                auditor.torn()
-        elif auditor is not None and row.remark[0] in _TORN:
-            auditor.torn()
+            sender = Sender(row.sender)
+            seen = Observation(row.operation, sender, connection, row.number, row.time, server)
+            self._auditor(connection, row.operation).observe(seen)
+        if connection in self._torn and connection in self._auditors:
+            self._auditors[connection].torn()
+
+    def _auditor(self, connection: str, operation: object) -> NatsAuditor | AmqpAuditor:
+        if connection not in self._auditors:
+            kind = AmqpAuditor if isinstance(operation, amqp.Operation) else NatsAuditor
+            self._auditors[connection] = kind(connection, self._ledger)
+        return self._auditors[connection]
 
 
 def _names(places: Sequence[Path]) -> dict[str, Path]:

@@ -163,7 +163,7 @@ def _audit(receiver: Receiver, ledger: Ledger) -> Audited | None:
             strangers.append((f"{arrival.route} {arrival.payload[:12]} unpublished {number}", arrival))
         else:
             message.arrivals.append(arrival)
-    known = (one for group in messages.values() for one in group)
+    known = [one for group in messages.values() for one in group]
     in_order = sorted((one for one in known if one.arrivals or _is_in_time(one, receiver)), key=_published_at)
     made_up, earlier, unseen = _told_apart(strangers, wanted, ledger.torn)
     arrived = _Overtaking(in_order)
@@ -179,6 +179,8 @@ def _audit(receiver: Receiver, ledger: Ledger) -> Audited | None:
     findings = {one.id: _finding(one) for one in in_order if one.id in odd}
     findings |= {name: Finding(name, (), (arrival.place,)) for name, arrival in made_up}
     remarks = []
+    if (left_out := len(known) - len(in_order)) and not receiver.is_subscription:
+        remarks.append(f"{left_out} more were published before the captures show it")
     if earlier:
         remarks.append(f"{earlier} more were stored before the captures begin")
     if unseen:

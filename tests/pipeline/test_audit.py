@@ -139,6 +139,17 @@ def test_what_was_stored_before_the_capture_is_no_surprise(talks: Conversations)
     assert one.remarks == ("1 more were stored before the captures begin",)
 
 
+def test_what_came_before_the_capture_of_a_consumer_begins_is_not_judged(talks: Conversations) -> None:
+    publisher, consumer = talks.nats("1"), talks.nats("2")
+    for number in range(1, 4):
+        publisher.publish(f"m{number}", number)
+    later = STORED_AT + 4_000_000  # between the second message and the third
+    consumer.client(nats.Pub.make(consumer.deliver("m3", 3, 3, stored=later), b"+ACK"))
+    (one,) = talks.audited()
+    assert counts(one.judgement) == {"ok": 1}
+    assert one.remarks == ("2 more were published before the captures show it",)
+
+
 def test_a_consumer_is_not_expected_to_get_what_its_filter_leaves_out(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     info = (
