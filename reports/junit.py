@@ -19,6 +19,8 @@ from reports.text import elide, one_line, visible
 SUITE = "plumbline"
 WIRE_LINES = 40
 VALUE_LIMIT = 10_000
+OPERATION_LIMIT = 2_000
+NAME_LIMIT = 200
 MESSAGE_LIMIT = 500
 
 _ERRORS = (Outcome.UNTESTABLE, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR)
@@ -55,8 +57,8 @@ def render(result: RunResult) -> bytes:
         {
             "name": SUITE,
             **totals,
-            "timestamp": one_line(result.summary.started),
-            "hostname": one_line(result.target.url),
+            "timestamp": one_line(_named(result.summary.started)),
+            "hostname": one_line(_named(result.target.url)),
         },
     )
     _properties(suite, _run_properties(result))
@@ -74,13 +76,13 @@ def _testcase(check: CheckResult, result: RunResult) -> ET.Element:
     case = ET.Element(
         "testcase",
         {
-            "classname": one_line(f"{SUITE}.{folder}" if folder else SUITE),
-            "name": one_line(name),
+            "classname": one_line(_named(f"{SUITE}.{folder}" if folder else SUITE)),
+            "name": one_line(_named(name)),
             "time": _seconds(check.duration_s),
         },
     )
     if file and line.isdigit():
-        case.set("file", one_line(file))
+        case.set("file", one_line(_named(file)))
         case.set("line", line)
     _properties(
         case,
@@ -116,7 +118,7 @@ def _add_outcome(case: ET.Element, check: CheckResult, result: RunResult) -> Non
 
 
 def _ended(case: ET.Element, tag: str, kind: str, message: str) -> ET.Element:
-    return ET.SubElement(case, tag, {"type": kind, "message": elide(one_line(message), MESSAGE_LIMIT)})
+    return ET.SubElement(case, tag, {"type": kind, "message": one_line(elide(message, MESSAGE_LIMIT))})
 
 
 def _message(check: CheckResult) -> str:
@@ -125,7 +127,8 @@ def _message(check: CheckResult) -> str:
 
 def _evidence(check: CheckResult, result: RunResult) -> str:
     """Everything a reader of the CI page needs, without the other reports."""
-    parts = [check.title, check.message, *check.known, f"at {check.where}" if check.where else ""]
+    parts = [_value(check.title), _value(check.message), *map(_value, check.known)]
+    parts += [f"at {_value(check.where)}"] if check.where else []
     parts += [f"Expected: {_value(check.expected)}"] if check.expected else []
     parts += [f"Actual:   {_value(check.actual)}"] if check.actual else []
     if check.wire:
@@ -138,13 +141,21 @@ def _value(text: str) -> str:
     return elide(text, VALUE_LIMIT)
 
 
+def _named(text: str) -> str:
+    return elide(text, NAME_LIMIT)
+
+
+def _operation(text: str) -> str:
+    return elide(text, OPERATION_LIMIT)
+
+
 def _transcript(check: CheckResult) -> str:
     shown = window(check.wire, WIRE_LINES)
     lines = [f"Exchange ({shown.before} earlier lines left out):" if shown.before else "Exchange:"]
     for line in shown.lines:
         mark = "*" if line.offending else " "
-        operation = elide(one_line(line.text), VALUE_LIMIT)
-        lines.append(f"{mark} {line.at:9.4f} {line.connection} {line.direction} {operation}")
+        connection, operation = one_line(elide(line.connection, NAME_LIMIT)), one_line(_operation(line.text))
+        lines.append(f"{mark} {line.at:9.4f} {connection} {line.direction} {operation}")
     if shown.after:
         lines.append(f"  ({shown.after} later lines left out)")
     return "\n".join(lines)
@@ -173,7 +184,7 @@ def _properties(parent: ET.Element, named: list[tuple[str, str]]) -> None:
     element = ET.SubElement(parent, "properties")
     for name, value in named:
         if value:
-            ET.SubElement(element, "property", {"name": name, "value": elide(one_line(value), MESSAGE_LIMIT)})
+            ET.SubElement(element, "property", {"name": name, "value": one_line(elide(value, MESSAGE_LIMIT))})
 
 
 def _red_run(result: RunResult) -> ET.Element:

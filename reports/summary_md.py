@@ -26,7 +26,12 @@ from reports.text import elide, one_line, visible
 
 RED_SHOWN = 20  # a job page holds 1 MiB on the smallest of the known systems
 VALUE_LIMIT = 1_000
+NAME_LIMIT = 100
+BLOCK_LIMIT = 20_000
 WIRE_LINES = 12
+# Words with ordinary punctuation between them: no address (a.b, a:b, a/b), no list or heading at the start.
+_WORD = r"\(?[A-Za-z0-9']{1,30}(?:-[A-Za-z0-9']{1,30}|\([A-Za-z0-9']{1,30}\))*\)?[.,;:]?"
+_PLAIN = re.compile(rf"(?![0-9]+[.)] ){_WORD}(?: {_WORD})*")
 MARKS = {0: "✅", 1: "❌"}
 
 
@@ -71,12 +76,12 @@ def _judged_by(result: RunResult) -> str:
 
 def _red(check: CheckResult, result: RunResult) -> str:
     ids = ", ".join(code(requirement) for requirement in check.requirements)
-    evidence = [check.message]
+    evidence = [elide(check.message, VALUE_LIMIT)]
     evidence += [f"Expected: {elide(check.expected, VALUE_LIMIT)}"] if check.expected else []
     evidence += [f"Actual:   {elide(check.actual, VALUE_LIMIT)}"] if check.actual else []
     evidence += [
-        f"{'*' if line.offending else ' '} {line.at:9.4f} {line.connection} {line.direction}"
-        f" {elide(one_line(line.text), VALUE_LIMIT)}"
+        f"{'*' if line.offending else ' '} {line.at:9.4f} {elide(line.connection, NAME_LIMIT)}"
+        f" {line.direction} {one_line(elide(line.text, VALUE_LIMIT))}"
         for line in window(check.wire, WIRE_LINES).lines
     ]
     return "\n\n".join(
@@ -98,15 +103,17 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """``text`` as plain words: every character that could mean something is a numeric entity."""
-    return re.sub(
-        r"[^\w\s.,;:()'+=-]|_", lambda found: f"&#{ord(found[0])};", elide(one_line(text), VALUE_LIMIT)
-    )
+    """``text`` as plain words; as a code span if anything in it could mean more than it says.
+
+    Entities would not do: systems look for @names, #numbers, :signs: and addresses in what is shown.
+    """
+    shown = one_line(elide(text, VALUE_LIMIT))
+    return shown if _PLAIN.fullmatch(shown) else code(text)
 
 
 def code(text: str) -> str:
     """``text`` as a code span that also holds in a table cell."""
-    shown = elide(one_line(text), VALUE_LIMIT).replace("|", "¦") or "-"
+    shown = one_line(elide(text, VALUE_LIMIT)).replace("|", "¦") or "-"
     ticks = "`" * (_longest_run(shown) + 1)
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{ticks}{pad}{shown}{pad}{ticks}"
@@ -114,7 +121,7 @@ def code(text: str) -> str:
 
 def fence(text: str) -> str:
     """``text`` as a block that is shown as it is."""
-    shown = visible(text)
+    shown = visible(elide(text, BLOCK_LIMIT))
     ticks = "`" * max(3, _longest_run(shown) + 1)
     return f"{ticks}text\n{shown}\n{ticks}"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from xml.etree import ElementTree as ET
 
+import junitparser
 import lxml.etree
 import pytest
 from msgspec.structs import replace
@@ -17,10 +19,12 @@ from tests.reports.samples import (
     HOSTILE,
     big_result,
     conformant_result,
+    exchange,
     only,
     result_of,
     sample_result,
 )
+from tests.reports.test_html import everything_hostile
 
 FAILED = "adr-13/no-wait-on-an-empty-consumer"
 
@@ -222,10 +226,35 @@ def test_hostile_text_is_legal_xml_and_stays_readable() -> None:
 def test_long_values_are_cut_and_say_so() -> None:
     result = only(FAILED)
     (check,) = result.checks
-    huge = replace(check, message="m" * 10**6, actual="a" * 10**6)
-    data = render(replace(result, checks=(huge,)))
-    assert len(data) < 1_100_000
+    said = "\u202e<m>" * 250_000
+    huge = replace(
+        check,
+        title=said,
+        message=said,
+        expected=said,
+        actual=said,
+        known=(said,),
+        requirements=(said,),
+        wire=exchange(*[f"< {said}"] * 100, connection=said, offending=50),
+    )
+    target = replace(result.target, server_name=said, version=said)
+    data = render(replace(result, checks=(huge,), target=target))
+    assert len(data) < 1_000_000
     assert b"[1,000,000 characters in all]" in data
+
+
+@pytest.mark.parametrize("result", [sample_result(), conformant_result(), everything_hostile()])
+def test_a_parser_that_is_not_ours_reads_what_we_wrote(result: RunResult) -> None:
+    """One of two; the other is Allure's, in test_allure."""
+    read = junitparser.JUnitXml.fromstring(render(result))
+    said = (read.tests, read.failures, read.errors, read.skipped)
+    read.update_statistics()  # type: ignore[no-untyped-call] # which counts the cases itself
+    assert said == (read.tests, read.failures, read.errors, read.skipped)
+    cases = [case for suite in read for case in suite]
+    assert len(cases) == len(result.checks)
+    ended = Counter(type(end).__name__ for case in cases for end in case.result)
+    assert ended == Counter(Failure=said[1], Error=said[2], Skipped=said[3])
+    assert [case.is_passed for case in cases] == [check.outcome is Outcome.PASSED for check in result.checks]
 
 
 def test_a_run_of_ten_thousand_checks_is_read() -> None:

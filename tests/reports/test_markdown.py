@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
 
+import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
 from reports.summary_md import RED_SHOWN, code, fence, prose, render
-from tests.reports.samples import HOSTILE, big_result, conformant_result, only, sample_result
+from tests.reports.samples import HOSTILE, big_result, conformant_result, exchange, only, sample_result
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 
@@ -73,9 +75,49 @@ def test_code_spans_and_fences_outlast_the_backticks_inside() -> None:
     )
 
 
-def test_prose_reads_as_it_was() -> None:
-    text = "2 of 3 *passed* [x] <b> _y_ `z` | # 1. @a"
-    assert MARKDOWN.renderInline(prose(text)).replace("&lt;", "<").replace("&gt;", ">") == text
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 of 3 *passed* [x] <b> _y_ `z` | # 1. @a",
+        "www.example.test",
+        "see example.test:80",
+        "someone@example.test",
+        "fixes #17, closes GH-17: :tada:",
+        "@someone",
+        "1. one",
+        "- one",
+        "&#64;someone",
+        "a  b\\c",
+        "abc 0123456789abcdef0123456789abcdef01234567",
+    ],
+)
+def test_what_could_mean_more_than_it_says_is_code(text: str) -> None:
+    shown = MARKDOWN.renderInline(prose(text))
+    assert re.fullmatch("<code>.*</code>", shown)
+    assert html.unescape(shown[6:-7]) == text.replace("|", "¦")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Pull(n): a no wait request first, then a long one on the same inbox",
+        "Not conformant. 4 of 8 tested requirements passed, 3 claimed but not tested. Exit code 4.",
+        "An empty consumer answers a no-wait pull at once",
+    ],
+)
+def test_plain_words_stay_words(text: str) -> None:
+    assert prose(text) == text
+
+
+def test_a_megabyte_of_anything_makes_a_short_page() -> None:
+    base = only("core_delivery::subjects_are_delivered_as_published")
+    said = "`\u202e<b>@a\n" * 150_000
+    (check,) = base.checks
+    wire = exchange(*[f"< {said}"] * 50, connection=said, offending=3)
+    check = replace(check, title=said, message=said, expected=said, actual=said, known=(said,), wire=wire)
+    text = render(replace(base, checks=(check,), target=replace(base.target, version=said, server_name=said)))
+    assert len(text) < 100_000
+    assert {char for char in text if not char.isprintable()} <= {"\n", "\ufe0f"}
 
 
 def test_a_page_of_many_failures_stays_short() -> None:
