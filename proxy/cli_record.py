@@ -61,6 +61,14 @@ Certificate = Annotated[Path | None, typer.Option(help="PEM: clients are to use 
 Key = Annotated[Path | None, typer.Option(help="PEM: the certificate's key, if it is a file of its own")]
 Authority = Annotated[Path | None, typer.Option(help="PEM: who certifies a tls:// or amqps:// server")]
 Insecure = Annotated[bool, typer.Option("--tls-insecure", help="take any certificate of the server")]
+Told = Annotated[
+    str,
+    typer.Option(
+        "--rewrite-info",
+        metavar="here|HOST:PORT",
+        help="NATS: INFO tells clients this host, port and connect_urls, and of TLS what they are to do",
+    ),
+]
 LiveRules = Annotated[bool, typer.Option("--live", help="tell violations of the protocol as they happen")]
 Drain = Annotated[str, typer.Option(help="after Ctrl-C, wait so long for clients to leave")]
 
@@ -85,6 +93,7 @@ def record(
     tls_key: Key = None,
     tls_ca: Authority = None,
     tls_insecure: Insecure = False,
+    told: Told = "",
     live_rules: LiveRules = False,
     drain: Drain = "0s",
 ) -> None:
@@ -119,6 +128,7 @@ def record(
             tls=needed(
                 server, shown.context, tls_ca, trusts_anyone=tls_insecure, first=frozenset(tls_first or ())
             ),
+            told=told,
         )
         controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
     except (AddressError, FaultError, TlsError) as error:
@@ -128,8 +138,8 @@ def record(
     for caught in (signal.SIGINT, signal.SIGTERM):
         signal.signal(caught, lambda *_: proxy.relay.stop(drain_s))
     judge = LiveJudge(files.path, server.protocol, live.violation) if live_rules else None
-    told = f"; control API at {controls.url}" if controls else ""
-    live.start(proxy, told + (f"; clients trust {shown.trusted}" if shown.trusted else ""))
+    serving = f"; control API at {controls.url}" if controls else ""
+    live.start(proxy, serving + (f"; clients trust {shown.trusted}" if shown.trusted else ""))
     if judge:
         judge.start()
     proxy.run()

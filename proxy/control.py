@@ -6,6 +6,7 @@
     DELETE /faults/slow
     POST   /reset              removes all
     GET    /connections        [{"connection": 3, "client": "127.0.0.1:4000", "to_server": 7, "to_client": 9}]
+    /proxies and below, /version: the same faults in the shape of toxiproxy's API, see ``toxics``
 
 What was wrong with a request stands in ``error``, with the status 400 or 404.
 """
@@ -23,9 +24,11 @@ from typing import Any
 from proxy.fault_language import Fault, FaultError, parse_fault
 from proxy.faults import Faults
 from proxy.relay import Relay
+from proxy.toxics import Toxic, of_fault
 
 MOST_BODY_BYTES = 64 * 1024
 ANSWER_WITHIN_S = 10.0
+VERSION = "2.5.0"  # of toxiproxy, whose API this is like
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -43,6 +46,8 @@ class Control:
     def __init__(self, relay: Relay, faults: Faults, port: int) -> None:
         self._relay = relay
         self._faults = faults
+        self.name = relay.server.protocol  # of the one proxy, for who asks for proxies
+        self._asked: dict[str, Toxic] = {}
         faults.may_change = True
         self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self))
         self._thread = threading.Thread(
@@ -76,9 +81,64 @@ class Control:
                 return self._in_loop(partial(self._switch, {}))
             case "GET", ["connections"]:
                 return self._in_loop(self._connections)
+            case "GET", ["version"]:
+                return {"version": VERSION}
+            case "GET", ["proxies"]:
+                return self._in_loop(lambda: {self.name: self._proxy()})
+            case _, ["proxies", name, *rest] if rest[:1] in ([], ["toxics"]):
+                if name != self.name:
+                    raise Refused(HTTPStatus.NOT_FOUND, f"proxy not found: there is one, {self.name}")
+                return self._toxics(method, rest[1:] if rest else None, body)
         raise Refused(HTTPStatus.NOT_FOUND, f"nothing answers {method} {path}")
 
+    def _toxics(self, method: str, path: list[str] | None, body: Any) -> Any:
+        """The proxy itself if there is no path, else its toxics."""
+        match method, path:
+            case "GET", None:
+                return self._in_loop(self._proxy)
+            case "GET", []:
+                return self._in_loop(lambda: self._proxy()["toxics"])
+            case "POST", []:
+                return self._in_loop(partial(self._poisoned, _toxic(lambda: Toxic.of(_object(body)))))
+            case "GET", [name]:
+                return self._in_loop(lambda: self._named(name).as_json())
+            case "POST" | "PATCH", [name]:
+                return self._in_loop(
+                    lambda: self._switched(_toxic(lambda: self._named(name).changed(_object(body))))
+                )
+            case "DELETE", [name]:
+                self._in_loop(partial(self._removed, name))
+                return None
+        raise Refused(HTTPStatus.NOT_FOUND, f"nothing answers {method} here")
+
     # -- in the loop's thread ----------------------------------------------------------------
+
+    def _proxy(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "listen": str(self._relay.address),
+            "upstream": str(self._relay.server),
+            "enabled": True,
+            "toxics": [self._named(name).as_json() for name in self._faults.active],
+        }
+
+    def _named(self, name: str) -> Toxic:
+        """The fault of that name as a toxic."""
+        fault = self._faults.active.get(name)
+        if fault is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"toxic not found: {name}")
+        asked = self._asked.get(name)
+        return asked if asked is not None and asked.fault() == fault else of_fault(name, fault)
+
+    def _poisoned(self, toxic: Toxic) -> dict[str, Any]:
+        if toxic.name in self._faults.active:
+            raise Refused(HTTPStatus.CONFLICT, f"toxic already exists: {toxic.name}")
+        return self._switched(toxic)
+
+    def _switched(self, toxic: Toxic) -> dict[str, Any]:
+        self._asked[toxic.name] = toxic
+        self._switch({**self._faults.active, toxic.name: toxic.fault()})
+        return toxic.as_json()
 
     def _listed(self) -> dict[str, str]:
         return {name: fault.text for name, fault in self._faults.active.items()}
@@ -149,6 +209,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._respond()
 
+    def do_PATCH(self) -> None:
+        self._respond()
+
     def do_DELETE(self) -> None:
         self._respond()
 
@@ -160,7 +223,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = self._control.answer(self.command, self.path, self._body())
         except Refused as refused:
-            status, found = refused.status, {"error": str(refused)}
+            status, found = refused.status, {"error": str(refused), "status": int(refused.status)}
+        if found is None:
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+            return
         body = json.dumps(found).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -188,6 +255,22 @@ def _text(body: Any, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise Refused(HTTPStatus.BAD_REQUEST, f'expected an object with the text "{name}"')
     return value
+
+
+def _object(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise Refused(HTTPStatus.BAD_REQUEST, "expected an object")
+    return body
+
+
+def _toxic(make: Callable[[], Toxic]) -> Toxic:
+    """A toxic that can be a fault."""
+    try:
+        toxic = make()
+        toxic.fault()
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return toxic
 
 
 def _fault(body: Any) -> Fault:

@@ -10,7 +10,8 @@
     drop +ACK every 10th                     operations: dropped,
     duplicate MSG the 3rd                    sent twice,
     reorder HMSG with 5%                     sent after the one that follows,
-    delay 200ms PUB where subject ~ "a.>"    held back, with all behind them
+    delay 200ms PUB where subject ~ "a.>"    held back, with all behind them,
+    rewrite MSG the 3rd set payload="x"      sent with other fields: ``rewriting``
 
 ``on upstream`` is what clients send, ``downstream`` what the server sends; without it, both. An operation is
 named by its verb or, for NATS, by its acknowledgement (``+ACK``, ``-NAK``, ``+WPI``, ``+TERM``), and chosen
@@ -21,12 +22,15 @@ direction; of faults that are not about operations, ``with 5%`` chooses connecti
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
 from proxy.filters import Filter, everything, parse
 from proxy.pipe import Direction
+from proxy.rewriting import parse_changes
 
 
 class FaultError(ValueError):
@@ -47,9 +51,10 @@ class Kind(StrEnum):
     DUPLICATE = "duplicate"
     REORDER = "reorder"
     DELAY = "delay"
+    REWRITE = "rewrite"
 
 
-OF_OPERATIONS = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER, Kind.DELAY})
+OF_OPERATIONS = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER, Kind.DELAY, Kind.REWRITE})
 WAYS = {"upstream": Direction.TO_SERVER, "downstream": Direction.TO_CLIENT}
 ACKNOWLEDGEMENTS = ("+ACK", "-NAK", "+WPI", "+TERM")
 
@@ -67,6 +72,7 @@ class Fault(Struct, frozen=True):
     every: int = 0  # each so many
     only: int = 0  # that one alone
     share: float = 1.0  # by chance
+    changes: Mapping[str, Any] = {}  # of operations that are rewritten; msgspec copies it
 
     def concerns(self, direction: Direction) -> bool:
         """Whether it has to do with that direction."""
@@ -89,6 +95,9 @@ _FORMS: dict[Kind, tuple[re.Pattern[str], str]] = {
     Kind.TIMEOUT: (re.compile(_WITHIN), "2s"),
     Kind.DELAY: (re.compile(_WITHIN), "200ms"),
 }
+_SET = re.compile(
+    r'\s+set\s+(?P<set>(?:[A-Za-z_][\w.-]*=(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s",]+)[\s,]*)+)(?=\s|$)'
+)
 _WHERE = re.compile(r"\s+where\s+(?P<where>.+)$")
 _ON = re.compile(r"\s+on\s+(?P<way>\S+)$")
 _WITH = re.compile(r"\s+with\s+(?P<share>\d+(?:\.\d+)?)\s*%$")
@@ -100,7 +109,8 @@ _VERB = re.compile(r"[\w.+-]+")
 
 def parse_fault(text: str) -> Fault:
     """Reads one line. Raises ``FaultError``."""
-    rest, chosen = _choices(f" {text.strip()}")
+    settings, rest = _settings(text)
+    rest, chosen = _choices(rest)
     word, _, arguments = rest.strip().partition(" ")
     try:
         kind = Kind(word)
@@ -119,8 +129,11 @@ def parse_fault(text: str) -> Fault:
         raise FaultError(f"{text}: {kind} is about bytes: neither every, the nor where")
     try:
         where = _operation(text, arguments, chosen.get("where", ""))
+        changes = parse_changes(settings) if kind is Kind.REWRITE else {}
     except ValueError as error:
-        raise FaultError(str(error)) from None
+        raise FaultError(f"{text}: {error}" if kind is Kind.REWRITE else str(error)) from None
+    if settings and kind is not Kind.REWRITE:
+        raise FaultError(f"{text}: only rewrite sets fields")
     return Fault(
         text=text.strip(),
         kind=kind,
@@ -132,7 +145,17 @@ def parse_fault(text: str) -> Fault:
         every=_counted(text, chosen.get("every")),
         only=_counted(text, chosen.get("only")),
         share=float(chosen.get("share", 100)) / 100,
+        changes=changes,
     )
+
+
+def _settings(text: str) -> tuple[str, str]:
+    """What stands behind ``set``, and the text without it."""
+    spaced = f" {text.strip()}"
+    found = _SET.search(spaced)
+    if found is None:
+        return "", spaced
+    return found["set"], f"{spaced[: found.start()]} {spaced[found.end() :].strip()}".rstrip()
 
 
 def _choices(text: str) -> tuple[str, dict[str, str]]:

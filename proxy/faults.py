@@ -18,6 +18,7 @@ from proxy.fault_language import OF_OPERATIONS, Fault, Kind
 from proxy.link import Link
 from proxy.loop import Loop, Timer
 from proxy.pipe import Direction, Pipe
+from proxy.rewriting import rewritten
 from wire.errors import ProtocolError
 
 HOLD_BYTES = 256 * 1024  # delayed in one direction; beyond that the source is not read
@@ -190,11 +191,12 @@ class Disturbed:
     def _operation(self, operation: Any, faults: list[_Applied], received: float) -> None:
         """Passes it, later, twice, after the next one, or not at all."""
         self._operations += 1
-        struck = [applied.fault for applied in self._struck(operation, faults)] if faults else []
+        applied = self._struck(operation, faults) if faults else []
+        struck = [one.fault for one in applied]
         kinds = [fault.kind for fault in struck]
         if Kind.DROP in kinds:
             return
-        data = operation.raw * (2 if Kind.DUPLICATE in kinds else 1)
+        data = self._rewritten(operation, struck) * (2 if Kind.DUPLICATE in kinds else 1)
         late = sum(fault.time for fault in struck if fault.kind is Kind.DELAY)
         if Kind.REORDER in kinds and not self._waiting:
             self._waiting = data
@@ -212,6 +214,17 @@ class Disturbed:
         for applied in struck:
             self._note(applied, f": {operation}")
         return struck
+
+    def _rewritten(self, operation: Any, struck: list[Fault]) -> bytes:
+        changes = {name: value for fault in struck for name, value in fault.changes.items()}
+        if not changes:
+            return bytes(operation.raw)
+        try:
+            return rewritten(operation, changes)
+        except ValueError as error:
+            text = f"operation {self._operations} was not rewritten: {error}"
+            self._faults.note(self.pipe.link, self.pipe.direction, text[:NOTE_CHARACTERS])
+            return bytes(operation.raw)
 
     def _let_go(self) -> None:
         """What waited for the next operation goes now."""

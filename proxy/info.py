@@ -19,6 +19,11 @@ def for_client(info: bytes, *, encrypted: bool) -> dict[str, Any]:
     """What has to change for a client that is to use TLS, or not to; None takes a field away."""
     if encrypted == bool(_fields(info).get("tls_required")):
         return {}
+    return of_tls(encrypted=encrypted)
+
+
+def of_tls(*, encrypted: bool) -> dict[str, Any]:
+    """That TLS is wanted, and nothing else of it; or nothing."""
     return dict.fromkeys(TOLD_OF_TLS) | ({"tls_required": True} if encrypted else {})
 
 

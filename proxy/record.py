@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from proxy import info
 from proxy.addresses import ENCRYPTED, Endpoint
 from proxy.capture_file import CaptureFiles
 from proxy.counters import Counters
 from proxy.dialects import known
-from proxy.fault_language import Fault, parse_fault
+from proxy.fault_language import Fault, Kind, parse_fault
 from proxy.faults import Faults
+from proxy.filters import parse
 from proxy.link import Link
 from proxy.pipe import Direction
 from proxy.recorder import Recorder, Recording
@@ -21,13 +25,17 @@ from proxy.relay import Relay
 from proxy.tls import Tls
 from proxy.tls_opening import Openings
 
+HERE = "here"
+REWRITE_INFO = "rewrite-info"  # the name of the fault that does it
+IS_INFO = parse("op = INFO")
 ANY_PORT = "127.0.0.1:0"
 
 
 class RecordingProxy:
     """Listens from construction on. Raises ``AddressError``, and ``OSError`` if the capture cannot be begun.
 
-    ``on_stopped`` is told why nothing more is recorded, from the thread that runs.
+    ``on_stopped`` is told why nothing more is recorded, from the thread that runs. ``told`` is the address
+    that a server's INFO tells to clients: ``here`` for where the proxy listens; empty for what it says.
     """
 
     def __init__(
@@ -41,6 +49,7 @@ class RecordingProxy:
         faults: Sequence[Fault] = (),
         seed: int = 0,
         tls: Tls | None = None,
+        told: str = "",
     ) -> None:
         self.files = files
         self._tls = tls
@@ -57,8 +66,22 @@ class RecordingProxy:
         )
         self.faults.change({str(number): fault for number, fault in enumerate(faults, 1)})
         self.relay.disturb = self.faults.disturb
+        changes = self._changes(told)
+        if changes:
+            self.faults.change({**self.faults.active, REWRITE_INFO: _rewrite(changes)})
         if tls is not None:
-            self.relay.opening = Openings(tls, self._greeted, {})
+            self.relay.opening = Openings(tls, self._greeted, changes)
+
+    def _changes(self, told: str) -> dict[str, Any]:
+        """What INFO is to say otherwise. Raises ``AddressError``."""
+        if not told:
+            return {}
+        place = self.relay.address if told == HERE else Endpoint.parse(told)
+        changes = info.elsewhere(place)
+        tls = self._tls
+        if tls is not None and (tls.client is None) != (tls.server is None):
+            changes |= info.of_tls(encrypted=tls.client is not None)
+        return changes
 
     @property
     def counters(self) -> Counters:
@@ -73,13 +96,13 @@ class RecordingProxy:
         is_encrypted = self._tls is not None and self._tls.client is not None
         return f"{encrypted.get(protocol, protocol) if is_encrypted else protocol}://{self.relay.address}"
 
-    def _greeted(self, link: Link, info: bytes, note: str) -> None:
+    def _greeted(self, link: Link, said: bytes, note: str) -> None:
         """The server's first word crossed before the relay began: on record it comes first, too."""
         now = time.time_ns()
         self.recorder.note(link, Direction.TO_CLIENT, note, now)
-        if info:
-            self.counters.to_client += len(info)
-            self.recorder.data(link, Direction.TO_CLIENT, info, now)
+        if said:
+            self.counters.to_client += len(said)
+            self.recorder.data(link, Direction.TO_CLIENT, said, now)
 
     def run(self) -> None:
         """Until ``relay.stop``."""
@@ -93,6 +116,13 @@ class RecordingProxy:
             self.recorder.close(why)
 
 
+def _rewrite(changes: dict[str, Any]) -> Fault:
+    text = ", ".join(f"{name}={json.dumps(value)}" for name, value in changes.items())
+    return Fault(
+        f"rewrite INFO set {text}", Kind.REWRITE, Direction.TO_CLIENT, where=IS_INFO, changes=changes
+    )
+
+
 @contextmanager
 def recorded(
     url: str,
@@ -104,6 +134,7 @@ def recorded(
     faults: Sequence[str] = (),
     seed: int = 0,
     tls: Tls | None = None,
+    told: str = "",
 ) -> Iterator[RecordingProxy]:
     """A recording proxy before ``url``, in a thread; when the block ends, the capture is whole."""
     server = Endpoint.parse(url)
@@ -116,6 +147,7 @@ def recorded(
         faults=[parse_fault(text) for text in faults],
         seed=seed,
         tls=tls,
+        told=told,
     )
     thread = threading.Thread(target=proxy.run, name="plumbline-proxy")
     thread.start()

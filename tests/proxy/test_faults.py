@@ -192,7 +192,7 @@ def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> Non
                 assert ask(control.url, "POST", "/faults", fault) == (200, {"lossy": fault["fault"]})
                 assert ask(control.url, "POST", "/faults", fault) == (
                     409,
-                    {"error": "there is a fault lossy"},
+                    {"error": "there is a fault lossy", "status": 409},
                 )
                 client.sendall(numbered(1, 2, 3))
                 assert receive(client, len(numbered(1, 3))) == numbered(1, 3)
@@ -206,7 +206,10 @@ def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> Non
                 (seen,) = ask(control.url, "GET", "/connections")[1]
                 assert seen["connection"] == 1
                 assert seen["to_client"] == len(numbered(1, 1, 3, 4, 4, 5, 6))
-            assert ask(control.url, "DELETE", "/faults/lossy") == (404, {"error": "no fault lossy"})
+            assert ask(control.url, "DELETE", "/faults/lossy") == (
+                404,
+                {"error": "no fault lossy", "status": 404},
+            )
             assert ask(control.url, "POST", "/faults", {"name": "x", "fault": "lag 5"})[0] == 400
             assert ask(control.url, "POST", "/faults", [])[0] == 400
             assert ask(control.url, "GET", "/nothing")[0] == 404
