@@ -12,6 +12,7 @@ import io
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -190,13 +191,17 @@ def _pieces(section: Section, content: bytes | None) -> Iterator[bytes]:
             yield data
 
 
-def _opened(path: Path, content: bytes | None) -> Any:
-    """Something to read the uncompressed bytes from, in a ``with``."""
-    plain: Any = path.open("rb") if content is None else io.BytesIO(content)
-    if path.suffix == ".gz":
-        return gzip.GzipFile(fileobj=plain)
-    if path.suffix == ".zst":
-        import pyarrow as pa
+@contextmanager
+def _opened(path: Path, content: bytes | None) -> Iterator[Any]:
+    """Something to read the uncompressed bytes from."""
+    with path.open("rb") if content is None else io.BytesIO(content) as plain:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=plain) as uncompressed:
+                yield uncompressed
+        elif path.suffix == ".zst":
+            import pyarrow as pa
 
-        return pa.CompressedInputStream(plain, "zstd")
-    return plain
+            with pa.CompressedInputStream(plain, "zstd") as uncompressed:
+                yield uncompressed
+        else:
+            yield plain

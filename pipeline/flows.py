@@ -21,7 +21,7 @@ from pipeline.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
 from pipeline.links import Links
 from pipeline.packets import PROBLEM, problem_of
 from pipeline.rows import Collector, rows_of
-from pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, Column, Table
+from pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Column, Table
 from proxy.judging import Judge
 from proxy.operations import Reader, Row
 from proxy.reassembly import introduced
@@ -53,24 +53,32 @@ STAGED = Table(
     ("capture",),
 )
 
+# The columns of it that violations need: see ``decode``.
+FOR_VIOLATIONS = STAGED.without(*(name for name in OPERATIONS.names if name not in (*VIOLATIONS.names, "op")))
+
 
 class FlowWatch(Watch):
-    """The monitors of connections; also keeps the facts of the operation at hand, and what it answers."""
+    """The monitors of connections; also keeps the facts of the operation at hand, and what it answers.
 
-    def __init__(self) -> None:
+    ``links`` false: what it answers is not asked for.
+    """
+
+    def __init__(self, *, links: bool = True) -> None:
         super().__init__(LOCAL)
+        self._wants_links = links
         self._facts: list[Fact] = []
         self._answers: list[int] = []
         self._links: dict[str, Links] = {}
 
     def judge(self, fact: Fact) -> Iterator[Violation]:
-        connection = fact.place.connection
-        links = self._links.get(connection)
-        if links is None:
-            links = self._links[connection] = Links()
-        pulls: Any = self.monitors.get((BatchIsTheLimit, connection))
         self._facts.append(fact)
-        self._answers += links.answers(fact, pulls)
+        if self._wants_links:
+            connection = fact.place.connection
+            links = self._links.get(connection)
+            if links is None:
+                links = self._links[connection] = Links()
+            pulls: Any = self.monitors.get((BatchIsTheLimit, connection))
+            self._answers += links.answers(fact, pulls)
         yield from super().judge(fact)
 
     def close(self, connection: str) -> None:
@@ -85,12 +93,16 @@ class FlowWatch(Watch):
 
 
 class FlowJudge:
-    """One flow. ``keeps_payloads``: payloads stand in rows and texts, not only their sizes and hashes."""
+    """One flow. ``keeps_payloads``: payloads stand in rows and texts, not only their sizes and hashes.
 
-    def __init__(self, *, keeps_payloads: bool) -> None:
+    ``whole`` false: rows have what ``FOR_VIOLATIONS`` needs, and an operation without that has none.
+    """
+
+    def __init__(self, *, keeps_payloads: bool, whole: bool = True) -> None:
         self._keeps_payloads = keeps_payloads
+        self._whole = whole
         self._reader = Reader()
-        self._watch = FlowWatch()
+        self._watch = FlowWatch(links=whole)
         self._judge = Judge(self._watch, Observation if keeps_payloads else WithoutPayload)
         self._protocols: dict[int, str] = {}
         self._libraries: dict[int, str] = {}
@@ -102,32 +114,28 @@ class FlowJudge:
         for row in self._reader.feed(carried):
             if row.remark[0] == "opened":
                 row.connection.number = file << FRAME_BITS | frame
-                yield self._cells(row) | {"recorded": introduced(carried.comments)[0]}
-            else:
-                yield self._cells(row)
+                self._at["recorded"] = introduced(carried.comments)[0]
+            yield from self._rows(row)
+            self._at.pop("recorded", None)
 
     def finish(self) -> Iterator[Cells]:
         """The captures are over."""
         for row in self._reader.finish():
-            yield self._cells(row)
+            yield from self._rows(row)
 
-    def _cells(self, row: Row) -> Cells:
+    def _rows(self, row: Row) -> Iterator[Cells]:
         connection = row.connection
         number = connection.number
         violations = list(self._judge.observe(row))
         facts, answers = self._watch.take()
-        if row.operation is None:
-            cells: Cells = {"op": row.remark[0], "text": row.remark[1] or None}
-        else:
-            cells = cells_of(row.operation)
-            if row.dialect is not None:
-                self._protocols[number] = row.dialect.name
-            if library := library_of(row.operation):
-                self._libraries[number] = library
-            if not self._keeps_payloads:
-                cells.pop("payload", None)
-        for fact in facts:
-            add_fact(cells, fact)
+        if row.dialect is not None:
+            self._protocols[number] = row.dialect.name
+        if row.number and (library := library_of(row.operation)):
+            self._libraries[number] = library
+        across = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
+        if not (self._whole or violations or across or row.remark[0]):
+            return
+        cells = self._own_cells(row, facts)
         cells |= self._at
         cells |= {
             "connection": number, "number": row.number, "time": row.time // 1000, "time_ns": row.time,
@@ -139,10 +147,21 @@ class FlowJudge:
             cells["answers"] = answers
         if violations:
             cells["broken"] = packed(violations)
-        across = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
         if across:
             cells["key"] = across[0][0]
             cells["facts"] = packed([fact for _, fact in across])
+        yield cells
+
+    def _own_cells(self, row: Row, facts: list[Fact]) -> Cells:
+        if row.operation is None:
+            return {"op": row.remark[0], "text": row.remark[1] or None}
+        if not self._whole:
+            return {}
+        cells = cells_of(row.operation)
+        if not self._keeps_payloads:
+            cells.pop("payload", None)
+        for fact in facts:
+            add_fact(cells, fact)
         return cells
 
 
@@ -155,15 +174,24 @@ def key_across(fact: Fact) -> str | None:
     return None
 
 
-def decode(batches: Iterable[pa.RecordBatch], *, keeps_payloads: bool) -> Iterator[pa.RecordBatch]:
-    """Packets, grouped by flow and in order inside, to rows of ``STAGED``. Holds one flow at a time."""
-    collected = Collector(STAGED)
+def decode(
+    batches: Iterable[pa.RecordBatch], *, keeps_payloads: bool, table: Table = STAGED
+) -> Iterator[pa.RecordBatch]:
+    """Packets, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
+
+    ``FOR_VIOLATIONS``: only rows that violate something, or matter across connections, and remarks.
+    """
+    collected = Collector(table)
+
+    def begin() -> FlowJudge:
+        return FlowJudge(keeps_payloads=keeps_payloads, whole="payload_hash" in table.names)
+
     places: dict[str, Place] = {}
-    current, judge = None, FlowJudge(keeps_payloads=keeps_payloads)
+    current, judge = None, begin()
     for flow, file, frame, capture, time, source, target, *rest in rows_of(batches, PACKET_COLUMNS):
         if flow != current:
             yield from _collected(collected, judge.finish())
-            current, judge = flow, FlowJudge(keeps_payloads=keeps_payloads)
+            current, judge = flow, begin()
             places.clear()
         seq, ack, flags, missing, comments, payload = rest
         if source is None:

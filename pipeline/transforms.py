@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.flows import PACKET_COLUMNS, STAGED, decode
+from pipeline.flows import FOR_VIOLATIONS, PACKET_COLUMNS, STAGED, decode
 from pipeline.packets import PROBLEM
 from pipeline.streams import FACT_COLUMNS, FOUND, SHARED, judge_streams, local_violations
 from pipeline.tables import (
@@ -49,6 +49,12 @@ def staged(packets: DataFrame, parts: int, *, keeps_payloads: bool) -> DataFrame
     """Packets to ``flows.STAGED``."""
     function = partial(decode, keeps_payloads=keeps_payloads)
     return flows(packets, parts).mapInArrow(function, spark_schema(STAGED))
+
+
+def staged_for_violations(packets: DataFrame, parts: int) -> DataFrame:
+    """Packets to ``flows.FOR_VIOLATIONS``: much less, where nobody wants the operations."""
+    function = partial(decode, keeps_payloads=False, table=FOR_VIOLATIONS)
+    return flows(packets, parts).mapInArrow(function, spark_schema(FOR_VIOLATIONS))
 
 
 def found(staged: DataFrame, parts: int) -> DataFrame:

@@ -1,0 +1,195 @@
+"""Decoding, judging and reading captures without Spark: the functions that its workers run."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from conformance.monitors import Violation
+from pipeline.cells import text_without_payload
+from pipeline.files import capture_files, packets, sections
+from pipeline.flows import STAGED, decode, packed, unpacked
+from pipeline.packets import batches
+from pipeline.streams import judge_streams, local_violations
+from pipeline.tables import TABLES, arrow_schema, describe, spark_schema
+from proxy.capture_reader import CaptureError
+from proxy.captures import read
+from proxy.judging import Judge
+from tests.pipeline.planted import Planted, write
+from wire import nats
+from wire.amqp import Method
+
+SMALL = 100_000
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captures")
+    write(folder, size=SMALL)
+    return folder
+
+
+def staged(places: list[str], section_bytes: int = 1 << 26, *, keeps_payloads: bool = False) -> pa.Table:
+    """As Spark's shuffle would bring the packets together."""
+    files, _ = capture_files(places)
+    read = [
+        batch
+        for file in files
+        for section in sections(file, section_bytes)
+        for batch in batches(section, tell_problems=True)
+    ]
+    table = pa.Table.from_batches(read)
+    ends = zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
+    flows = [hash(frozenset(pair)) for pair in ends]
+    table = table.append_column("flow", pa.array(flows, pa.int64()))
+    order = [(name, "ascending") for name in ("flow", "file", "frame")]
+    decoded = decode(table.sort_by(order).to_batches(), keeps_payloads=keeps_payloads)
+    return pa.Table.from_batches(list(decoded), schema=arrow_schema(STAGED))
+
+
+def violations(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows of ``FOUND``, in order."""
+    order = [(name, "ascending") for name in ("key", "file", "frame", "number")]
+    across = rows.filter(pc.is_valid(rows["facts"])).sort_by(order)
+    local = rows.filter(pc.is_valid(rows["broken"]))
+    found = [*judge_streams(across.to_batches()), *local_violations(local.to_batches())]
+    told = [row for batch in found for row in batch.to_pylist()]
+    return sorted(told, key=lambda row: (row["file"], row["frame"], row["number"], row["rank"]))
+
+
+def as_live(folder: Path) -> list[Violation]:
+    """What the proxy's own judge finds."""
+    judge = Judge()
+    return [violation for row in read([folder]) for violation in judge.observe(row)]
+
+
+def test_all_that_is_planted_is_found_and_nothing_else(tmp_path: Path) -> None:
+    planted = write(tmp_path, size=SMALL)
+    assert len(planted) == 100
+    rows = staged([str(tmp_path)])
+    openings = rows.filter(pc.equal(rows["op"], "opened"))
+    recorded = dict(zip(openings["connection"].to_pylist(), openings["recorded"].to_pylist(), strict=True))
+    found = [Planted(row["rule"], recorded[row["connection"]], row["number"]) for row in violations(rows)]
+    assert sorted(found) == planted
+
+
+def test_flows_apart_find_what_one_reader_finds(captures: Path) -> None:
+    expected = as_live(captures)
+    found = violations(staged([str(captures)], keeps_payloads=True))
+    assert [(row["rule"], row["expected"], row["actual"], row["text"], row["time_ns"]) for row in found] == [
+        (one.rule, one.expected, one.actual, one.place.text, one.place.at) for one in expected
+    ]
+    assert [[place["text"] for place in row["earlier"]] for row in found] == [
+        [place.text for place in one.earlier] for one in expected
+    ]
+
+
+def test_sections_of_a_file_are_the_file(captures: Path) -> None:
+    (file, *_), _ = capture_files([str(captures)])
+    cut = sections(file, 1000)
+    assert len(cut) > 2
+    whole = list(packets(sections(file)[0]))
+    assert [found for section in cut for found in packets(section)] == whole
+
+
+def test_sections_of_a_classic_pcap_are_the_file(tmp_path: Path, captures: Path) -> None:
+    (file, *_), _ = capture_files([str(captures)])
+    path = tmp_path / "classic.pcap"
+    header = bytes.fromhex("4d3cb2a1020004000000000000000000ffff000065000000")
+    records = b""
+    for _, packet in packets(sections(file)[0]):
+        seconds, rest = divmod(packet.time, 1_000_000_000)
+        size = len(packet.data)
+        records += b"".join(n.to_bytes(4, "little") for n in (seconds, rest, size, size)) + packet.data
+    path.write_bytes(header + records)
+    (classic,), _ = capture_files([str(path)])
+    cut = sections(classic, 1000)
+    assert len(cut) > 2
+    found = [(frame, packet.time, packet.data) for section in cut for frame, packet in packets(section)]
+    assert found == [(frame, packet.time, packet.data) for frame, packet in packets(sections(file)[0])]
+
+
+def test_compressed_files_are_read(tmp_path: Path, captures: Path) -> None:
+    (file, *_), _ = capture_files([str(captures)])
+    plain = Path(file.path).read_bytes()
+    (tmp_path / "a.pcapng.gz").write_bytes(gzip.compress(plain))
+    with pa.CompressedOutputStream(str(tmp_path / "b.pcapng.zst"), "zstd") as out:
+        out.write(plain)
+    files, _ = capture_files([str(tmp_path)])
+    assert [one.name for one in files] == ["a.pcapng.gz", "b.pcapng.zst"]
+    for one in files:
+        assert list(packets(sections(one)[0])) == list(packets(sections(file)[0]))
+
+
+def test_only_the_columns_that_are_asked_for(captures: Path) -> None:
+    (file, *_), _ = capture_files([str(captures)])
+    (batch, *_) = batches(sections(file)[0], ("size", "frame"))
+    assert batch.schema.names == ["size", "frame"]
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path, captures: Path) -> None:
+    (file, *_), _ = capture_files([str(captures)])
+    plain = Path(file.path).read_bytes()
+    damaged = bytearray(plain)
+    damaged[len(plain) // 2 :] = b"\xff" * (len(plain) - len(plain) // 2)
+    for name, data in {
+        "a-cut.pcapng": plain[:-10],
+        "b-damaged.pcapng": bytes(damaged),
+        "c-other.pcapng": b"GIF89a, certainly",
+        "d-nothing.pcap": b"",
+        "e-cut.pcapng.gz": gzip.compress(plain)[:-20],
+    }.items():
+        (tmp_path / name).write_bytes(data)
+    rows = staged([str(tmp_path)])
+    told = rows.filter(pc.equal(rows["op"], "problem"))
+    named = dict(zip(told["capture"].to_pylist(), told["description"].to_pylist(), strict=True))
+    assert named == {
+        "a-cut.pcapng": "truncated",
+        "b-damaged.pcapng": "damaged",
+        "c-other.pcapng": "not-a-capture",
+        "d-nothing.pcap": "not-a-capture",
+        "e-cut.pcapng.gz": "truncated",
+    }
+    assert rows.num_rows > told.num_rows  # the rest is there
+
+
+def test_the_source_fails_where_nobody_reads_problems(tmp_path: Path) -> None:
+    (tmp_path / "other.pcapng").write_bytes(b"certainly no capture")
+    (file,), _ = capture_files([str(tmp_path)])
+    with pytest.raises(CaptureError, match=r"other\.pcapng: no capture"):
+        list(batches(sections(file)[0]))
+
+
+def test_a_folder_without_captures_is_a_problem(tmp_path: Path) -> None:
+    files, problems = capture_files([str(tmp_path)])
+    assert (files, [one.kind for one in problems]) == ([], ["empty"])
+
+
+def test_texts_leave_payloads_out() -> None:
+    assert text_without_payload(nats.Msg.make("a", "1", b"secret")) == "MSG a 1 6 | (6 bytes)"
+    headers = nats.HMsg.make("a", "1", b"NATS/1.0 404 No Messages\r\n\r\n", b"secret")
+    assert "404 No Messages" in text_without_payload(headers)
+    assert "secret" not in text_without_payload(headers)
+    published = Method.make("basic.publish", 1, routing_key="q", body=b'secret body=""')
+    assert text_without_payload(published).endswith("| body=(14 bytes)")
+
+
+def test_what_is_packed_survives_text_that_is_no_utf8() -> None:
+    for text in ("plain", "\udcff"):
+        assert unpacked(packed([text]), list[str]) == [text]
+    assert packed(["\udcff"])[:1] == pickle.PROTO
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_spark_and_arrow_have_one_schema(table: Any) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    assert to_arrow_schema(spark_schema(table), timezone="UTC").types == arrow_schema(table).types
+    assert all(column.meaning for column in table.columns)
+    assert len(describe(table).splitlines()) == len(table.columns) + 1
