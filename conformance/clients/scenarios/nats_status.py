@@ -87,14 +87,17 @@ def no_responders_is_told(scene: NatsScene) -> None:
 @scenario("CLIENT-STATUS-006", needs=["fetch"])
 def messages_before_a_status_are_handed_over(scene: NatsScene) -> None:
     """What came of a batch before a status ended it is not lost with it."""
-    scene.orders("m1", "m2")
+    scene.orders()
 
-    def end_the_batch() -> None:
-        (pull, *_) = scene.pulls()
-        scene.stand.inject(HMsg.make(pull.inbox, _sid(scene), b"NATS/1.0 409 Leadership Change\r\n\r\n").raw)
+    def send_two_and_end_it() -> None:
+        inbox = scene.pulls()[-1].inbox
+        scene.publish("m1", "m2")
+        scene.await_wire(lambda: len(scene.deliveries()) >= 2)
+        status = b"NATS/1.0 409 Leadership Change\r\n\r\n"
+        scene.stand.inject(HMsg.make(inbox, _sid(scene), status).raw)
 
-    with scene.meanwhile(lambda: len(scene.deliveries()) >= 2, end_the_batch):
-        fetched = scene.fetch(5, expires_ms=1000)
+    with scene.meanwhile(scene.is_waiting, send_two_and_end_it):
+        fetched = scene.fetch(5, expires_ms=1500)
     messages = list(fetched.messages)
     if len(messages) < 2:  # a library may raise the error first and hand them over at the next call
         messages += scene.fetch(5, expires_ms=500).messages
