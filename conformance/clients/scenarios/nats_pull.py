@@ -34,13 +34,13 @@ def a_request_that_lingers_expires_by_the_time_out(scene: NatsScene) -> None:
     """Every request that may wait carries an expires, no longer than the user's time-out."""
     scene.orders()
     for batch in (5, 1):
-        scene.fetch(batch, expires_ms=500)
+        scene.fetch(batch, expires_ms=1200)
     for pull in _pulls(scene):
         request = pull.request
         scene.require(
-            (request.no_wait and not request.expires) or 0 < request.expires <= 500_000_000,
+            (request.no_wait and not request.expires) or 0 < request.expires <= 1_200_000_000,
             "a request outlives the fetch it belongs to",
-            expected="expires of at most 500 ms, or no_wait",
+            expected="expires of at most 1.2 s, or no_wait",
             actual=pull.seen.operation,
             at=pull.seen,
         )
