@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from conformance.clients.stand import Stand
     from conformance.explore.cli import Running
     from conformance.explore.reference import Reference
+    from conformance.monitors import Violation
     from conformance.variants import Variant
     from conformance.verdicts import Target, WireLine
     from conformance.verify import Consumer
+    from proxy.record import RecordingProxy
     from reference_broker.nats.config import Config
     from reference_broker.nats.server import BrokerThread
     from reports.matrix.batch import Wanted
@@ -210,16 +213,40 @@ class Stands(Parts):
         """Raises what the configuration, a defect or a fault says of itself if it is wrong."""
         from conformance.interrupts import kept_from_children
         from proxy.watching import watched
-        from reference_broker.amqp.server import AmqpBroker
-        from reference_broker.nats.server import NatsBroker
 
-        kind = AmqpBroker if protocol == "amqp" else NatsBroker
-        options = {"jetstream": True, **stage.options} if protocol == "nats" else dict(stage.options)
-        with ExitStack() as running:
+        with _broker_alone(protocol, stage.defects, stage.options) as url, ExitStack() as running:
             with kept_from_children():
-                url = running.enter_context(kind.in_thread(defect=stage.defects, **options))
                 proxy = running.enter_context(watched(url, stage.faults))
             yield proxy
+
+    @contextmanager
+    def observed(self, faults: Sequence[str], capture: Path | None) -> Iterator[_Observed]:
+        """Reference brokers, each behind a proxy that records, with monitors that follow the record."""
+        import tempfile
+
+        from conformance.prepare import UsageProblem
+        from proxy.fault_language import FaultError
+        from proxy.judging import LiveJudge
+        from proxy.record import recorded
+
+        observed = _Observed()
+        with ExitStack() as running:
+            folder = capture or Path(running.enter_context(tempfile.TemporaryDirectory(prefix="plumbline-")))
+            judging = running.enter_context(ExitStack())  # ends after the proxies have
+            try:
+                for protocol in ("nats", "amqp"):
+                    url = running.enter_context(_broker_alone(protocol))
+                    where = url.partition("://")[2].rpartition("@")[2].partition("/")[0]
+                    plain = f"{protocol}://{where}"
+                    proxy = running.enter_context(recorded(plain, folder / protocol, faults=faults))
+                    judge = LiveJudge(proxy.files.path, protocol, observed.violations.append)
+                    judge.start()
+                    judging.callback(judge.end)
+                    observed.proxies.append(proxy)
+                    observed.urls[protocol] = url.replace(where, str(proxy.relay.address))
+            except (FaultError, OSError) as error:
+                raise UsageProblem(str(error)) from None
+            yield observed
 
 
 def _capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
@@ -247,6 +274,36 @@ def _capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
         for line in wire
     )
     return exchange_capture(exchange, server)
+
+
+class _Observed:
+    """See ``conformance.clients.observe``."""
+
+    def __init__(self) -> None:
+        self.urls: dict[str, str] = {}
+        self.violations: list[Violation] = []
+        self.proxies: list[RecordingProxy] = []
+
+    @property
+    def connections(self) -> int:
+        return sum(proxy.counters.accepted for proxy in self.proxies)
+
+
+@contextmanager
+def _broker_alone(
+    protocol: str, defects: Sequence[str] = (), options: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """A reference broker in a thread that Ctrl-C does not reach."""
+    from conformance.interrupts import kept_from_children
+    from reference_broker.amqp.server import AmqpBroker
+    from reference_broker.nats.server import NatsBroker
+
+    kind = AmqpBroker if protocol == "amqp" else NatsBroker
+    given = {"jetstream": True, **(options or {})} if protocol == "nats" else dict(options or {})
+    with ExitStack() as running:
+        with kept_from_children():
+            url = running.enter_context(kind.in_thread(defect=defects, **given))
+        yield url
 
 
 def _flags(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:
@@ -316,9 +373,11 @@ def _reference_broker() -> typer.Typer:
 
 def _gate() -> typer.Typer:
     import conformance.clients.cli
+    import conformance.clients.observe
 
     mounted = typer.Typer(rich_markup_mode=None)
     conformance.clients.cli.register(mounted, Stands())
+    conformance.clients.observe.register(mounted, Stands())
     return mounted
 
 
@@ -376,6 +435,7 @@ def _ci() -> typer.Typer:
 COMMANDS: dict[str, Callable[[], typer.Typer]] = {
     "verify": _conformance,
     "gate": _gate,
+    "observe": _gate,
     "explore": _conformance,
     "list": _conformance,
     "explain": _conformance,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from conformance.cli import Paths
+from conformance.clients.command_line import FOLLOWING, BeforeCommand
 from conformance.clients.gate import WORKERS, Wanted, gate
 from conformance.clients.stand import Stands
 from conformance.interrupts import terminated_as_interrupted
@@ -35,20 +35,6 @@ Examples:
 Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
 3 the adapter does not start or says no hello, 4 error of Plumbline itself.
 """
-
-FOLLOWING = "conformance.clients.cli.following"
-
-
-class BeforeCommand(TyperCommand):
-    """Leaves alone what follows ``--``: it is the command to start."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[FOLLOWING] = args[end + 1 :]
-        return super().parse_args(ctx, args[:end])
-
-    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        return [*super().collect_usage_pieces(ctx), "-- COMMAND..."]
 
 
 def register(app: typer.Typer, stands: Stands) -> None:
