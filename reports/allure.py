@@ -8,6 +8,7 @@ other targets stand beside them. Source: Allure 2, "Allure Results", and the mod
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,7 @@ STEP_LIMIT = 300
 VALUE_LIMIT = 10_000
 TRANSCRIPT_LIMIT = 1_000_000  # characters
 NAME_LIMIT = 200
+LATE_S = 60.0  # after its run a check may be told of
 LINK = re.compile(r"https?://[^\s<>\"'`\\)\]]{1,500}")
 
 Object = dict[str, Any]
@@ -105,10 +107,9 @@ class Allure:
         before: dict[str, list[Path]] = {}
         for path in self._folder.glob("*-attachment.*"):
             before.setdefault(path.name[:36], []).append(path)
-        began = _began(result)
+        ends = self._ends(result)
         for check in result.checks:
-            stop = self._ended.get(check.id, began + check.duration_s)
-            began = stop if check.id not in self._ended else began
+            stop = ends[check.id]
             uuid = str(_identity(check, result.target))
             for old in before.get(uuid, []):
                 old.unlink(missing_ok=True)
@@ -120,6 +121,15 @@ class Allure:
         (self._folder / "environment.properties").write_bytes(_environment(result))
         (self._folder / "categories.json").write_bytes(msgspec.json.encode(CATEGORIES))
         (self._folder / "executor.json").write_bytes(msgspec.json.encode(_executor(result)))
+
+    def _ends(self, result: RunResult) -> dict[str, float]:
+        """When each check ended: as it was seen; of a run read from a file, one after the other."""
+        began = _began(result)
+        seen = [self._ended.get(check.id, 0.0) for check in result.checks]
+        if seen and began <= min(seen) <= max(seen) <= began + result.summary.duration_s + LATE_S:
+            return self._ended
+        ends = itertools.accumulate((check.duration_s for check in result.checks), initial=began)
+        return dict(zip((check.id for check in result.checks), itertools.islice(ends, 1, None), strict=True))
 
     def _attachments(
         self, check: CheckResult, result: RunResult, start: float

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,23 @@ def test_operations_are_steps_at_their_times_and_the_offending_one_failed(tmp_pa
     assert len(steps) == 6
     assert one["stop"] - one["start"] == 81
     assert one["start"] <= one["steps"][0]["start"] <= one["steps"][-1]["stop"] <= one["stop"]
+
+
+def test_checks_of_a_run_that_is_over_have_times_within_that_run(tmp_path: Path) -> None:
+    result = sample_result()
+    began = datetime.fromisoformat(result.summary.started).timestamp()
+    results = written(tmp_path, result).values()
+    assert min(one["start"] for one in results) == round(began * 1000)
+    assert max(one["stop"] for one in results) <= round((began + result.summary.duration_s) * 1000)
+
+
+def test_checks_of_a_run_that_goes_on_have_the_times_at_which_they_ended(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    result = conformant_result()
+    live = replace(result, summary=replace(result.summary, started=now.isoformat(timespec="seconds")))
+    before = time.time()
+    stops = [one["stop"] for one in written(tmp_path, live).values()]
+    assert all(before * 1000 - 1 <= stop <= time.time() * 1000 + 1 for stop in stops)
 
 
 def test_a_failure_has_transcript_diagram_capture_and_what_to_type(tmp_path: Path) -> None:
