@@ -11,7 +11,11 @@ from pipeline.java import NoJava
 from pipeline.session import session
 from tests.conftest import servers_required
 
+# Tables of a few rows: what Java and Spark spend on making code fast costs more than it saves.
 SETTINGS = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.adaptive.enabled": "false",
