@@ -48,6 +48,7 @@ Examples:
   plumbline list                               every requirement
   plumbline list 'JS-PULL-*' --level MUST      what a server must do with pull requests
   plumbline list --group JS-ACK --checks       with the checks that verify each
+  plumbline list 'CLIENT-*'                    what a client library must do (plumbline gate)
   plumbline list --format json | jq '.[] | select(.excluded)'
 """
 
@@ -98,7 +99,7 @@ def list_requirements(
     ] = False,
 ) -> None:
     """List requirements: id, level, profile, how many checks verify it, statement."""
-    catalogue = _catalogue()
+    catalogue, written = _asked(*(patterns or ()), *(group or ()), *(profile or ()))
     _known("--group", group, [known.id for known in catalogue.groups])
     _known("--profile", profile, PROFILES)
     rows = [
@@ -110,7 +111,6 @@ def list_requirements(
     ]
     if not rows:
         _refuse("no requirement matches all of these together")
-    written = written_checks()
     if form is Format.JSON:
         typer.echo(json.dumps([as_json(row, written) for row in rows], indent=2, ensure_ascii=False))
         return
@@ -126,8 +126,7 @@ def explain_requirements(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids or patterns of ids.")],
 ) -> None:
     """Explain requirements: statement, source, what documents and servers say, checks, a sample exchange."""
-    catalogue = _catalogue()
-    written = written_checks()
+    catalogue, written = _asked(*ids)
     rows = _selected(catalogue, ids)
     titles = {group.id: group.title for group in catalogue.groups}
     typer.echo("\n\n".join(explanation(row, titles[row.group], written) for row in rows))
@@ -219,9 +218,13 @@ def _described(variant: Variant) -> str:
     return "\n".join([typer.style(variant.name, bold=True), *wrapped])
 
 
-def _catalogue() -> Catalogue:
+def _asked(*names: str) -> tuple[Catalogue, Written]:
+    """The requirements of servers and their checks; those of clients with them if a name asks for one."""
+    from conformance.clients.written import is_about_clients, with_clients
+
     try:
-        return Catalogue.load()
+        catalogue, written = Catalogue.load(), written_checks()
+        return with_clients(catalogue, written) if is_about_clients(names) else (catalogue, written)
     except CatalogueError as error:
         _refuse(str(error))
 

@@ -1,0 +1,38 @@
+"""Which scenario (or rule) names which requirement of clients: as ``conformance.references`` for checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from conformance.catalogue import Catalogue
+from conformance.clients.gate import catalogue
+from conformance.clients.rules import RULES
+from conformance.clients.scenario import all_scenarios
+from conformance.references import Reference, Written, WrittenCheck
+
+PREFIX = "CLIENT"  # of ids, groups and profiles of client libraries
+
+
+def is_about_clients(names: Iterable[str]) -> bool:
+    """Whether any of these patterns, groups or profiles is one of client libraries."""
+    return any(name.upper().startswith(PREFIX) for name in names)
+
+
+def written_scenarios() -> Written:
+    """All scenarios, then the rules."""
+    checks = [scenario.check for scenario in all_scenarios()] + [rule.check for rule in RULES]
+    return Written(
+        tuple(
+            WrittenCheck(
+                check.id, check.where, tuple(Reference(name, check.where) for name in check.requirements)
+            )
+            for check in checks
+        )
+    )
+
+
+def with_clients(servers: Catalogue, written: Written) -> tuple[Catalogue, Written]:
+    """Both catalogues as one, and what verifies them. Raises ``CatalogueError``."""
+    clients = catalogue()
+    groups, by_id = (*servers.groups, *clients.groups), {**servers.by_id, **clients.by_id}
+    return Catalogue(groups, by_id), Written(written.checks + written_scenarios().checks, written.problems)
