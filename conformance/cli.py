@@ -45,7 +45,7 @@ class Paths(Struct, frozen=True):
     sarif: Path | None = None
     badge: Path | None = None
     allure: Path | None = None
-    requirement_url: str = ""  # where links to requirements lead, with {id} in it
+    requirement_url: str = ""  # where links to requirements lead, with {group} and {id} in it
 
 
 class Services(Protocol):
@@ -186,8 +186,8 @@ def register(app: typer.Typer, services: Services) -> None:
             str,
             typer.Option(
                 metavar="URL",
-                help="Where requirements are published, with {id} for the id: links in Allure and SARIF. "
-                "Default: the page of --html.",
+                help="Where requirements are published, for links in Allure and SARIF: "
+                "https://.../requirements/{group}.html#{id} on a site of plumbline matrix.",
             ),
         ] = "",
         workers: Annotated[

@@ -42,8 +42,8 @@ def open_reports(
     """The consumers that write these files (``allure``: a folder). Raises ``ReportError`` if one could not be
     written.
 
-    ``requirement_url``, with ``{id}`` in it, is where requirements are published; without it, links lead to
-    the HTML report of the same run, if there is one. ``capture`` makes capture files for Allure.
+    ``requirement_url``, with ``{group}`` and ``{id}`` in it, is where requirements are published; without it,
+    links lead to the HTML report of the same run, if there is one. ``capture`` makes capture files for Allure.
     """
     paths = (json, junit, html, markdown, sarif, badge, allure)
     asked = [path.resolve() for path in paths if path is not None]

@@ -46,7 +46,7 @@ from reports.digest import (
     window,
 )
 from reports.files import ReportError
-from reports.html_view import slug
+from reports.links import requirement_link
 from reports.text import elide, one_line, visible
 
 SEVERITIES = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
@@ -70,7 +70,7 @@ Object = dict[str, Any]
 class Allure:
     """Writes the folder at the end of a run.
 
-    ``requirement_url`` has ``{id}`` where the id of a requirement goes; without one there are no links.
+    ``requirement_url`` is a template of ``links.requirement_link``; without one there are no links.
     ``capture`` makes a capture file of what a check exchanged.
     """
 
@@ -255,7 +255,7 @@ def _links(
     """Requirements where they are published, and what known failures and waivers point at."""
     if requirement_url:
         for requirement in requirements:
-            url = requirement_url.replace("{id}", slug(requirement.id))
+            url = requirement_link(requirement_url, requirement)
             yield {"type": "tms", "name": _name(requirement.id), "url": url}
     for url in dict.fromkeys(
         found for text in (*check.known, check.waiver) for found in LINK.findall(text[:VALUE_LIMIT])

@@ -17,7 +17,7 @@ import msgspec
 from conformance.verdicts import CheckResult, Event, Level, Outcome, RequirementResult, RunFinished, RunResult
 from reports.digest import replay_command, requirements_of, selected, verdict_line, window
 from reports.files import ReportFile
-from reports.html_view import slug
+from reports.links import requirement_link
 from reports.text import elide, one_line, visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -31,7 +31,7 @@ Object = dict[str, Any]
 
 
 class Sarif:
-    """Writes the file at the end of a run. ``requirement_url`` has ``{id}`` where the requirement goes."""
+    """Writes the file at the end of a run. ``requirement_url``: see ``links.requirement_link``."""
 
     def __init__(self, path: Path, requirement_url: str = "") -> None:
         self._file = ReportFile(path, "sarif")
@@ -91,7 +91,7 @@ def _rule(requirement: RequirementResult, requirement_url: str) -> Object:
         "properties": {"tags": [one_line(requirement.group or "other"), requirement.level.value]},
     }
     if requirement_url:
-        rule["helpUri"] = requirement_url.replace("{id}", slug(requirement.id))
+        rule["helpUri"] = requirement_link(requirement_url, requirement)
     return rule
 
 

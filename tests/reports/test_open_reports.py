@@ -13,10 +13,12 @@ from tests.reports.samples import events_of, sample_result
 
 
 def test_every_report_asked_for_is_there_after_the_run(tmp_path: Path) -> None:
-    names = ["r.json", "r.xml", "r.html", "r.md"]
+    names = ["r.json", "r.xml", "r.html", "r.md", "r.sarif", "r.svg"]
     paths = [tmp_path / name for name in names]
-    consumers = open_reports(json=paths[0], junit=paths[1], html=paths[2], markdown=paths[3])
-    assert len(consumers) == 4
+    consumers = open_reports(
+        json=paths[0], junit=paths[1], html=paths[2], markdown=paths[3], sarif=paths[4], badge=paths[5]
+    )
+    assert len(consumers) == 6
     for event in events_of(sample_result()):
         assert not any(path.exists() for path in paths), "a report appeared before the run finished"
         for consumer in consumers:

@@ -199,8 +199,8 @@ def test_a_conformant_run_has_no_findings() -> None:
 
 
 def test_rules_lead_to_where_requirements_are_published() -> None:
-    rules = run_of(sample_result(), "https://example.test/r/{id}.html")["tool"]["driver"]["rules"]
-    assert rules[0]["helpUri"] == "https://example.test/r/CORE-001.html"
+    rules = run_of(sample_result(), "https://example.test/{group}.html#{id}")["tool"]["driver"]["rules"]
+    assert rules[0]["helpUri"] == "https://example.test/CORE.html#CORE-001"
     assert "helpUri" not in run_of(sample_result())["tool"]["driver"]["rules"][0]
 
 

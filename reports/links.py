@@ -1,0 +1,13 @@
+"""Where a requirement is to be found: on the site that ``plumbline matrix`` writes, or on any other."""
+
+from __future__ import annotations
+
+from conformance.verdicts import RequirementResult
+from reports.digest import group_of
+from reports.html_view import slug
+
+
+def requirement_link(template: str, requirement: RequirementResult) -> str:
+    """``template`` with the requirement's ``{id}`` and ``{group}`` put in, as parts of an address."""
+    filled = template.replace("{group}", slug(group_of(requirement)))
+    return filled.replace("{id}", slug(requirement.id))
