@@ -1,5 +1,8 @@
 """``make mutation``: each defect, what it breaks, and what the suite saw of it. Exit 1 if one went unseen.
 
+First those of the reference brokers, which ``plumbline verify`` has to see, then those of client libraries,
+which ``plumbline gate`` has to see.
+
     python -m tests.mutation [PATTERN ...] [--all-checks]
 
 PATTERN names defects or requirements (``'JS-ACK-*'``). ``--all-checks`` runs the whole suite against each
@@ -12,7 +15,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -24,8 +27,11 @@ from conformance.catalogue import Catalogue
 from conformance.suite import all_checks
 from conformance.verdicts import Level
 from reference_broker.registry import Defect
+from tests.mutation.clients.detection import Twin, musts_without_twin, twins
+from tests.mutation.clients.detection import detect as detect_twin
 from tests.mutation.detection import Detection, all_defects, detect, speaks
 
+GATES = 4  # each of which plays scenarios side by side
 WORKERS = 3 * (os.cpu_count() or 1)  # checks mostly wait
 
 
@@ -40,8 +46,9 @@ def main() -> int:
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
     parser.add_argument("--all-checks", action="store_true")
     options = parser.parse_args()
-    chosen = [defect for defect in all_defects() if _named(defect, options.patterns)]
-    if not chosen:
+    chosen = [defect for defect in all_defects() if _named((defect.name, *defect.breaks), options.patterns)]
+    clients = [twin for twin in twins() if _named((twin.name, *twin.breaks), options.patterns)]
+    if not chosen and not clients:
         print(
             "no defect matches; plumbline broker nats (or amqp) --list-defects shows them",
             file=sys.stderr,
@@ -51,21 +58,37 @@ def main() -> int:
     table = Table(
         "defect", "breaks", "seen", "what else", "evidence", title="Defects of the reference broker"
     )
-    unseen = 0
+    unseen = _gate(clients, everything=options.all_checks, console=console)
     for detection in _detections(chosen, everything=options.all_checks, console=console):
         unseen += bool(detection.missed)
         table.add_row(*_row(detection))
-    console.print(table)
-    uncovered = _musts_without_defect()
+    if chosen:
+        console.print(table)
+    uncovered = _musts_without_defect() + musts_without_twin()
     if not options.patterns:
         for name in uncovered:
             console.print(f"{name} is a MUST with a check and has no defect", style="red")
-    console.print(f"{len(chosen) - unseen} of {len(chosen)} defects detected")
+    seen = len(chosen) + len(clients) - unseen
+    console.print(f"{seen} of {len(chosen) + len(clients)} defects detected")
     return 1 if unseen or (uncovered and not options.patterns) else 0
 
 
-def _named(defect: Defect[Any], patterns: list[str]) -> bool:
-    names = (defect.name, *defect.breaks)
+def _gate(chosen: list[Twin], *, everything: bool, console: Console) -> int:
+    """The table of the client libraries; how many went unseen."""
+    table = Table("defect", "breaks", "seen", "what else", "evidence", title="Defects of client libraries")
+    unseen = 0
+    with ThreadPoolExecutor(GATES) as pool:
+        for detection in pool.map(partial(detect_twin, everything=everything), chosen):
+            unseen += bool(detection.missed)
+            seen = f"no: {' '.join(detection.missed)}" if detection.missed else "yes"
+            twin, others = detection.twin, " ".join(detection.others)
+            table.add_row(twin.name, " ".join(twin.breaks), seen, others, detection.evidence[:200])
+    if chosen:
+        console.print(table)
+    return unseen
+
+
+def _named(names: tuple[str, ...], patterns: list[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 

@@ -25,7 +25,7 @@ def a_timeout_in_the_middle_of_a_batch_is_no_message(scene: NatsScene) -> None:
     """408: of a batch of five only one message is there, or comes, before the request expires."""
     scene.orders("m1")
     _hands_over(scene, scene.fetch(5, expires_ms=500), "m1")
-    with scene.meanwhile(scene.is_waiting, lambda: scene.publish("m2")):
+    with scene.meanwhile(scene.is_waiting, lambda: _send_and_end(scene, "408 Request Timeout", "m2")):
         fetched = scene.fetch(5, expires_ms=1000)
     _hands_over(scene, fetched, "m2")
 
@@ -89,14 +89,7 @@ def messages_before_a_status_are_handed_over(scene: NatsScene) -> None:
     """What came of a batch before a status ended it is not lost with it."""
     scene.orders()
 
-    def send_two_and_end_it() -> None:
-        inbox = scene.pulls()[-1].inbox
-        scene.publish("m1", "m2")
-        scene.await_wire(lambda: len(scene.deliveries()) >= 2)
-        status = b"NATS/1.0 409 Leadership Change\r\n\r\n"
-        scene.stand.inject(HMsg.make(inbox, _sid(scene), status).raw)
-
-    with scene.meanwhile(scene.is_waiting, send_two_and_end_it):
+    with scene.meanwhile(scene.is_waiting, lambda: _send_and_end(scene, "409 Leadership Change", "m1", "m2")):
         fetched = scene.fetch(5, expires_ms=1500)
     messages = list(fetched.messages)
     if len(messages) < 2:  # a library may raise the error first and hand them over at the next call
@@ -133,6 +126,14 @@ def flow_control_is_answered(scene: NatsScene) -> None:
     scene.require(
         answered, "flow control is not answered", expected="PUB $JS.FC.ORDERS.PUSH.x1", actual="nothing"
     )
+
+
+def _send_and_end(scene: NatsScene, status: str, *messages: str) -> None:
+    """These messages for the request that waits, then this status, which ends it."""
+    inbox, before = scene.pulls()[-1].inbox, len(scene.deliveries())
+    scene.publish(*messages)
+    scene.await_wire(lambda: len(scene.deliveries()) >= before + len(messages))
+    scene.stand.inject(HMsg.make(inbox, _sid(scene), f"NATS/1.0 {status}\r\n\r\n".encode()).raw)
 
 
 def _push(scene: NatsScene) -> None:

@@ -1,4 +1,4 @@
-"""Gates the small client library with each of its defects, and says which requirements turned red.
+"""Gates client libraries that are wrong on purpose, and says which requirements turned red.
 
 Only the scenarios of what a defect breaks are played, or all of them: then nothing else may turn red.
 """
@@ -10,55 +10,67 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from conformance.catalogue import Catalogue
 from conformance.clients.gate import Wanted, catalogue, gate
 from conformance.verdicts import CheckResult, Level, Outcome
 from plumbline import Stands
-from tests.mutation.clients.nats_defects import DEFECTS, Defect
+from tests.mutation import broken_amqp_client
+from tests.mutation.clients.nats_defects import DEFECTS
+
+
+class Twin(Struct, frozen=True):
+    """A client library with one defect: the requirements it breaks, and the command that runs its adapter."""
+
+    name: str
+    breaks: tuple[str, ...]
+    command: tuple[str, ...]
 
 
 class Detection(Struct, frozen=True):
-    """What the gate saw of one defect: the requirements whose scenarios failed, and one failure in a line."""
+    """What the gate saw of one twin: the requirements that turned red, and one failure in a line."""
 
-    defect: str
-    breaks: str
-    summary: str
+    twin: Twin
     red: tuple[str, ...]
     evidence: str
 
     @property
-    def is_seen(self) -> bool:
-        return self.breaks in self.red
+    def missed(self) -> tuple[str, ...]:
+        """What it breaks and nobody saw."""
+        return tuple(name for name in self.twin.breaks if name not in self.red)
 
     @property
     def others(self) -> tuple[str, ...]:
         """What else turned red."""
-        return tuple(name for name in self.red if name != self.breaks)
+        return tuple(name for name in self.red if name not in self.twin.breaks)
 
 
-def detect(defect: Defect, *, everything: bool = False) -> Detection:
+def whole() -> Twin:
+    """The library for NATS without a defect."""
+    return Twin("", (), (sys.executable, "-m", "tests.mutation.clients"))
+
+
+def twins() -> list[Twin]:
+    """All of them: those for NATS, then those for AMQP."""
+    nats = [Twin(one.name, (one.breaks,), (*whole().command, one.name)) for one in DEFECTS.values()]
+    faults = broken_amqp_client.faults()
+    amqp = [Twin(name, one.breaks, tuple(broken_amqp_client.command(name))) for name, one in faults.items()]
+    return nats + amqp
+
+
+def detect(twin: Twin, *, everything: bool = False) -> Detection:
     """Play the scenarios of what it breaks, or all."""
-    results = gated(defect.name, () if everything else (defect.breaks,))
-    failed = [result for result in results if result.outcome is not Outcome.PASSED]
-    red = {name for result in failed if result.outcome is Outcome.FAILED for name in result.requirements}
-    passed = {name for result in results if result.outcome is Outcome.PASSED for name in result.requirements}
-    if defect.breaks in red and not everything:
-        red -= passed - {defect.breaks}
-    evidence = f"{failed[0].id}: {failed[0].message}" if failed else "nothing failed"
-    return Detection(defect.name, defect.breaks, defect.summary, tuple(sorted(red)), evidence)
+    results = gated(twin, () if everything else twin.breaks)
+    failed = [result for result in results if result.outcome is Outcome.FAILED]
+    red = sorted({name for result in failed for name in result.requirements})
+    return Detection(twin, tuple(red), f"{failed[0].id}: {failed[0].message}" if failed else "nothing failed")
 
 
-def gated(defect: str, select: Sequence[str] = ()) -> tuple[CheckResult, ...]:
-    """The checks of a gate of the library with that defect; "" is the whole one."""
-    command = (sys.executable, "-m", "tests.mutation.clients", *([defect] if defect else []))
-    return gate(Wanted(command, select=tuple(select)), Stands(), ()).result.checks
+def gated(twin: Twin, select: Sequence[str] = ()) -> tuple[CheckResult, ...]:
+    """The checks of one gate."""
+    return gate(Wanted(twin.command, select=tuple(select)), Stands(), ()).result.checks
 
 
-def musts_without_defect(requirements: Catalogue | None = None) -> list[str]:
-    """MUSTs of client libraries for NATS that nothing breaks on purpose."""
-    broken = {defect.breaks for defect in DEFECTS.values()}
-    return [
-        row.id
-        for row in (requirements or catalogue()).requirements
-        if row.profile == "client-nats" and row.level is Level.MUST and row.id not in broken
-    ]
+def musts_without_twin() -> list[str]:
+    """MUSTs of client libraries that nothing breaks on purpose."""
+    broken = {name for twin in twins() for name in twin.breaks}
+    rows = catalogue().requirements
+    return [row.id for row in rows if row.level is Level.MUST and not row.excluded and row.id not in broken]
