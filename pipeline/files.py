@@ -148,6 +148,44 @@ def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, 
         frames += 1
 
 
+class Walk:
+    """How far a file that is being written consists of whole blocks, told again and again.
+
+    A compressed file, and one that is no capture, is taken to be whole as it is found.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._parser = CaptureParser()
+        self._frames = 0
+        self._known: dict[int, tuple[Position | None, int]] = {0: (None, 0)}
+        self._whole = 0  # bytes, of a file whose blocks are not walked
+
+    def forward(self) -> int:
+        """Bytes up to the end of the last whole block. What is damaged is left to whoever reads it."""
+        if self._whole or self._path.suffix in COMPRESSED:
+            self._whole = self._path.stat().st_size
+            return self._whole
+        read = self._parser.offset + self._parser.held
+        try:
+            with self._path.open("rb") as file:
+                file.seek(read)
+                while data := file.read(READ_BYTES):
+                    self._frames += sum(1 for _ in self._parser.feed(data))
+        except CaptureError:
+            self._whole = self._path.stat().st_size
+            return self._whole
+        self._known[self._parser.offset] = (self._parser.position, self._frames)
+        return self._parser.offset
+
+    def at(self, offset: int) -> tuple[Position | None, int]:
+        """What was known there, and the packets before; ``forward`` has told that offset."""
+        for older in [known for known in self._known if known < offset]:
+            if older:
+                del self._known[older]
+        return self._known[offset]
+
+
 def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[int, Packet] | Problem]:
     """Frame number and packet, in order; at last what is wrong with the file, if this section shows it.
 

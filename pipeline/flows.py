@@ -9,7 +9,9 @@ packet, so that ids are in the order of the capture and can be numbered later.
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +23,7 @@ from pipeline.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
 from pipeline.links import Links
 from pipeline.packets import PROBLEM, problem_of
 from pipeline.rows import Collector, rows_of
+from pipeline.states import dumped, restored
 from pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Column, Table
 from proxy.judging import Judge
 from proxy.operations import Reader, Row
@@ -55,6 +58,17 @@ STAGED = Table(
 
 # The columns of it that violations need: see ``decode``.
 FOR_VIOLATIONS = STAGED.without(*(name for name in OPERATIONS.names if name not in (*VIOLATIONS.names, "op")))
+
+
+STATE = "state"
+LINGER_S = 60.0  # after its end, late packets of a connection are still expected
+
+
+class Ending(StrEnum):
+    """What the end of the packets is."""
+
+    FINAL = "final"
+    TO_BE_CONTINUED = "to be continued"
 
 
 class FlowWatch(Watch):
@@ -107,16 +121,24 @@ class FlowJudge:
         self._protocols: dict[int, str] = {}
         self._libraries: dict[int, str] = {}
         self._at: Cells = {}
+        self._open: dict[int, int] = {}  # connection -> directions that have not ended
+        self._latest = 0  # time of the last packet, ns
 
     def feed(self, carried: Segment, file: int, frame: int, capture: str) -> Iterator[Cells]:
         """The rows that this packet completes."""
         self._at = {"file": file, "frame": frame, "capture": capture}
+        self._latest = carried.time
         for row in self._reader.feed(carried):
             if row.remark[0] == "opened":
                 row.connection.number = file << FRAME_BITS | frame
                 self._at["recorded"] = introduced(carried.comments)[0]
             yield from self._rows(row)
             self._at.pop("recorded", None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its connections have ended, a while ago."""
+        return not self._open and time.time() - self._latest / 1e9 > LINGER_S
 
     def finish(self) -> Iterator[Cells]:
         """The captures are over."""
@@ -126,6 +148,7 @@ class FlowJudge:
     def _rows(self, row: Row) -> Iterator[Cells]:
         connection = row.connection
         number = connection.number
+        self._count(row)
         violations = list(self._judge.observe(row))
         facts, answers = self._watch.take()
         if row.dialect is not None:
@@ -152,6 +175,18 @@ class FlowJudge:
             cells["facts"] = packed([fact for _, fact in across])
         yield cells
 
+    def _count(self, row: Row) -> None:
+        number = row.connection.number
+        match row.remark[0]:
+            case "opened":
+                self._open[number] = 2
+            case "closed" if number in self._open:
+                self._open[number] -= 1
+                if not self._open[number]:
+                    del self._open[number]
+            case "reset":
+                self._open.pop(number, None)
+
     def _own_cells(self, row: Row, facts: list[Fact]) -> Cells:
         if row.operation is None:
             return {"op": row.remark[0], "text": row.remark[1] or None}
@@ -175,11 +210,17 @@ def key_across(fact: Fact) -> str | None:
 
 
 def decode(
-    batches: Iterable[pa.RecordBatch], *, keeps_payloads: bool, table: Table = STAGED
+    batches: Iterable[pa.RecordBatch],
+    *,
+    keeps_payloads: bool,
+    table: Table = STAGED,
+    ending: Ending = Ending.FINAL,
 ) -> Iterator[pa.RecordBatch]:
     """Packets, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
 
-    ``FOR_VIOLATIONS``: only rows that violate something, or matter across connections, and remarks.
+    ``FOR_VIOLATIONS``: only rows that violate something, or matter across connections, and remarks. With
+    ``Ending.TO_BE_CONTINUED`` what is remembered of each flow leaves as a row whose ``op`` is ``STATE``; as a
+    packet without ends, with that comment, before all others of its flow, it comes back.
     """
     collected = Collector(table)
 
@@ -187,21 +228,31 @@ def decode(
         return FlowJudge(keeps_payloads=keeps_payloads, whole="payload_hash" in table.names)
 
     places: dict[str, Place] = {}
+
+    def end(flow: int | None, judge: FlowJudge) -> Iterator[Cells]:
+        if ending is Ending.FINAL:
+            yield from judge.finish()
+        elif flow is not None and not judge.is_over:
+            yield {"op": STATE, "connection": flow, "facts": dumped(judge), "number": 0}
+
     current, judge = None, begin()
-    for flow, file, frame, capture, time, source, target, *rest in rows_of(batches, PACKET_COLUMNS):
+    for flow, file, frame, capture, at, source, target, *rest in rows_of(batches, PACKET_COLUMNS):
         if flow != current:
-            yield from _collected(collected, judge.finish())
+            yield from _collected(collected, end(current, judge))
             current, judge = flow, begin()
             places.clear()
         seq, ack, flags, missing, comments, payload = rest
+        if comments == [STATE]:
+            judge = restored(payload)
+            continue
         if source is None:
             yield from _collected(collected, _problem(comments, file, capture))
             continue
         sender = places.get(source) or places.setdefault(source, _place(source))
         receiver = places.get(target) or places.setdefault(target, _place(target))
-        carried = Segment(sender, receiver, seq, ack, flags, payload, missing, time, tuple(comments or ()))
+        carried = Segment(sender, receiver, seq, ack, flags, payload, missing, at, tuple(comments or ()))
         yield from _collected(collected, judge.feed(carried, file, frame, capture))
-    yield from _collected(collected, judge.finish())
+    yield from _collected(collected, end(current, judge))
     yield from collected.take()
 
 

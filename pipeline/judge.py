@@ -21,7 +21,7 @@ from pipeline.flows import STAGED
 from pipeline.inputs import Input, find, packets
 from pipeline.results import Manifest, new_run, publish, read_table, write_table
 from pipeline.storage import folder
-from pipeline.streams import FOUND
+from pipeline.streams import FOUND_OR_STATE
 from pipeline.tables import (
     COMPLIANCE,
     DELIVERIES,
@@ -89,7 +89,7 @@ class Judging:
         )
         staged = self._staged("operations", decoded, STAGED)
         self._tell("judging streams and queues across connections")
-        broken = self._staged("violations", transforms.found(staged, self._parts), FOUND)
+        broken = self._staged("violations", transforms.found(staged, self._parts), FOUND_OR_STATE)
         self._tell("writing tables")
         numbers = transforms.numbers(staged)
         operations = self._written(spread(transforms.operations(staged, numbers)), OPERATIONS)

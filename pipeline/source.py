@@ -16,9 +16,14 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
-from pipeline.files import SECTION_BYTES, CaptureFile, Section, capture_files, sections
+from pipeline.files import SECTION_BYTES, CaptureFile, Section, Walk, capture_files, sections
 from pipeline.packets import Condition, batches
 from pipeline.tables import PACKETS, spark_schema
 from proxy.capture_reader import CaptureError
@@ -54,6 +59,9 @@ class PlumblineSource(DataSource):
 
     def reader(self, schema: StructType) -> CaptureReader:
         return CaptureReader(self.options, schema.fieldNames())
+
+    def streamReader(self, schema: StructType) -> CaptureStreamReader:  # noqa: N802  # Spark's name
+        return CaptureStreamReader(self.options, schema.fieldNames())
 
 
 class SectionPartition(InputPartition):
@@ -110,6 +118,39 @@ class CaptureReader(DataSourceReader):
         return all(
             _TESTS[kind](known[column], value) for column, kind, value in self._filters if column in known
         )
+
+
+class CaptureStreamReader(DataSourceStreamReader):
+    """Follows captures that are being written. An offset: bytes of each file that are whole blocks."""
+
+    def __init__(self, options: Any, columns: Sequence[str]) -> None:
+        self._places = places_of(options)
+        self._columns = tuple(columns)
+        self._files: dict[str, CaptureFile] = {}
+        self._walks: dict[str, Walk] = {}
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
+        return {}
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802  # Spark's name
+        found, _ = capture_files(self._places)
+        for file in found:  # a file keeps its place whichever come later
+            if file.path not in self._files:
+                self._files[file.path] = CaptureFile(file.path, file.name, len(self._files))
+                self._walks[file.path] = Walk(file.path)
+        return {path: walk.forward() for path, walk in self._walks.items()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        parts = []
+        for path, until in end.items():
+            if until > start.get(path, 0):
+                known, frame = self._walks[path].at(start.get(path, 0))
+                parts.append(SectionPartition(Section(self._files[path], known, until, frame)))
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SectionPartition):
+            yield from batches(partition.section, self._columns, tell_problems=True)
 
 
 def places_of(options: Any) -> list[str]:

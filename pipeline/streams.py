@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from conformance.monitors import MONITORS, Monitor, Place, Violation
 from conformance.monitors import amqp_facts as amqp
 from conformance.monitors import facts as nats
-from pipeline.flows import unpacked
+from pipeline.flows import STATE, Ending, unpacked
 from pipeline.rows import Collector, rows_of
-from pipeline.tables import INT, LONG, VIOLATIONS, Column, Table
+from pipeline.states import dumped, restored
+from pipeline.tables import BYTES, INT, LONG, VIOLATIONS, Column, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,21 +41,41 @@ FOUND = Table(
     ),
     ("capture",),
 )
+FOUND_OR_STATE = Table(
+    "found", FOUND.meaning, (*FOUND.columns, Column("state", BYTES, "monitors")), FOUND.partitions
+)
 
 
-def judge_streams(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key."""
-    collected = Collector(FOUND)
-    current, monitors = None, _monitors("")
+def judge_streams(
+    batches: Iterable[pa.RecordBatch], ending: Ending = Ending.FINAL
+) -> Iterator[pa.RecordBatch]:
+    """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key.
+
+    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row whose ``rule`` is ``flows.STATE`` and whose
+    ``text`` is the key; with that as ``protocol``, before all others of its key, it comes back.
+    """
+    collected = Collector(FOUND_OR_STATE)
+    current: str | None = None
+    monitors = _monitors("")
+
+    def end() -> None:
+        if ending is Ending.TO_BE_CONTINUED and current is not None:
+            collected.add({"rule": STATE, "text": current, "state": dumped(monitors)})
+
     for *shared, key, facts in rows_of(batches, FACT_COLUMNS):
         if key != current:
+            end()
             current, monitors = key, _monitors(key)
+        if shared[SHARED.index("protocol")] == STATE:
+            monitors = restored(facts)
+            continue
         told = dict(zip(SHARED, shared, strict=True))
         for fact in unpacked(facts, FACTS):
             for monitor in monitors:
                 for violation in monitor.observe(fact):
                     if collected.add(cells_of_violation(violation, told)):
                         yield from collected.take()
+    end()
     yield from collected.take()
 
 
@@ -65,7 +86,7 @@ def _monitors(key: str) -> list[Monitor]:
 
 def local_violations(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of ``flows.STAGED`` with ``broken`` to rows of ``FOUND``."""
-    collected = Collector(FOUND)
+    collected = Collector(FOUND_OR_STATE)
     for *shared, broken in rows_of(batches, (*SHARED, "broken")):
         told = dict(zip(SHARED, shared, strict=True))
         for violation in unpacked(broken, list[Violation]):

@@ -6,15 +6,15 @@ has those from operations on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.flows import FOR_VIOLATIONS, PACKET_COLUMNS, STAGED, decode
+from pipeline.flows import FOR_VIOLATIONS, PACKET_COLUMNS, STAGED, STATE, Ending, decode
 from pipeline.packets import PROBLEM
-from pipeline.streams import FACT_COLUMNS, FOUND, SHARED, judge_streams, local_violations
+from pipeline.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, SHARED, judge_streams, local_violations
 from pipeline.tables import (
     LONG,
     OPERATIONS,
@@ -27,7 +27,7 @@ from pipeline.tables import (
 from proxy.reassembly import Numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 NUMBERS = Table(
     "numbers", "Connections.", (Column("connection", LONG, "provisional id"), Column("given", LONG, "number"))
@@ -37,17 +37,20 @@ NUMBERS = Table(
 def flows(packets: DataFrame, parts: int) -> DataFrame:
     """Packets between two ends together and in order, in so many parts; no rows that tell problems."""
     ends = F.least("source", "target"), F.greatest("source", "target")
+    remembered = F.col("flow") if "flow" in packets.columns else F.lit(None).cast("bigint")
     return (
-        packets.withColumn("flow", F.xxhash64(*ends))
+        packets.withColumn("flow", F.coalesce(remembered, F.xxhash64(*ends)))
         .select(*PACKET_COLUMNS)
         .repartition(parts, "flow")
         .sortWithinPartitions("flow", "file", "frame")
     )
 
 
-def staged(packets: DataFrame, parts: int, *, keeps_payloads: bool) -> DataFrame:
+def staged(
+    packets: DataFrame, parts: int, *, keeps_payloads: bool, ending: Ending = Ending.FINAL
+) -> DataFrame:
     """Packets to ``flows.STAGED``."""
-    function = partial(decode, keeps_payloads=keeps_payloads)
+    function = partial(decode, keeps_payloads=keeps_payloads, ending=ending)
     return flows(packets, parts).mapInArrow(function, spark_schema(STAGED))
 
 
@@ -57,35 +60,58 @@ def staged_for_violations(packets: DataFrame, parts: int) -> DataFrame:
     return flows(packets, parts).mapInArrow(function, spark_schema(FOR_VIOLATIONS))
 
 
-def found(staged: DataFrame, parts: int) -> DataFrame:
-    """Staged operations to ``streams.FOUND``: what was found on connections, and what goes across them."""
+def found(
+    staged: DataFrame, parts: int, remembered: DataFrame | None = None, ending: Ending = Ending.FINAL
+) -> DataFrame:
+    """Staged operations to ``streams.FOUND_OR_STATE``: found on connections, and across them.
+
+    ``remembered``: what ``found`` gave for the batch before, where there is one.
+    """
     local = staged.where(F.col("broken").isNotNull()).select(*SHARED, "broken")
-    across = (
-        staged.where(F.col("facts").isNotNull())
-        .select(*FACT_COLUMNS)
-        .repartition(parts, "key")
-        .sortWithinPartitions("key", "file", "frame", "number")
+    across = staged.where(F.col("facts").isNotNull() & (F.col("op") != STATE)).select(*FACT_COLUMNS)
+    if remembered is not None:
+        across = across.unionByName(_as_facts(remembered), allowMissingColumns=True)
+    ordered = across.repartition(parts, "key").sortWithinPartitions("key", "file", "frame", "number")
+    schema = spark_schema(FOUND_OR_STATE)
+    judging = partial(judge_streams, ending=ending)
+    return local.mapInArrow(local_violations, schema).unionByName(ordered.mapInArrow(judging, schema))
+
+
+def _as_facts(found: DataFrame) -> DataFrame:
+    """The monitors of each key, to stand before its facts."""
+    return found.where(F.col("rule") == STATE).select(
+        F.col("text").alias("key"), F.col("state").alias("facts"), F.lit(STATE).alias("protocol")
     )
-    schema = spark_schema(FOUND)
-    return local.mapInArrow(local_violations, schema).unionByName(across.mapInArrow(judge_streams, schema))
+
+
+def as_packets(staged: DataFrame) -> DataFrame:
+    """What is remembered of each flow, to stand before its packets."""
+    return staged.where(F.col("op") == STATE).select(
+        F.col("connection").alias("flow"),
+        F.array(F.lit(STATE)).alias("comments"),
+        F.col("facts").alias("payload"),
+    )
 
 
 def numbers(staged: DataFrame) -> DataFrame:
     """The number of each connection, as ``plumbline show`` gives it: counted on the driver, in order."""
+    return given_numbers(staged.sparkSession, new_numbers(staged, Numbers()))
+
+
+def new_numbers(staged: DataFrame, numbers: Numbers) -> list[tuple[int, int]]:
+    """Provisional id and number of each connection that begins here, ``numbers`` having been given before."""
     openings = staged.where(F.col("op") == "opened").select("connection", "recorded").orderBy("connection")
-    given = list(_numbered(openings))
-    return openings.sparkSession.createDataFrame(given, spark_schema(NUMBERS))
+    return [(row.connection, numbers.give(row.recorded)) for row in openings.toLocalIterator()]
 
 
-def _numbered(openings: DataFrame) -> Iterator[tuple[int, int]]:
-    numbers = Numbers()
-    for connection, recorded in openings.toLocalIterator():
-        yield connection, numbers.give(recorded)
+def given_numbers(spark: SparkSession, given: Sequence[tuple[int, int]]) -> DataFrame:
+    """Numbers as a table to join with."""
+    return spark.createDataFrame(given, spark_schema(NUMBERS))
 
 
 def operations(staged: DataFrame, numbers: DataFrame) -> DataFrame:
     """Staged operations to the table, with numbers for ids."""
-    decoded = staged.where(F.col("op") != PROBLEM)
+    decoded = staged.where(~F.col("op").isin(PROBLEM, STATE))
     return _with_day(_given(decoded, numbers)).select(*OPERATIONS.names)
 
 

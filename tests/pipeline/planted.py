@@ -8,7 +8,7 @@ files, and last. The seed fixes everything; the size is a parameter.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from proxy.recorder import MARK
 from tests.pipeline.episodes import (
     AMQP,
     NATS,
+    Episode,
     Names,
     Step,
     amqp_opening,
@@ -31,9 +32,13 @@ from tests.pipeline.episodes import (
 
 BEGUN_NS = 1_790_000_000_000_000_000  # 2026-09-21
 STEP_NS = 20_000
+ROLL_BYTES = 256_000_000
 PLACES = ("first", "cut", "across-files", "last")
 _SERVERS = {"nats": ("10.9.0.1", 4222), "amqp": ("10.9.0.2", 5672)}
 _FLUSH_PARTS = 4096
+
+
+Kind = tuple[str, str, Episode]  # protocol, rule, what is said
 
 
 class Planted(Struct, frozen=True, order=True):
@@ -51,7 +56,7 @@ class _Writer:
         self._folder = folder
         self._files = 0
         self._parts: list[bytes] = []
-        self.written = 0
+        self.written = self.in_file = 0
         self.now = BEGUN_NS
         self.open: list[_Connection] = []
         self._file = self._begin()
@@ -64,7 +69,9 @@ class _Writer:
 
     def add(self, head: bytes, data: bytes = b"", *comments: str) -> None:
         self.now += STEP_NS
-        self.written += packet(self._parts, self.now, head, data, comments)
+        size = packet(self._parts, self.now, head, data, comments)
+        self.written += size
+        self.in_file += size
         if len(self._parts) > _FLUSH_PARTS:
             self._flush()
 
@@ -75,6 +82,7 @@ class _Writer:
     def roll(self) -> None:
         """The next file; what is open says so in it."""
         self._end()
+        self.in_file = 0
         self._file = self._begin()
         for connection in self.open:
             connection.introduce(ACK, ", continued")
@@ -148,17 +156,34 @@ class _Traffic:
         for _ in range(steps):
             connection, said = self._random.choice(self._sound)
             connection.say(next(said), 1448 if connection.number % 3 == 0 else MOST_DATA)
+        if self.writer.in_file > ROLL_BYTES:
+            self.writer.roll()
 
-    def plant(self, protocol: str, rule: str, episode: Callable[[Names], Iterator[Step]], place: str) -> None:
+    def plant(self, kind: Kind, place: str) -> None:
         """Sound traffic of other connections goes on between the steps."""
+        for _ in self._planting(kind, place):
+            self.sound(self._random.randrange(3))
+
+    def plant_across_files(self, kinds: Sequence[Kind]) -> None:
+        """All up to what is wrong, then the next file, then the rest."""
+        begun = [self._planting(kind, "across-files") for kind in kinds]
+        for episode in begun:
+            while not next(episode):
+                self.sound(1)
+        self.writer.roll()
+        for episode in begun:
+            for _ in episode:
+                self.sound(1)
+
+    def _planting(self, kind: Kind, place: str) -> Iterator[bool]:
+        """Says a step for each that is asked for, which is whether the next one is wrong."""
+        protocol, rule, episode = kind
         connection = self.connect(protocol)
         for step in episode(self._names):
-            if step.is_wrong and place == "across-files":
-                self.writer.roll()
+            yield step.is_wrong
             connection.say(step, 3 if place == "cut" else MOST_DATA)
             if step.is_wrong:
                 self.planted.append(Planted(rule, connection.number, connection.operations))
-            self.sound(self._random.randrange(3))
         connection.close()
 
 
@@ -177,8 +202,11 @@ def write(
     kinds = [kind for kind in kinds if kind[0] in protocols]
     share = size // (len(kinds) * len(PLACES) + 1)
     for place in PLACES:
-        for protocol, rule, episode in kinds:
-            traffic.plant(protocol, rule, episode, place)
+        if place == "across-files":
+            traffic.plant_across_files(kinds)
+            continue
+        for kind in kinds:
+            traffic.plant(kind, place)
             share_ends = traffic.writer.written + share
             while place != "last" and traffic.writer.written < share_ends:
                 traffic.sound(64)

@@ -13,14 +13,16 @@ import pytest
 
 from conformance.monitors import Violation
 from pipeline.cells import text_without_payload
-from pipeline.files import capture_files, packets, sections
-from pipeline.flows import STAGED, decode, packed, unpacked
+from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, packets, sections
+from pipeline.flows import STAGED, FlowJudge, decode, packed, unpacked
 from pipeline.packets import batches
+from pipeline.states import dumped, restored
 from pipeline.streams import judge_streams, local_violations
 from pipeline.tables import TABLES, arrow_schema, describe, spark_schema
-from proxy.capture_reader import CaptureError
-from proxy.captures import read
+from proxy.capture_reader import CaptureError, Packet
+from proxy.captures import Source, read
 from proxy.judging import Judge
+from proxy.segments import segment
 from tests.pipeline.planted import Planted, write
 from wire import nats
 from wire.amqp import Method
@@ -90,12 +92,19 @@ def test_flows_apart_find_what_one_reader_finds(captures: Path) -> None:
     ]
 
 
+def packets_of(section: Section) -> list[tuple[int, Packet]]:
+    """There is nothing wrong with these."""
+    found = list(packets(section))
+    assert not [one for one in found if isinstance(one, Problem)]
+    return [one for one in found if not isinstance(one, Problem)]
+
+
 def test_sections_of_a_file_are_the_file(captures: Path) -> None:
     (file, *_), _ = capture_files([str(captures)])
     cut = sections(file, 1000)
     assert len(cut) > 2
-    whole = list(packets(sections(file)[0]))
-    assert [found for section in cut for found in packets(section)] == whole
+    whole = packets_of(sections(file)[0])
+    assert [found for section in cut for found in packets_of(section)] == whole
 
 
 def test_sections_of_a_classic_pcap_are_the_file(tmp_path: Path, captures: Path) -> None:
@@ -103,7 +112,7 @@ def test_sections_of_a_classic_pcap_are_the_file(tmp_path: Path, captures: Path)
     path = tmp_path / "classic.pcap"
     header = bytes.fromhex("4d3cb2a1020004000000000000000000ffff000065000000")
     records = b""
-    for _, packet in packets(sections(file)[0]):
+    for _, packet in packets_of(sections(file)[0]):
         seconds, rest = divmod(packet.time, 1_000_000_000)
         size = len(packet.data)
         records += b"".join(n.to_bytes(4, "little") for n in (seconds, rest, size, size)) + packet.data
@@ -111,8 +120,38 @@ def test_sections_of_a_classic_pcap_are_the_file(tmp_path: Path, captures: Path)
     (classic,), _ = capture_files([str(path)])
     cut = sections(classic, 1000)
     assert len(cut) > 2
-    found = [(frame, packet.time, packet.data) for section in cut for frame, packet in packets(section)]
-    assert found == [(frame, packet.time, packet.data) for frame, packet in packets(sections(file)[0])]
+    found = [(frame, packet.time, packet.data) for section in cut for frame, packet in packets_of(section)]
+    assert found == [(frame, packet.time, packet.data) for frame, packet in packets_of(sections(file)[0])]
+
+
+def test_a_file_that_grows_is_walked_block_by_block(tmp_path: Path, captures: Path) -> None:
+    (file, *_), _ = capture_files([str(captures)])
+    data, path = Path(file.path).read_bytes(), tmp_path / "grows.pcapng"
+    (growing,), _ = capture_files([str(Path(file.path))])
+    walk, known, found = Walk(str(path)), 0, []
+    with path.open("wb", buffering=0) as out:
+        for start in range(0, len(data), 7001):
+            out.write(data[start : start + 7001])
+            offset = walk.forward()
+            assert offset <= path.stat().st_size
+            position, frame = walk.at(known)
+            grown = CaptureFile(str(path), growing.name, 0)
+            found += packets_of(Section(grown, position, offset, frame))
+            known = offset
+    assert found == packets_of(sections(file)[0])
+
+
+def test_what_is_remembered_goes_on_in_another_process(captures: Path) -> None:
+    """As a run that follows does after each batch: the same rows, however often it is put aside."""
+    segments = [carried for packet in Source([captures]).packets() if (carried := segment(packet))]
+    judge = FlowJudge(keeps_payloads=False)
+    whole = [row for at, carried in enumerate(segments) for row in judge.feed(carried, 0, at, "c")]
+    judge, parts = FlowJudge(keeps_payloads=False), []
+    for at, carried in enumerate(segments):
+        parts += judge.feed(carried, 0, at, "c")
+        if at % 100 == 0:
+            judge = restored(dumped(judge))
+    assert parts == whole
 
 
 def test_compressed_files_are_read(tmp_path: Path, captures: Path) -> None:
@@ -124,7 +163,7 @@ def test_compressed_files_are_read(tmp_path: Path, captures: Path) -> None:
     files, _ = capture_files([str(tmp_path)])
     assert [one.name for one in files] == ["a.pcapng.gz", "b.pcapng.zst"]
     for one in files:
-        assert list(packets(sections(one)[0])) == list(packets(sections(file)[0]))
+        assert packets_of(sections(one)[0]) == packets_of(sections(file)[0])
 
 
 def test_only_the_columns_that_are_asked_for(captures: Path) -> None:

@@ -1,0 +1,192 @@
+"""``plumbline judge --follow``: a folder that is still being written to, judged batch by batch.
+
+Structured Streaming tells which bytes are new; every batch goes through the transforms of a run over whole
+captures. What flows and streams remember goes from batch to batch as rows in the run's folder: nothing
+relies on one process living on. Each batch adds its own part to packets, operations, violations and problems;
+the tables that join over time (deliveries, pulls, publishes, compliance) come when the run is stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import threading
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+
+from pipeline import answered, problems, transforms
+from pipeline.compliance import compliance
+from pipeline.flows import STAGED, STATE, Ending
+from pipeline.judge import Asked, shuffled
+from pipeline.packets import PROBLEM
+from pipeline.printing import print_problems, print_violations, summary
+from pipeline.results import Manifest, new_run, publish, read_table, write_table
+from pipeline.source import NAME
+from pipeline.storage import folder, is_remote
+from pipeline.streams import FOUND_OR_STATE
+from pipeline.tables import (
+    COMPLIANCE,
+    DELIVERIES,
+    OPERATIONS,
+    PACKETS,
+    PROBLEMS,
+    PUBLISHES,
+    PULLS,
+    TABLES,
+    VIOLATIONS,
+    Table,
+    spark_schema,
+)
+from proxy.capture_reader import CaptureError
+from proxy.reassembly import Numbers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.2
+_MOST_PRINTED = 100  # of one batch
+_GROWING = (PACKETS, OPERATIONS, VIOLATIONS, PROBLEMS)
+_STAGING = "staging"
+
+
+class Following:
+    """One run, until ``stop``. Violations are printed as they are found."""
+
+    def __init__(self, spark: SparkSession, asked: Asked, out: TextIO) -> None:
+        if any(map(is_remote, asked.places)):
+            raise CaptureError("--follow needs folders that Python can open: no s3a://, no hdfs://")
+        self._spark, self._asked, self._out = spark, asked, out
+        self._folder = folder(asked.output, spark)
+        self._stopped = threading.Event()
+        self._numbers, self._given = Numbers(), dict[int, int]()
+        self._batch = -1
+        self._parts = asked.parts or spark.sparkContext.defaultParallelism
+        self._manifest = Manifest(run=new_run(), payloads=asked.keeps_payloads)
+
+    def stop(self) -> None:
+        """Judge what is written by now, and end."""
+        self._stopped.set()
+
+    def run(self) -> Manifest:
+        """Raises ``CaptureError`` for places that do not exist, and what a batch raises."""
+        checkpoint = tempfile.mkdtemp(prefix="plumbline-follow-")
+        options = {"places": json.dumps(self._asked.places)}
+        source = self._spark.readStream.format(NAME).options(**options).load()
+        try:
+            with shuffled(self._spark, self._parts):
+                query = (
+                    source.writeStream.foreachBatch(self._judge)
+                    .option("checkpointLocation", checkpoint)
+                    .trigger(processingTime="500 milliseconds")
+                    .start()
+                )
+                self._wait(query)
+                self._finish()
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return self._manifest
+
+    def _wait(self, query: StreamingQuery) -> None:
+        try:
+            while not self._stopped.wait(_POLL_S) and query.isActive:
+                pass
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    # -- batches -----------------------------------------------------------------------------
+
+    def _judge(self, packets: DataFrame, _: int) -> None:
+        before, self._batch = self._batch, self._batch + 1
+        if before >= 0:
+            packets = packets.unionByName(
+                transforms.as_packets(self._staging("operations", before, STAGED)), allowMissingColumns=True
+            )
+        packets = packets.persist()
+        self._one(packets, Ending.TO_BE_CONTINUED)
+        packets.unpersist()
+        if before >= 0:
+            for name in ("operations", "violations"):
+                self._folder.delete(f"{self._manifest.run}/{_STAGING}/{name}-{before}")
+
+    def _one(self, packets: DataFrame, ending: Ending) -> None:
+        keeps, number = self._asked.keeps_payloads, self._batch
+        decoded = transforms.staged(packets, self._parts, keeps_payloads=keeps, ending=ending)
+        staged = self._staged("operations", decoded, STAGED)
+        known = self._staging("violations", number - 1, FOUND_OR_STATE) if number else None
+        broken = self._staged(
+            "violations", transforms.found(staged, self._parts, known, ending), FOUND_OR_STATE
+        )
+        self._given |= dict(transforms.new_numbers(staged, self._numbers))
+        numbers = transforms.given_numbers(self._spark, list(self._given.items()))
+        operations = self._added(transforms.operations(staged, numbers), OPERATIONS)
+        real = broken.where(F.col("rule") != STATE)
+        violations = self._added(transforms.violations(real, numbers), VIOLATIONS)
+        plain = packets if keeps else packets.drop("payload")
+        self._added(transforms.packets_table(plain), PACKETS)
+        told = problems.of_files(staged.where(F.col("op") == PROBLEM))
+        wrong = self._added(told.unionByName(problems.of_connections(operations)), PROBLEMS)
+        self._tell(operations, violations, wrong)
+
+    def _tell(self, operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> None:
+        so_far = self._manifest
+        found, possible, troubles = violations.count(), violations.where("NOT certain").count(), wrong.count()
+        print_violations(violations, self._out, _MOST_PRINTED, found)
+        print_problems(wrong, self._out, _MOST_PRINTED, troubles)
+        self._out.flush()
+        captures = {row.capture for row in operations.select("capture").distinct().collect()}
+        self._manifest = msgspec.structs.replace(
+            so_far,
+            tables=tuple(table.name for table in _GROWING),
+            captures=tuple(sorted(captures | {*so_far.captures})),
+            operations=so_far.operations + operations.where("number > 0").count(),
+            violations=so_far.violations + found,
+            possible=so_far.possible + possible,
+            problems=so_far.problems + troubles,
+        )
+        publish(self._folder, self._manifest)
+
+    def _finish(self) -> None:
+        """The captures are over: what flows still hold is told, and the tables over time are made."""
+        if self._batch < 0:
+            raise CaptureError(f"{', '.join(self._asked.places)}: nothing was captured")
+        remembered = transforms.as_packets(self._staging("operations", self._batch, STAGED))
+        nothing = self._spark.createDataFrame([], spark_schema(PACKETS))
+        self._batch += 1
+        self._one(nothing.unionByName(remembered, allowMissingColumns=True), Ending.FINAL)
+        operations, violations = self._grown(OPERATIONS), self._grown(VIOLATIONS)
+        for table, rows in (
+            (DELIVERIES, answered.deliveries(operations)),
+            (PULLS, answered.pulls(operations)),
+            (PUBLISHES, answered.publishes(operations)),
+            (COMPLIANCE, compliance(operations, violations).coalesce(1)),
+        ):
+            write_table(rows, self._folder.at(self._manifest.run, table.name), table)
+        self._folder.delete(f"{self._manifest.run}/{_STAGING}")
+        self._manifest = msgspec.structs.replace(self._manifest, tables=tuple(TABLES))
+        publish(self._folder, self._manifest)
+        self._out.write(f"{summary(self._manifest)}; tables in {self._asked.output}/{self._manifest.run}\n")
+
+    # -- tables ------------------------------------------------------------------------------
+
+    def _staging(self, name: str, batch: int, table: Table) -> DataFrame:
+        place = self._folder.at(self._manifest.run, _STAGING, f"{name}-{batch}")
+        return self._spark.read.schema(spark_schema(table)).parquet(place)
+
+    def _staged(self, name: str, rows: DataFrame, table: Table) -> DataFrame:
+        place = self._folder.at(self._manifest.run, _STAGING, f"{name}-{self._batch}")
+        rows.write.mode("overwrite").parquet(place)
+        return self._staging(name, self._batch, table)
+
+    def _added(self, rows: DataFrame, table: Table) -> DataFrame:
+        """This batch's part of a table that grows: a folder of its own, written anew if it is tried again."""
+        place = self._folder.at(self._manifest.run, table.name, f"batch={self._batch}")
+        write_table(rows.coalesce(1), place, table)
+        return read_table(self._spark, place, table)
+
+    def _grown(self, table: Table) -> DataFrame:
+        return read_table(self._spark, self._folder.at(self._manifest.run, table.name), table)
