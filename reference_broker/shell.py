@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol, cast
 
 from reference_broker.outputs import Close, Send
+from reference_broker.struct_types import build_struct_types
 
 NS = 1_000_000_000
 WRITE_BUFFER = 4 * 1024 * 1024  # beyond this, producers are held back
@@ -89,7 +90,10 @@ class Shell:
     @classmethod
     def in_thread(cls, *arguments: Any, **options: Any) -> BrokerThread:
         """For programs without an event loop: ``with NatsBroker.in_thread() as url: ...``."""
-        return BrokerThread(cls(*arguments, **options))
+        build_struct_types()
+        broker = cls(*arguments, **options)
+        build_struct_types()  # of what was imported for it
+        return BrokerThread(broker)
 
     def listening(self) -> None:
         """``port`` is known; nobody has connected yet."""
