@@ -21,7 +21,7 @@ def build_struct_types() -> None:
     with _lock:
         waiting = [Struct]
         while waiting:
-            kinds = [kind for kind in waiting.pop().__subclasses__() if issubclass(kind, Struct)]
+            kinds = waiting.pop().__subclasses__()
             waiting += kinds
             for kind in kinds:
                 if kind not in _built:
