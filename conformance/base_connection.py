@@ -21,6 +21,7 @@ from conformance.pump import Pump
 from wire.errors import ProtocolError
 
 GRACE_S = 0.5  # how long after a limit an arrival still counts as late rather than as missing
+PATIENCE = 4.0  # how many times as long as the question took
 ANSWER_S = 2.0  # how long a server may take to answer the question that tells silence from loss
 RECEIVE_BYTES = 256 * 1024
 
@@ -263,12 +264,15 @@ class BaseConnection:
         self, within: float, wanted: str, skip: Collection[type[Any]] | None, stream: int | None
     ) -> Arrival:
         """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
+        asked = time.monotonic()
         answered = not self._ask() and self._is_alive()
         until = time.monotonic() + GRACE_S
         limit = time.monotonic() + ANSWER_S
         while (arrival := self._poll_or_lost(until if answered else limit, wanted, skip)) is not None:
             if self._is_answer(arrival.operation):
                 answered = True
+                # Slow to answer this, it may be slow with the other, too; a quick one costs no time.
+                until = max(until, arrival.at + PATIENCE * (arrival.at - asked))
             elif self._is_on(arrival.operation, stream):
                 return arrival
         if not answered:

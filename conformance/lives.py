@@ -73,7 +73,7 @@ def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
     server = session.own_server()
     server.start()
     acting = {part.__name__: part(session, server) for part in parts}
-    wire: dict[str, list[WireLine]] = {name: [] for name in acting}
+    exchanged: list[tuple[str, WireLine]] = []  # with the part that acted meanwhile
     ended: dict[str, Ended | None] = {}
     for ending in (*endings, None):
         for name in [name for name in acting if name not in ended]:
@@ -84,9 +84,19 @@ def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
                 ended[name] = None
             except (Failed, Unsupported, Untestable) as error:
                 ended[name] = Ended(type(error).__name__, error.message, error.expected, error.actual)
-            wire[name] += session.wire[mark:]
+            exchanged += [(name, line) for line in session.wire[mark:]]
         if ending is not None and len(ended) < len(parts):
             ending(server)
             server.start()
     assert len(ended) == len(parts), "a part asks for more lives than there are"
-    return {name: Seen(ended[name], wire[name]) for name in acting}
+    return {name: Seen(ended[name], _wire(name, exchanged)) for name in acting}
+
+
+def _wire(part: str, exchanged: Sequence[tuple[str, WireLine]]) -> list[WireLine]:
+    """What is of this part: all of a connection that nobody else used, though it came while others acted."""
+    users: dict[str, set[str]] = {}
+    for actor, line in exchanged:
+        if line.direction == ">":
+            users.setdefault(line.connection, set()).add(actor)
+    owners = {connection: next(iter(actors)) for connection, actors in users.items() if len(actors) == 1}
+    return [line for actor, line in exchanged if owners.get(line.connection, actor) == part]

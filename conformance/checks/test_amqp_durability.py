@@ -130,7 +130,7 @@ def _shown(messages: list[tuple[bytes, bool]]) -> str:
 
 
 def _told(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
-    client = session.connect_to(server)
+    client = session.connect_to(server, "witness")
     client.call("basic.qos", 1)
     yield
     client.expect("connection.close", reply_code=320, class_id=0, method_id=0)

@@ -89,6 +89,8 @@ def test_what_only_a_client_can_meet_is_left_to_the_client_gate() -> None:
 
 def test_pull_and_acknowledgement_requirements_show_an_exchange() -> None:
     assert [row.id for row in CATALOGUE.select(["JS-*"]) if not row.sample] == []
+    amqp = CATALOGUE.select(["AMQP-*"])
+    assert [row.id for row in amqp if not row.sample and not row.excluded] == []
 
 
 WRONG_ON_PURPOSE = {"CORE-028", "CORE-029", "CORE-031", "CORE-032"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,6 +81,29 @@ def test_what_comes_after_its_limit_is_inconclusive() -> None:
         pytest.raises(Inconclusive, match=r"came \d.* after its limit"),
     ):
         client.expect(Msg, within=0.05)
+
+
+def test_a_server_that_is_slow_to_answer_at_all_is_given_time_for_the_rest() -> None:
+    """What decides how long a missing answer is waited for is how long the question took."""
+
+    def slow(link: socket.socket) -> None:
+        link.sendall(INFO)
+        pings = 0
+        for line in lines(link):
+            if line == b"PING\r\n":
+                pings += 1
+                time.sleep(0.6 if pings > 1 else 0.0)  # a peer that is slow on purpose
+                link.sendall(b"PONG\r\n")
+                if pings > 1:
+                    time.sleep(0.6)
+                    link.sendall(b"MSG a 1 0\r\n\r\n")
+
+    with scripted(nats(lambda link, line: None)) as healthy:
+        access = open_target(Url.parse(healthy))
+    with scripted(slow) as address:
+        access.url = Url.parse(address)
+        with Session(access) as session, pytest.raises(Inconclusive, match=r"came \d.* after its limit"):
+            session.connect().expect(Msg, within=0.05)
 
 
 def test_lateness_does_not_excuse_the_wrong_operation() -> None:
