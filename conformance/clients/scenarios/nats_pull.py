@@ -10,8 +10,8 @@ from conformance.clients.scene import NS
 from wire.nats import HMsg, Sub, Unsub
 
 EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
-SLACK_S = 2.0
-SLACK_NS = 100_000_000
+SLACK_S = 4.0
+SLACK_NS = 400_000_000
 
 
 @scenario("CLIENT-PULL-001", needs=["fetch"])

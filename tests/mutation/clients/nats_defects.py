@@ -353,7 +353,7 @@ def _(client: Client, js: JetStream) -> None:
     whole = js.next_of
 
     def next_of(pull: Pull, deadline: float) -> Came:
-        return whole(pull, deadline + 3)
+        return whole(pull, deadline + 10)
 
     replace(js, "next_of", next_of)
 

@@ -1,0 +1,148 @@
+"""``plumbline gate`` as a command: exit codes, reports, waivers, selection, and how it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from conformance.clients.gate import REQUIREMENTS, catalogue
+from conformance.clients.scenario import all_scenarios
+from conformance.clients.written import written_scenarios
+from conformance.coverage import problems
+from conformance.verdicts import ExitCode
+
+ROOT = Path(__file__).parents[3]
+WHOLE = (sys.executable, "-m", "tests.mutation.clients")
+HELLO = """
+import json, sys, time
+def say(**line): print(json.dumps(line), flush=True)
+say(hello="plumbline.adapter/1", protocol="nats", library="lib", version="1.2", features=["fetch"])
+"""
+
+
+def gate(*arguments: object, command: tuple[str, ...] = WHOLE) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "plumbline", "gate", *map(str, arguments), "--", *command]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_library_that_keeps_the_protocol_is_conformant(tmp_path: Path) -> None:
+    files = {name: tmp_path / f"out.{name}" for name in ("json", "junit", "html")}
+    ran = gate("--select", "CLIENT-CORE-00[12]", *(f"--{name}={path}" for name, path in files.items()))
+    assert ran.returncode == ExitCode.CONFORMANT, ran.stdout + ran.stderr
+    assert "Verifying client twin 1.0.0 by " in ran.stdout
+    result = json.loads(files["json"].read_text())
+    assert result["target"]["kind"] == "client"
+    assert result["target"]["version"] == "1.0.0"
+    assert result["summary"]["passed"] == 2
+    assert len(ElementTree.parse(files["junit"]).getroot().findall(".//testcase")) == 2
+    assert "CLIENT-CORE-001" in files["html"].read_text()
+
+
+def test_a_broken_library_is_not_and_the_wire_around_the_failure_is_shown() -> None:
+    ran = gate("--select", "CLIENT-ACK-001", command=(*WHOLE, "ack-is-ok"))
+    assert ran.returncode == ExitCode.NOT_CONFORMANT
+    assert "CLIENT-ACK-001 MUST: An acknowledgement is an empty payload or +ACK" in ran.stdout
+    assert "| +ok" in ran.stdout
+    assert 'adapter > {"id":' in ran.stdout
+    assert "again, alone: plumbline gate --select nats_ack::an_ack_is_empty_or_says_so -- " in ran.stdout
+
+
+def test_a_waived_failure_is_green_and_a_stale_waiver_is_not(tmp_path: Path) -> None:
+    waivers = tmp_path / "waivers.toml"
+    waivers.write_text('[[waiver]]\nrequirement = "CLIENT-ACK-001"\nreason = "known"\nversions = ">=1, <2"\n')
+    arguments = ("--select", "CLIENT-ACK-001", "--waivers", waivers)
+    waived = gate(*arguments, command=(*WHOLE, "ack-is-ok"))
+    assert waived.returncode == ExitCode.CONFORMANT, waived.stdout
+    assert "1 failed as the waivers say" in waived.stdout
+    assert gate(*arguments).returncode == ExitCode.NOT_CONFORMANT
+
+
+def test_a_failed_should_is_red_only_with_strict() -> None:
+    arguments = ("--select", "CLIENT-PULL-001")
+    broken = (*WHOLE, "lingers-at-once")
+    assert gate(*arguments, command=broken).returncode == ExitCode.CONFORMANT
+    assert gate(*arguments, "--strict", command=broken).returncode == ExitCode.NOT_CONFORMANT
+
+
+def test_an_adapter_that_crashes_in_a_scenario_is_a_verdict_with_its_stderr() -> None:
+    program = HELLO + "sys.stdin.readline(); print('segmentation of faults', file=sys.stderr); sys.exit(9)"
+    ran = gate("--select", "CLIENT-STATUS-001", command=(sys.executable, "-c", program))
+    assert ran.returncode == ExitCode.NOT_CONFORMANT
+    assert "the adapter ended" in ran.stdout
+    assert "segmentation of faults" in ran.stdout
+
+
+def test_an_adapter_without_hello_is_a_lost_target() -> None:
+    ran = gate(command=(sys.executable, "-c", "import sys; sys.exit('cannot import lib')"))
+    assert ran.returncode == ExitCode.TARGET_LOST
+    assert "cannot import lib" in ran.stderr
+
+
+def test_what_an_adapter_does_not_claim_is_unsupported() -> None:
+    program = HELLO + "sys.stdin.read()"
+    ran = gate("--select", "CLIENT-PUB-*", command=(sys.executable, "-c", program))
+    assert ran.returncode == ExitCode.NOT_CONFORMANT  # nothing was tested
+    assert "the adapter does not claim js.publish" in ran.stdout
+    assert "not supported by this client" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command", "said"),
+    [
+        (("--select", "CLIENT-PULL-999"), WHOLE, "matches no requirement and no check"),
+        (("--protocol", "smtp"), WHOLE, "write one of nats, amqp"),
+        (("--protocol", "amqp"), WHOLE, "the adapter says hello for nats"),
+        (("--waivers", "/nonexistent.toml"), WHOLE, "No such file"),
+        ((), (), "say what to start"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    arguments: tuple[str, ...], command: tuple[str, ...], said: str
+) -> None:
+    ran = gate(*arguments, command=command)
+    assert ran.returncode == ExitCode.USAGE
+    assert said in ran.stderr
+
+
+def test_ctrl_c_ends_the_adapters_with_the_run(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = (
+        f"import os; open({str(pids)!r}, 'a').write(str(os.getpid()) + chr(10))\n" + HELLO + "time.sleep(60)"
+    )
+    words = [sys.executable, "-m", "plumbline", "gate", "--", sys.executable, "-c", program]
+    running = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not pids.exists() or len(pids.read_text().split()) < 3:
+        assert time.monotonic() < deadline, "no scenario was started"
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == ExitCode.INTERRUPTED
+    assert b"interrupted" in stderr
+    for pid in map(int, pids.read_text().split()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_every_requirement_of_clients_has_a_scenario_and_every_scenario_a_requirement() -> None:
+    assert list(problems(catalogue(), written_scenarios(), frozenset())) == []
+
+
+def test_the_published_set_names_every_requirement_of_clients() -> None:
+    known = catalogue()
+    assert known.published(folder=REQUIREMENTS).ids == set(known.by_id)
+
+
+def test_a_scenario_speaks_the_protocol_of_its_requirements() -> None:
+    known = catalogue().by_id
+    for scenario in all_scenarios():
+        profiles = {known[name].profile for name in scenario.check.requirements}
+        assert profiles == {f"client-{scenario.protocol}"}, scenario.id

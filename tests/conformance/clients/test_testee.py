@@ -1,0 +1,188 @@
+"""What an adapter may do wrong is told with its evidence, and never keeps Plumbline waiting."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conformance.clients import testee
+from conformance.clients.testee import Testee, TesteeProblem
+
+HELLO = (
+    "import json, os, subprocess, sys, time\n"
+    "def say(**line): print(json.dumps(line), flush=True)\n"
+    "say(hello='plumbline.adapter/1', protocol='nats', library='lib', version='1', features=['fetch'])\n"
+)
+OTHER_VERSION = (
+    '{"hello": "plumbline.adapter/9", "protocol": "nats", "library": "", "version": "", "features": []}'
+)
+
+
+@contextmanager
+def adapter(program: str, *, hello: bool = True) -> Iterator[Testee]:
+    with Testee((sys.executable, "-c", (HELLO if hello else "") + program)) as running:
+        if hello:
+            assert running.hello().library == "lib"
+        yield running
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testee, "ANSWER_WITHIN_S", 0.3)
+    monkeypatch.setattr(testee, "HELLO_WITHIN_S", 0.5)
+
+
+def test_a_command_is_answered() -> None:
+    with adapter("for line in sys.stdin: say(id=json.loads(line)['id'], ok={'seq': 7})") as running:
+        answer = running.ask("js.publish", subject="a", data="b")
+        assert answer.ok is not None
+        assert answer.ok.seq == 7
+        assert running.end() == 0
+
+
+def test_answer_and_error_may_come_together() -> None:
+    program = (
+        "for line in sys.stdin: say(id=1, ok={'messages': [{'ref': 1}]}, error={'text': 'late', 'code': 408})"
+    )
+    with adapter(program) as running:
+        answer = running.ask("fetch")
+        assert answer.error is not None
+        assert str(answer.error) == "late (code 408)"
+        assert answer.ok is not None
+        assert answer.ok.messages[0].ref == 1
+
+
+def test_a_crash_is_told_with_its_signal_and_stderr() -> None:
+    program = "sys.stdin.readline(); print('out of cheese', file=sys.stderr, flush=True); os.abort()"
+    with adapter(program) as running, pytest.raises(TesteeProblem) as told:
+        running.ask("fetch")
+    assert told.value.message == "the adapter ended"
+    assert told.value.expected == "an answer to fetch"
+    assert "killed by SIGABRT" in told.value.actual
+    assert "out of cheese" in told.value.actual
+
+
+def test_an_exit_is_told_with_its_code() -> None:
+    with adapter("sys.stdin.readline(); sys.exit(3)") as running, pytest.raises(TesteeProblem) as told:
+        running.ask("fetch")
+    assert told.value.actual == "exit code 3; nothing on stderr"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hang_is_told_and_ended() -> None:
+    began = time.monotonic()
+    with adapter("time.sleep(60)") as running, pytest.raises(TesteeProblem) as told:
+        running.ask("fetch")
+    assert told.value.message == "the adapter does not answer: no answer to fetch"
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.usefixtures("impatient")
+def test_no_hello_is_told() -> None:
+    program = "import sys, time; print('waking up', file=sys.stderr, flush=True); time.sleep(60)"
+    with adapter(program, hello=False) as running, pytest.raises(TesteeProblem) as told:
+        running.hello()
+    assert told.value.expected.startswith("hello within")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("Welcome to my adapter!", "malformed"),
+        ("[1, 2]", "a line must be a JSON object"),
+        ("{}", "a line must have 'hello', 'id' or 'event'"),
+        ('{"event": "party"}', "event is 'party'"),
+        ('{"id": 1}', "neither 'ok' nor 'error'"),
+        ('{"id": 9, "ok": {}}', "was never given"),
+        (OTHER_VERSION, "this Plumbline speaks 'plumbline.adapter/1'"),
+        ('{"event": "message", "subscription": "a"}', "needs 'subscription' and 'message'"),
+        ('{"event": "confirmed", "publish": 1}', "needs 'publish' and 'ack'"),
+    ],
+)
+def test_nonsense_is_told_with_the_line(line: str, why: str) -> None:
+    program = f"sys.stdin.readline(); print({line!r}, flush=True); sys.stdin.readline()"
+    with adapter(program) as running, pytest.raises(TesteeProblem) as told:
+        running.ask("fetch")
+    assert why in told.value.message
+    assert line in told.value.actual
+
+
+@pytest.mark.parametrize(
+    "program", ["sys.stdout.write('x' * 3_000_000)", "while True: say(event='error', text='x' * 100_000)"]
+)
+def test_a_flood_is_told(program: str) -> None:
+    with adapter(f"sys.stdin.readline()\n{program}") as running, pytest.raises(TesteeProblem) as told:
+        running.ask("fetch", within=60)
+    assert told.value.message == "the adapter floods its stdout"
+
+
+def test_a_second_answer_is_told() -> None:
+    program = (
+        "sys.stdin.readline(); say(id=1, ok={}); sys.stdin.readline(); say(id=1, ok={}); sys.stdin.readline()"
+    )
+    with adapter(program) as running:
+        running.ask("flush")
+        with pytest.raises(TesteeProblem, match="which it has answered before"):
+            running.ask("flush")
+
+
+def test_of_a_long_stderr_the_beginning_and_the_end_are_kept() -> None:
+    program = "sys.stderr.write('first ' + 'x' * 200_000 + ' last'); sys.stderr.flush(); sys.stdin.read()"
+    with adapter(program) as running:
+        running.end()
+        assert running.stderr.startswith("first")
+        assert running.stderr.endswith("last")
+        assert "bytes left out" in running.stderr
+        assert len(running.stderr) < 40_000
+
+
+def test_what_the_adapter_started_ends_with_it(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = (
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        f"open({str(told)!r}, 'w').write(str(child.pid))\n"
+        "say(id=1, ok={}) if sys.stdin.readline() else None\n"
+        "time.sleep(60)"
+    )
+    with adapter(program) as running:
+        running.ask("flush")
+        running.kill()
+    pid = int(told.read_text())
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
+
+
+def test_an_adapter_that_closes_its_stdout_and_lives_on_is_told() -> None:
+    with adapter("os.close(1); time.sleep(60)") as running, pytest.raises(TesteeProblem) as told:
+        running.ask("fetch")
+    assert "its stdout ended and it runs on" in told.value.actual
+
+
+def test_kill_from_another_thread_wakes_who_waits() -> None:
+    with adapter("time.sleep(60)") as running:
+        threading.Timer(0.2, running.kill).start()
+        with pytest.raises(TesteeProblem, match="the adapter ended"):
+            running.ask("fetch", within=60)
+
+
+def test_a_command_that_is_none_is_told() -> None:
+    with pytest.raises(TesteeProblem, match="cannot be started: No such file"):
+        Testee(("/nonexistent/adapter",)).start()
+
+
+def test_the_environment_is_added_to() -> None:
+    program = (
+        "say(id=1, error={'text': os.environ['PLUMBLINE_PROTOCOL'] + os.environ['HOME']}); sys.stdin.read()"
+    )
+    command = (sys.executable, "-c", HELLO + "sys.stdin.readline()\n" + program)
+    with Testee(command, {"PLUMBLINE_PROTOCOL": "amqp"}) as running:
+        running.hello()
+        error = running.ask("flush").error
+    assert error is not None
+    assert error.text == f"amqp{os.environ['HOME']}"
