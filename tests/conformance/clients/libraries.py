@@ -45,6 +45,11 @@ def missing(reason: str) -> None:
     pytest.skip(reason)
 
 
+def registries_wanted() -> bool:
+    """Whether tests may take their time to install and build: in CI, and where it is asked for."""
+    return any(os.environ.get(name, "") not in ("", "0", "false") for name in ("CI", "PLUMBLINE_REGISTRIES"))
+
+
 def python_adapter(name: str) -> tuple[str, ...]:
     """An adapter in Python, with the libraries of this environment."""
     return (sys.executable, str(ADAPTERS / name / "adapter.py"))
@@ -74,6 +79,25 @@ def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple
     else:
         run([npm, "ci", *quiet], copied)
     return (node, str(copied / "adapter.js"))
+
+
+def go_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple[str, ...]:
+    """An adapter in Go, built: with what its go.sum says, or with these releases."""
+    go = shutil.which("go")
+    if go is None:
+        missing(f"go is missing, for the adapter of {name}: apt-get install golang")
+    assert go is not None
+    copied = folder / name
+    shutil.copytree(ADAPTERS / name, copied)
+    if releases:
+        (copied / "go.sum").unlink()
+        required = "".join(f"require {release.replace('@', ' ')}\n" for release in releases)
+        (copied / "go.mod").write_text(f"module plumbline/adapter\n\ngo 1.23\n\n{required}")
+    run([go, "build", *(["-mod=mod"] if releases else []), "-o", "adapter", "."], copied)
+    return (str(copied / "adapter"),)
+
+
+INSTALLERS = {"npm": node_adapter, "go": go_adapter}
 
 
 def run(command: Sequence[str], folder: Path) -> None:

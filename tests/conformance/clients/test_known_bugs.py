@@ -5,7 +5,6 @@ PLUMBLINE_REGISTRIES=1 pytest tests/conformance/clients/test_known_bugs.py
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,21 +12,28 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.clients.libraries import ADAPTERS, gated, node_adapter, python_adapter_with, red
+from tests.conformance.clients.libraries import (
+    ADAPTERS,
+    INSTALLERS,
+    gated,
+    python_adapter_with,
+    red,
+    registries_wanted,
+)
 
 BUGS: list[dict[str, Any]] = tomllib.loads((ADAPTERS / "known_bugs.toml").read_text("utf-8"))["bug"]
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("PLUMBLINE_REGISTRIES"),
-    reason="installs old releases from PyPI and npm: set PLUMBLINE_REGISTRIES=1",
+    not registries_wanted(),
+    reason="installs old releases from PyPI, npm and the Go proxy: set PLUMBLINE_REGISTRIES=1",
 )
 
 
 def adapter(bug: dict[str, Any], releases: Sequence[str], folder: Path) -> tuple[str, ...]:
     """The adapter with those releases of its library."""
     folder.mkdir()
-    if bug["packages"] == "npm":
-        return node_adapter(bug["adapter"], folder, releases)
+    if bug["packages"] in INSTALLERS:
+        return INSTALLERS[bug["packages"]](bug["adapter"], folder, releases)
     return python_adapter_with(bug["adapter"], releases, folder)
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from conformance.verdicts import ExitCode
-from tests.conformance.clients.libraries import ADAPTERS, gated, node_adapter, python_adapter, red
+from tests.conformance.clients.libraries import (
+    ADAPTERS,
+    gated,
+    go_adapter,
+    node_adapter,
+    python_adapter,
+    red,
+    registries_wanted,
+)
 
 
 @pytest.mark.parametrize("name", ["pika", "aio_pika"])
@@ -21,5 +29,12 @@ def test_a_python_library_is_green_but_for_its_waivers(name: str) -> None:
 def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
     waivers = ADAPTERS / name / "waivers.toml"
     result = gated(node_adapter(name, tmp_path), waivers=waivers if waivers.exists() else None)
+    assert red(result) == {}
+    assert result.exit_code is ExitCode.CONFORMANT
+
+
+@pytest.mark.skipif(not registries_wanted(), reason="builds a Go program: set PLUMBLINE_REGISTRIES=1")
+def test_nats_go_is_green(tmp_path: Path) -> None:
+    result = gated(go_adapter("nats_go", tmp_path))
     assert red(result) == {}
     assert result.exit_code is ExitCode.CONFORMANT
