@@ -8,7 +8,7 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint format mutation kill bench servers lock ready bootstrap clean
+.PHONY: help verify test lint format mutation kill bench picture servers lock ready bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ kill: bootstrap ## kill -9 the reference broker 200 times under load and judge w
 
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done
+
+picture: bootstrap ## take the picture of the report in README.md, from a real run
+	@$(BIN)/python -m ci.picture
 
 servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(BIN)/python -m ci.install
