@@ -111,10 +111,8 @@ class _Gate:
     # -- before ------------------------------------------------------------------------------
 
     def _hello(self) -> Hello:
-        testee = self._player.testee()
         try:
-            with testee:
-                hello = testee.hello()
+            hello = self._player.meet()
         except TesteeProblem as problem:
             raise TargetUnreachable(
                 f"{problem.message}; expected {problem.expected}: {problem.actual}"

@@ -22,7 +22,7 @@ from conformance.clients.stand import Stands
 from conformance.clients.testee import Testee, TesteeProblem
 from conformance.engine import WIRE_LINES, ended_as, result_of
 from conformance.monitors import Side, Violation, Watch
-from conformance.outcomes import CheckEnded, Failed, Unsupported
+from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
 from conformance.verdicts import CheckResult, Outcome, WireLine
 
 FIRST_LINES = 100  # of a longer exchange
@@ -48,19 +48,35 @@ class Player:
         self._stands = stands
         self._catalogue = catalogue
         self._running: set[Testee] = set()
+        self._met: list[Testee] = []  # started, and asked nothing yet
         self._stopped = False
 
-    def testee(self) -> Testee:
-        """A run of the adapter that ``stop`` ends. Not started yet."""
-        testee = Testee(self._command, self._environment)
-        self._running.add(testee)
-        return testee
+    def meet(self) -> Hello:
+        """Start the adapter and hear what it is; the first scenario goes on with it. Raises
+        ``TesteeProblem``."""
+        testee = self._testee()
+        testee.start()
+        hello = testee.hello()
+        self._met.append(testee)
+        return hello
+
+    def _testee(self) -> Testee:
+        """A run of the adapter that ``stop`` ends."""
+        try:
+            return self._met.pop()
+        except IndexError:
+            testee = Testee(self._command, self._environment)
+            self._running.add(testee)
+            return testee
 
     def stop(self) -> None:
         """Nothing is played any more."""
         self._stopped = True
-        for testee in list(self._running):
+        running = list(self._running)
+        for testee in running:
             testee.kill()
+        for testee in running:
+            testee.end()
 
     def play(self, scenario: Scenario, hello: Hello) -> Played:
         """Play it once, if the adapter claims what it needs."""
@@ -70,10 +86,12 @@ class Player:
             return Played(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
         began = time.monotonic()
         scene: Scene | None = None
-        testee = self.testee()
+        testee = self._testee()
 
         def run() -> None:
             nonlocal scene
+            if self._stopped:
+                raise Inconclusive("the run was interrupted")
             with self._stands.stand(scenario.protocol, scenario.stage) as stand, testee:
                 testee.hello()
                 scene = _SCENES[scenario.protocol](testee, stand)

@@ -138,7 +138,8 @@ class Testee:
         process.wait()
 
     def __enter__(self) -> Self:
-        self.start()
+        if self._process is None:
+            self.start()
         return self
 
     def __exit__(
