@@ -168,11 +168,14 @@ def _is_told(scene: NatsScene, fetched: Fetched) -> None:
 
 
 def _hands_over(scene: NatsScene, fetched: Fetched, *expected: str) -> None:
+    surplus = _surplus(fetched.messages, expected)
+    statuses = scene.statuses()
     scene.require(
         fetched.data == list(expected),
-        "a status was handed over" if _surplus(fetched.messages, expected) else "a message is missing",
+        "a status was handed over" if surplus else "a message is missing",
         expected=f"messages {list(expected)}",
         actual=f"messages {[_shown(message) for message in fetched.messages]}, error: {fetched.error}",
+        at=statuses[-1] if surplus and statuses else None,
     )
 
 
