@@ -19,9 +19,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.adaptive.enabled": "false",
-    # Tests are short: what compiles quickly is quicker than what runs quickly.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
