@@ -329,13 +329,13 @@ def _facts(result: RunResult) -> list[Fact]:
     target, suite, summary = result.target, result.suite, result.summary
     return [
         Fact("Target", target.url),
-        Fact("Server name", target.server_name),
-        Fact("Server version", target.version),
+        Fact(f"{target.kind.capitalize()} name", target.server_name),
+        Fact(f"{target.kind.capitalize()} version", target.version),
         Fact("Protocol level", target.level),
         Fact("Features", ", ".join(target.features)),
         Fact("Variants", ", ".join(target.variants)),
-        Fact("Round trip", milliseconds(target.rtt_s)),
-        Fact("Slack on time limits", milliseconds(target.slack_s)),
+        Fact("Round trip", "" if target.kind == "client" else milliseconds(target.rtt_s)),
+        Fact("Slack on time limits", "" if target.kind == "client" else milliseconds(target.slack_s)),
         Fact("Plumbline", suite.version),
         Fact("Requirement set", suite.requirement_set),
         Fact("Python", suite.python),
