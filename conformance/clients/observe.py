@@ -78,12 +78,16 @@ class Ended(Struct, frozen=True):
         reasons = []
         if self.violations:
             rules = sorted({violation.rule for violation in self.violations})
-            reasons.append(f"{len(self.violations)} violations of {', '.join(rules)}")
+            reasons.append(f"{_counted(len(self.violations), 'violation')} of {', '.join(rules)}")
         if self.program:
             reasons.append(f"the program ended with exit code {self.program}")
         if not self.connections:
             reasons.append("nothing was observed: the program connected to neither NATS_URL nor AMQP_URL")
         return reasons
+
+
+def _counted(number: int, one: str, several: str = "") -> str:
+    return f"{number or 'no'} {one if number == 1 else several or one + 's'}"
 
 
 def observe(
@@ -152,7 +156,11 @@ def _observe(
     if len(ended.violations) > SHOWN:
         typer.echo(f"... and {len(ended.violations) - SHOWN} more")
     rules = sum(monitor.side is Side.CLIENT for monitor in MONITORS)
-    typer.echo(f"{ended.connections} connections, {rules} rules, {len(ended.violations) or 'no'} violations")
+    counts = [
+        _counted(ended.connections, "connection"),
+        _counted(rules, "rule of clients", "rules of clients"),
+    ]
+    typer.echo(", ".join([*counts, _counted(len(ended.violations), "violation")]))
     for reason in ended.reasons:
         typer.echo(f"plumbline: {reason}", err=True)
     return ExitCode.NOT_CONFORMANT if ended.reasons else ExitCode.CONFORMANT

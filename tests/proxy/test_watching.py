@@ -1,0 +1,94 @@
+"""The watching proxy keeps what a client sent and was sent, as operations, and does to it what it is told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from proxy.fault_language import FaultError
+from proxy.watching import WatchedProxy, watched
+from reference_broker.nats.server import NatsBroker
+from wire.nats import Info, Msg, Ping, Pong
+from wire.sender import Sender
+
+WITHIN_S = 10.0
+
+
+@contextmanager
+def client(proxy: WatchedProxy) -> Iterator[socket.socket]:
+    host, port = proxy.url.removeprefix("nats://").split(":")
+    with socket.create_connection((host, int(port)), WITHIN_S) as link:
+        yield link
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    with NatsBroker.in_thread() as url:
+        yield url
+
+
+def has(proxy: WatchedProxy, kind: type[object], number: int = 1) -> bool:
+    return sum(isinstance(seen.operation, kind) for seen in list(proxy.observations)) >= number
+
+
+def test_operations_of_both_sides_are_kept_in_their_order(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as link:
+        link.sendall(b"CONNECT {}\r\nPING\r\n")
+        assert proxy.wait(lambda: has(proxy, Pong), WITHIN_S)
+        seen = [(one.sender, type(one.operation).__name__) for one in proxy.observations]
+        assert [name for _, name in seen if name not in ("Info", "Ok")] == ["Connect", "Ping", "Pong"]
+        assert seen[-1] == (Sender.SERVER, "Pong")
+        assert [one.index for one in proxy.observations] == list(range(1, len(seen) + 1))
+        assert proxy.broker == broker
+
+
+def test_what_is_injected_reaches_the_client_and_is_kept(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as link:
+        proxy.wait(lambda: has(proxy, Info), WITHIN_S)
+        proxy.inject(b"MSG a 1 2\r\nhi\r\n")
+        received = b""
+        while b"hi" not in received:
+            received += link.recv(4096)
+        assert has(proxy, Msg)
+
+
+def test_faults_act_before_the_client_and_what_is_dropped_was_never_sent_to_it(broker: str) -> None:
+    with watched(broker, ["drop PONG on downstream"]) as proxy, client(proxy) as link:
+        link.sendall(b"CONNECT {}\r\nPING\r\n")
+        assert proxy.wait(lambda: any("drop PONG" in one.text for one in proxy.remarks), WITHIN_S)
+        assert not has(proxy, Pong)
+        proxy.switch()
+        link.sendall(b"PING\r\n")
+        assert proxy.wait(lambda: has(proxy, Pong), WITHIN_S)
+        assert has(proxy, Ping, 2)
+
+
+def test_a_cut_resets_the_client(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as link:
+        proxy.wait(lambda: has(proxy, Info), WITHIN_S)
+        link.recv(4096)
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            link.recv(4096)
+        assert proxy.wait(lambda: any("cut" in one.text for one in proxy.remarks), WITHIN_S)
+
+
+def test_what_is_not_the_protocol_is_a_remark(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as link:
+        link.sendall(b"HELLO?\r\n")
+        assert proxy.wait(lambda: any("not the protocol" in one.text for one in proxy.remarks), WITHIN_S)
+
+
+def test_credentials_and_path_of_the_url_are_kept() -> None:
+    proxy = WatchedProxy("amqp://guest:secret@127.0.0.1:5672/%2f")
+    with proxy.running():
+        assert proxy.url.startswith("amqp://guest:secret@127.0.0.1:")
+        assert proxy.url.endswith("/%2f")
+
+
+def test_a_fault_that_cannot_be_read_is_refused(broker: str) -> None:
+    with pytest.raises(FaultError):
+        WatchedProxy(broker, ["explode"])
