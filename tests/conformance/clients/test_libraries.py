@@ -18,7 +18,7 @@ from tests.conformance.clients.libraries import (
 )
 
 
-@pytest.mark.parametrize("name", ["pika", "aio_pika"])
+@pytest.mark.parametrize("name", ["pika", "aio_pika", "nats_py"])
 def test_a_python_library_is_green_but_for_its_waivers(name: str) -> None:
     result = gated(python_adapter(name), waivers=ADAPTERS / name / "waivers.toml")
     assert red(result) == {}
