@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,9 @@ Places = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", help="the folder of the result, which is replaced")]
 Master = Annotated[str, typer.Option("--master", help="where Spark runs: local[4], spark://host:7077, yarn")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="go on with what is being recorded, until Ctrl-C")
+]
 Payloads = Annotated[
     bool, typer.Option("--payloads", help="keep payloads in the tables, not only size and hash")
 ]
@@ -32,6 +36,7 @@ def judge(
     captures: Places,
     output: Output = "judged",
     master: Master = "local[*]",
+    follow: Follow = False,
     payloads: Payloads = False,
     most: Most = 100,
     conf: Conf = None,
@@ -42,12 +47,13 @@ def judge(
     deliveries, pulls, publishes, violations, compliance, problems. The result is replaced as a whole: a run
     that is killed leaves the old one. Captures are one history: connections and streams go on from file to
     file. Addresses with a scheme (s3a, hdfs) are read and written by Spark's file systems, files of 1 GiB at
-    most; the rest must be where every worker finds it. Exit 1 if there are violations or problems.
+    most, not with --follow; the rest must be where every worker finds it. Exit 1 if there are violations or
+    problems.
     """
     settings = dict(_setting(text) for text in conf or [])
     spark = _session(master, settings)
     try:
-        manifest = _judged(spark, captures, output, payloads=payloads, most=most)
+        manifest = _judged(spark, captures, output, follow=follow, payloads=payloads, most=most)
     except CaptureError as error:
         raise _failed(str(error), EXIT_USAGE) from None
     except Exception as error:  # whatever Spark raises when a job fails
@@ -58,7 +64,9 @@ def judge(
         raise typer.Exit(EXIT_FOUND)
 
 
-def _judged(spark: SparkSession, captures: list[str], output: str, *, payloads: bool, most: int) -> Manifest:
+def _judged(
+    spark: SparkSession, captures: list[str], output: str, *, follow: bool, payloads: bool, most: int
+) -> Manifest:
     from pipeline.judge import Asked, Judging
     from pipeline.page.written import write_page
     from pipeline.printing import print_result
@@ -66,6 +74,13 @@ def _judged(spark: SparkSession, captures: list[str], output: str, *, payloads: 
     from pipeline.results import Results
 
     asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
+    if follow:
+        from pipeline.follow import Following
+
+        following = Following(spark, asked, sys.stdout)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: following.stop())
+        return following.run()
     with Progress(spark, sys.stderr) as progress:
         manifest = Judging(spark, asked, progress.step).run()
         progress.step("writing the page")
@@ -105,6 +120,7 @@ Examples:
 \b
   plumbline judge captures/
   plumbline judge captures/ -o judged/ --master 'local[4]'
+  plumbline judge captures/ --follow
   plumbline judge s3a://bucket/captures/ -o s3a://bucket/judged --master spark://host:7077 \\
       --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1
 """

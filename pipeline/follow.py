@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 from pipeline import answered, problems, transforms
 from pipeline.compliance import compliance
 from pipeline.flows import STAGED, STATE, Ending
-from pipeline.judge import Asked, shuffled
+from pipeline.judge import Asked, counted, shuffled
 from pipeline.packets import PROBLEM
 from pipeline.printing import print_problems, print_violations, summary
 from pipeline.results import Manifest, new_run, publish, read_table, write_table
@@ -134,19 +134,16 @@ class Following:
 
     def _tell(self, operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> None:
         so_far = self._manifest
-        found, possible, troubles = violations.count(), violations.where("NOT certain").count(), wrong.count()
-        print_violations(violations, self._out, _MOST_PRINTED, found)
-        print_problems(wrong, self._out, _MOST_PRINTED, troubles)
+        counts = counted(operations, violations, wrong)
+        print_violations(violations, self._out, _MOST_PRINTED, counts["violations"])
+        print_problems(wrong, self._out, _MOST_PRINTED, counts["problems"])
         self._out.flush()
         captures = {row.capture for row in operations.select("capture").distinct().collect()}
         self._manifest = msgspec.structs.replace(
             so_far,
             tables=tuple(table.name for table in _GROWING),
             captures=tuple(sorted(captures | {*so_far.captures})),
-            operations=so_far.operations + operations.where("number > 0").count(),
-            violations=so_far.violations + found,
-            possible=so_far.possible + possible,
-            problems=so_far.problems + troubles,
+            **{name: getattr(so_far, name) + count for name, count in counts.items()},
         )
         publish(self._folder, self._manifest)
 

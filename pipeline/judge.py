@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
@@ -103,17 +104,9 @@ class Judging:
         wrong = self._written(told.sort("capture", "frame"), PROBLEMS)
         self._written(compliance(operations, violations).coalesce(1), COMPLIANCE)
         self._folder.delete(f"{self._run}/{_STAGING}")
-        possible = violations.where(~F.col("certain")).count()
-        return Manifest(
-            run=self._run,
-            tables=tuple(TABLES),
-            captures=tuple(file.name for file in found.files),
-            operations=operations.where(F.col("number") > 0).count(),
-            violations=violations.count(),
-            possible=possible,
-            problems=wrong.count(),
-            payloads=keeps,
-        )
+        names = tuple(file.name for file in found.files)
+        manifest = Manifest(run=self._run, tables=tuple(TABLES), captures=names, payloads=keeps)
+        return msgspec.structs.replace(manifest, **counted(operations, violations, wrong))
 
     def _packets(self, found: Input, *, with_payload: bool) -> DataFrame:
         return packets(self._spark, found, section_bytes=self._asked.section_bytes, with_payload=with_payload)
@@ -127,6 +120,19 @@ class Judging:
         place = self._folder.at(self._run, table.name)
         write_table(rows, place, table)
         return read_table(self._spark, place, table)
+
+
+def counted(operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> dict[str, int]:
+    """How many there are, as ``Manifest`` has it: one job."""
+    counts = (
+        operations.agg(F.count_if(F.col("number") > 0).alias("operations"))
+        .crossJoin(
+            violations.agg(F.count("*").alias("violations"), F.count_if(~F.col("certain")).alias("possible"))
+        )
+        .crossJoin(wrong.agg(F.count("*").alias("problems")))
+        .collect()
+    )
+    return counts[0].asDict()
 
 
 def spread(operations: DataFrame) -> DataFrame:

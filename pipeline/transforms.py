@@ -101,7 +101,7 @@ def numbers(staged: DataFrame) -> DataFrame:
 def new_numbers(staged: DataFrame, numbers: Numbers) -> list[tuple[int, int]]:
     """Provisional id and number of each connection that begins here, ``numbers`` having been given before."""
     openings = staged.where(F.col("op") == "opened").select("connection", "recorded").orderBy("connection")
-    return [(row.connection, numbers.give(row.recorded)) for row in openings.toLocalIterator()]
+    return [(row.connection, numbers.give(row.recorded)) for row in openings.collect()]
 
 
 def given_numbers(spark: SparkSession, given: Sequence[tuple[int, int]]) -> DataFrame:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from conformance.monitors import Violation
-from pipeline.cells import text_without_payload
+from pipeline.cells import Cells, text_without_payload
 from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, packets, sections
 from pipeline.flows import STAGED, FlowJudge, decode, packed, unpacked
 from pipeline.packets import batches
@@ -146,7 +146,8 @@ def test_what_is_remembered_goes_on_in_another_process(captures: Path) -> None:
     segments = [carried for packet in Source([captures]).packets() if (carried := segment(packet))]
     judge = FlowJudge(keeps_payloads=False)
     whole = [row for at, carried in enumerate(segments) for row in judge.feed(carried, 0, at, "c")]
-    judge, parts = FlowJudge(keeps_payloads=False), []
+    judge = FlowJudge(keeps_payloads=False)
+    parts: list[Cells] = []
     for at, carried in enumerate(segments):
         parts += judge.feed(carried, 0, at, "c")
         if at % 100 == 0:

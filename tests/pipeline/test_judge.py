@@ -1,0 +1,277 @@
+"""``plumbline judge``: what the proxy's own judge finds, whole results, named problems, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+
+from conformance.monitors import MONITORS, Violation
+from pipeline.compliance import judged
+from pipeline.judge import Asked, Judging
+from pipeline.printing import violation_of
+from pipeline.results import MANIFEST, NoResult, Results
+from pipeline.storage import HadoopFolder
+from proxy.capture_reader import CaptureError
+from proxy.captures import read
+from proxy.judging import Judge
+from tests.pipeline.conftest import SETTINGS
+from tests.pipeline.planted import write
+
+SIZE = 60_000
+PATIENCE_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captures")
+    write(folder, size=SIZE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(spark: SparkSession, captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    output = str(tmp_path_factory.mktemp("judged"))
+    Judging(spark, Asked(places=(str(captures),), output=output, keeps_payloads=True, parts=2)).run()
+    return Results(spark, output)
+
+
+@pytest.fixture(scope="module")
+def tiny(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some violations in one file."""
+    folder = tmp_path_factory.mktemp("tiny")
+    first = min(captures.iterdir())
+    (folder / first.name).write_bytes(first.read_bytes())
+    return folder
+
+
+def found_live(folder: Path) -> list[Violation]:
+    """What the proxy's own judge finds in these captures."""
+    judge = Judge()
+    return [violation for row in read([folder]) for violation in judge.observe(row)]
+
+
+def in_order(violations: list[Violation]) -> list[Violation]:
+    rules = [kind.rule for kind in MONITORS]
+    return sorted(violations, key=lambda one: (one.place.at, one.place.index, rules.index(one.rule)))
+
+
+def found(table: DataFrame) -> list[Violation]:
+    return in_order([violation_of(row) for row in table.collect()])
+
+
+def test_the_same_violations_as_the_proxy(results: Results, captures: Path) -> None:
+    expected = in_order(found_live(captures))
+    assert len(expected) == 100
+    assert found(results.table("violations")) == expected
+
+
+def test_operations_are_those_that_show_lists(results: Results, captures: Path) -> None:
+    listed = [(row.connection.number, row.number, row.fields["op"]) for row in read([captures])]
+    table = results.table("operations").select("connection", "number", "op").collect()
+    assert sorted(map(tuple, table)) == sorted(listed)
+    assert results.manifest.operations == sum(1 for _, number, _ in listed if number)
+
+
+def test_tables_are_written_by_day_and_capture(results: Results, captures: Path) -> None:
+    packets = results.table("packets").groupBy("day", "capture").count().collect()
+    assert {(str(row.day), row.capture) for row in packets} == {
+        ("2026-09-21", path.name) for path in captures.iterdir()
+    }
+
+
+def test_acknowledgements_belong_to_deliveries(results: Results) -> None:
+    acked = results.table("deliveries").where("ack_number IS NOT NULL").count()
+    operations = results.table("operations").where("fact = 'ack' AND answers IS NOT NULL AND kind != '+WPI'")
+    assert acked == operations.select(F.sum(F.size("answers"))).first()[0] > 0  # type: ignore[index]
+
+
+def test_every_rule_says_which_operations_it_judges(results: Results) -> None:
+    assert set(judged()) == {kind.rule for kind in MONITORS}
+    verdicts = {row.verdict for row in results.table("compliance").select("verdict").collect()}
+    assert verdicts == {"broken"}  # each rule is broken somewhere in these captures
+
+
+def test_again_is_the_same_and_replaces(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
+    asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
+    first = Judging(spark, asked).run()
+    before = {name: Results(spark, str(tmp_path)).table(name).collect() for name in first.tables}
+    second = Judging(spark, asked).run()
+    results = Results(spark, str(tmp_path))
+    assert first.run != second.run == results.manifest.run
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((MANIFEST, second.run))
+    for name, rows in before.items():
+        assert sorted(map(str, results.table(name).collect())) == sorted(map(str, rows))
+    kept = results.table("operations").where("payload IS NOT NULL").count()
+    assert (kept, results.table("packets").where("payload IS NOT NULL").count()) == (0, 0)
+    texts = [row.text for row in results.table("violations").where("text LIKE '%| (1 bytes)'").collect()]
+    assert texts
+
+
+def test_a_failed_run_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
+    asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
+    first = Judging(spark, asked).run()
+
+    def fail(step: str) -> None:
+        if step == "writing tables":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Judging(spark, asked, fail).run()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((MANIFEST, first.run))
+
+
+def test_addresses_go_through_the_file_systems_of_spark(
+    spark: SparkSession, tiny: Path, tmp_path: Path
+) -> None:
+    output = tmp_path.as_uri()
+    Judging(spark, Asked(places=(tiny.as_uri(),), output=output, keeps_payloads=True, parts=1)).run()
+    results = Results(spark, output)
+    assert found(results.table("violations")) == in_order(found_live(tiny)) != []
+    folder = HadoopFolder(output, spark)
+    assert sorted(folder.names()) == sorted((MANIFEST, results.manifest.run))
+    folder.delete(results.manifest.run)
+    assert folder.names() == [MANIFEST]
+
+
+def test_each_problem_is_named_and_the_rest_is_judged(
+    spark: SparkSession, tiny: Path, tmp_path: Path
+) -> None:
+    places = _troubled(tmp_path / "captures", next(tiny.iterdir()).read_bytes())
+    output = str(tmp_path / "judged")
+    manifest = Judging(spark, Asked(places=places, output=output, parts=1)).run()
+    problems = Results(spark, output).table("problems").collect()
+    assert sorted((row.capture.rpartition("/")[2], row.kind) for row in problems) == [
+        ("cut.pcapng", "truncated"),
+        ("empty", "empty"),
+        ("hole.pcapng", "hole"),
+        ("other.pcapng", "not-a-capture"),
+        ("strange.pcapng", "unknown-protocol"),
+    ]
+    assert all(row.capture.rpartition("/")[2] in row.text or row.connection for row in problems)
+    assert manifest.problems == 5
+    assert manifest.violations > 0
+
+
+def _troubled(folder: Path, sound: bytes) -> tuple[str, ...]:
+    """Captures with one trouble each, and a folder with none."""
+    from proxy.packets import ACK, SYN, Flow
+    from proxy.pcapng import interface, packet, section_header
+    from proxy.pipe import Direction
+
+    def capture(port: int, pieces: list[tuple[Direction, bytes, bool]]) -> bytes:
+        flow = Flow(port, ("10.0.0.1", port), ("10.0.0.2", 9))
+        parts = [section_header("tests") + interface("i", "d")]
+        packet(parts, 1, flow.head(Direction.TO_SERVER, 0, SYN), b"")
+        packet(parts, 2, flow.head(Direction.TO_CLIENT, 0, SYN | ACK), b"")
+        for at, (direction, data, is_kept) in enumerate(pieces, 3):
+            head = flow.head(direction, len(data))
+            if is_kept:
+                packet(parts, at, head, data)
+        return b"".join(parts)
+
+    asks, answers = Direction.TO_SERVER, Direction.TO_CLIENT
+    told = [
+        (answers, b"INFO {}\r\n", True),
+        (asks, b"CONNECT {}\r\nPING\r\n", True),
+        (answers, b"PONG\r\n", False),
+    ]
+    files = {
+        "cut.pcapng": sound[:-6],
+        "hole.pcapng": capture(101, [*told, (answers, b"PING\r\n", True)]),
+        "other.pcapng": b"GIF89a, certainly",
+        "strange.pcapng": capture(102, [(asks, b"EHLO there\r\n", True)]),
+    }
+    (folder / "empty").mkdir(parents=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return str(folder), str(folder / "empty")
+
+
+def test_a_place_that_does_not_exist_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    for place in (str(tmp_path / "none"), (tmp_path / "none").as_uri()):
+        with pytest.raises(CaptureError, match="none"):
+            Judging(spark, Asked(places=(place,), output=str(tmp_path / "judged"))).run()
+    with pytest.raises(NoResult):
+        Results(spark, str(tmp_path))
+
+
+def test_the_source_in_a_notebook(spark: SparkSession, tiny: Path) -> None:
+    packets = spark.read.format("plumbline").load(str(tiny))
+    first = packets.where("frame < 10 AND capture LIKE 'planted%'").orderBy("frame").first()
+    assert first is not None
+    assert (first.frame, first.flags, first.comments) == (1, 2, ["plumbline: connection 1: nats"])
+    few = spark.read.format("plumbline").schema("frame bigint, size bigint").option("section_bytes", "1000")
+    assert few.load(str(tiny)).agg(F.sum("size")).collect() == packets.agg(F.sum("size")).collect()
+
+
+def test_filters_on_simple_columns_are_the_sources(spark: SparkSession, captures: Path) -> None:
+    name = min(captures.iterdir()).name
+    packets = spark.read.format("plumbline").load(str(captures))
+    some = packets.where(f"capture = '{name}' AND size > 100 AND frame <= 40")
+    assert some.rdd.getNumPartitions() == 1
+    every = packets.select("capture", "size", "frame").collect()
+    wanted = [row for row in every if row.capture == name and row.size > 100 and row.frame <= 40]
+    assert some.count() == len(wanted) > 0
+
+
+# -- the command -----------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> list[str]:
+    settings = [f"--conf={name}={value}" for name, value in SETTINGS.items()]
+    return [sys.executable, "-m", "plumbline", "judge", *settings, *arguments]
+
+
+def test_a_cluster_of_processes_finds_the_same(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
+    """Executors are processes of their own. Also what the command prints, and its exit code."""
+    output = tmp_path / "judged"
+    asked = command(str(tiny), "-o", str(output), "--payloads", "--master", "local-cluster[2,1,1024]")
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 1, done.stderr
+    expected = in_order(found_live(tiny))
+    assert found(Results(spark, str(output)).table("violations")) == expected
+    assert all(str(violation) in done.stdout for violation in expected)
+    assert f"{len(expected)} violations, " in done.stdout
+    assert "plumbline: writing tables" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("plumbline: ")]
+
+
+def test_a_killed_job_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
+    asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
+    first = Judging(spark, asked).run()
+    before = (tmp_path / MANIFEST).read_bytes()
+    running = subprocess.Popen(
+        command(str(tiny), "-o", str(tmp_path)), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with running:
+        assert running.stderr is not None
+        assert any(line == "plumbline: writing tables\n" for line in running.stderr)
+        os.killpg(running.pid, signal.SIGKILL)
+    assert (tmp_path / MANIFEST).read_bytes() == before
+    left = {path.name for path in tmp_path.iterdir()}
+    assert first.run in left
+    assert len(left) == 3  # the manifest, the old run, the new one's remains
+    assert Results(spark, str(tmp_path)).table("violations").count() == first.violations
+    Judging(spark, asked).run()
+    assert len(list(tmp_path.iterdir())) == 2  # the remains are gone
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["nowhere"], "no such file or folder"), (["nowhere", "--conf", "a"], "write name=value")],
+)
+def test_usage(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done: Any = subprocess.run(
+        command(*arguments), capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
