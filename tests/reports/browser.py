@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.conftest import servers_required
 
@@ -19,6 +19,9 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 COMMAND = "apt-get install chromium (or: make servers)"
 SERIOUS = {"serious", "critical"}
 WINDOW = {"width": 1280, "height": 900}
+# On a machine that does much else a page takes its time.
+PATIENCE_MS = 90_000
+expect.set_options(timeout=30_000)
 
 
 def require() -> str:
@@ -74,6 +77,7 @@ class Reader:
 def reader(browser: Browser, **options: Any) -> Iterator[Reader]:
     """A page of its own. ``options`` are those of a browser context: colour scheme, size, no script."""
     context: BrowserContext = browser.new_context(**{"viewport": WINDOW, **options})
+    context.set_default_timeout(PATIENCE_MS)
     try:
         yield Reader(context.new_page())
     finally:
