@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 READ_FIRST = 16 * 1024
 READ_MOST = 60 * 1024  # fits one packet, and the processor's cache: more costs more for each byte
 TURN_BYTES = 8 * 1024 * 1024  # what all connections together may read in one turn
+FEW = TURN_BYTES // READ_MOST  # so many may read what they like
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _GONE = select.EPOLLHUP | select.EPOLLERR
@@ -83,8 +84,9 @@ class Pipe:
     def read(self) -> None:
         """Takes what is there, to be forwarded at the end of the turn."""
         size = self._size
+        ready = self._loop.ready
         try:
-            data = self._recv(min(size, TURN_BYTES // self._loop.ready or READ_FIRST))
+            data = self._recv(size if ready < FEW else min(size, TURN_BYTES // ready or READ_FIRST))
         except BlockingIOError:
             return
         except OSError as error:
@@ -99,9 +101,11 @@ class Pipe:
 
     def forward(self, data: bytes) -> None:
         """Writes, or keeps for later what the sink does not take now."""
-        if self.link.broken or self.link.closed:
+        link = self.link
+        if link.broken or link.closed:
             return
-        self.bytes += len(data)
+        size = len(data)
+        self.bytes += size
         if self.blocked:
             self.pending.append(memoryview(data))
             return
@@ -112,7 +116,7 @@ class Pipe:
         except OSError as error:
             self.link.abort(self.direction.other, reason(error))
             return
-        if sent < len(data):
+        if sent < size:
             self.pending.append(memoryview(data)[sent:])
             self._block(now_blocked=True)
 
@@ -206,6 +210,9 @@ class End:
     def ready(self, mask: int) -> None:
         """What epoll told."""
         incoming = self.incoming
+        if mask == _IN and not incoming.link.closed:
+            incoming.read()
+            return
         if mask & _OUT:
             self.outgoing.drain()
         if mask & _GONE and incoming.ended:

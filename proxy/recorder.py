@@ -23,6 +23,7 @@ from proxy.pipe import Direction
 from proxy.redaction import NatsRedactor, Redactor
 from proxy.redaction_amqp import AmqpRedactor, EitherRedactor
 
+TO_SERVER = Direction.TO_SERVER
 LATE_S = 0.05  # after which what was forwarded is written; half of what is promised
 HOLD_BYTES = 64 * 1024  # so much is written at once, without waiting: it is still in the cache
 MARK = "plumbline: "  # every comment of ours begins so
@@ -94,6 +95,7 @@ class Recorder:
         self.on_lost: Callable[[], None] = lambda: None  # nothing may pass any more
         self._files = files
         self._recording = recording
+        self._strict = recording.strict
         self._clock = clock
         self._counters = counters
         self._on_stopped = on_stopped
@@ -129,7 +131,7 @@ class Recorder:
         recorded = self._open[link]
         redactor = recorded.redactor
         notes: tuple[str, ...] = ()
-        if redactor is not None and direction is Direction.TO_SERVER:
+        if redactor is not None and direction is TO_SERVER:
             before = redactor.masked
             data = redactor.feed(data)
             if redactor.masked != before:
@@ -138,7 +140,8 @@ class Recorder:
         self._carried += len(data)
         flow = recorded.flow
         if len(data) <= MOST_DATA:
-            self._add(now, flow.head(direction, len(data)), data, notes)
+            self._size += packet(self._parts, now, flow.head(direction, len(data)), data, notes)
+            self._packets += 1
             return
         view = memoryview(data)
         for start in range(0, len(data), MOST_DATA):
@@ -165,11 +168,11 @@ class Recorder:
             self._write_soon()
 
     def commit(self) -> bool:
-        if self._recording.strict or self._size >= HOLD_BYTES:
+        if self._strict or self._size >= HOLD_BYTES:
             self._write()
-        else:
+        elif self._late is None:
             self._write_soon()
-        return self._may_go_on()
+        return not self.stopped or self._may_go_on()
 
     def close(self, why: str) -> None:
         """Writes what is left, and that this is the end."""

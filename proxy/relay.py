@@ -22,6 +22,7 @@ from proxy.link import Link, Opening
 from proxy.loop import Loop
 from proxy.pipe import Direction, Pipe
 
+TO_SERVER = Direction.TO_SERVER  # looked up once: that costs more than what is done with it
 ACCEPT_AT_ONCE = 256
 NO_DESCRIPTORS_S = 0.1  # how long to leave the backlog alone when descriptors ran out
 FLUSH_WITHIN_S = 1.0  # at the end, for what was received and not yet written
@@ -166,8 +167,16 @@ class Relay:
     # -- the turn ----------------------------------------------------------------------------
 
     def _end_of_turn(self) -> None:
-        if self.received or self.ended:
+        received = self.received
+        if self._record_first and len(received) == 1 and not self.ended:
+            self._pass_one_on(received.pop())
+        elif received or self.ended:
             self._pass_on()
+        if self.refused or self.aborted or self.finished or self._gone:
+            self._part()
+
+    def _part(self) -> None:
+        """Says goodbye to connections."""
         while self.refused or self.aborted:
             refused, self.refused = self.refused, []
             for link, why in refused:
@@ -188,6 +197,20 @@ class Relay:
         for link in self._gone:
             self.tap.closed(link)
         self._gone.clear()
+
+    def _pass_one_on(self, received: tuple[Pipe, bytes, int]) -> None:
+        """What a turn most often is: one connection asks, or is answered."""
+        pipe, chunk, now = received
+        direction = pipe.direction
+        self.tap.data(pipe.link, direction, chunk, now)
+        if not self.tap.commit():
+            self.abandon()
+            return
+        if direction is TO_SERVER:
+            self.counters.to_server += len(chunk)
+        else:
+            self.counters.to_client += len(chunk)
+        (pipe.disturbance or pipe).forward(chunk)
 
     def _pass_on(self) -> None:
         received, ended = self.received, self.ended
@@ -213,7 +236,7 @@ class Relay:
     def _forward(self, received: list[tuple[Pipe, bytes, int]], ended: list[Pipe]) -> None:
         counters = self.counters
         for pipe, chunk, _ in received:
-            if pipe.direction is Direction.TO_SERVER:
+            if pipe.direction is TO_SERVER:
                 counters.to_server += len(chunk)
             else:
                 counters.to_client += len(chunk)

@@ -1,12 +1,15 @@
-"""The recording proxy beside socat, which records nothing: ``python -m tests.bench.proxy [ROUNDS]``.
+"""The recording proxy beside others, which record nothing: ``python -m tests.bench.proxy [ROUNDS]``.
 
-The same load for each, in turn, round after round: 128-byte messages through a real nats-server from one
-publisher to one subscriber, both of which go through the proxy; and the round trip of one such message. What
-counts is the ratio within a round, since a busy machine is busy for all.
+The others are socat, mitmproxy in its TCP mode, and toxiproxy (``PLUMBLINE_TOXIPROXY_SERVER``, or on the
+path); those that are missing are left out. The same load for each, in turn, round after round: 128-byte
+messages through a real nats-server from one publisher to one subscriber, both of which go through the proxy;
+and the round trip of one such message. What counts is the ratio within a round, since a busy machine is busy
+for all.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,19 +19,24 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from ci.servers import MissingServer, NatsServer, real_servers
 
 PAYLOAD = b"x" * 128
-MESSAGES = 400_000
+MESSAGES = 200_000
 BATCH = 500
 ROUND_TRIPS = 3000
 READY_WITHIN_S = 10.0
+
+MITMDUMP = Path(sys.executable).with_name("mitmdump")
+SOCAT, STRICT, MITMPROXY = "socat", "record --strict", "mitmproxy, TCP mode"
 
 Address = tuple[str, int]
 
@@ -109,14 +117,7 @@ def socat(server: Address) -> Iterator[tuple[Address, subprocess.Popen[bytes]]]:
     listen = f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr,nodelay,backlog=64"
     with subprocess.Popen(["socat", listen, f"TCP:{server[0]}:{server[1]},nodelay"]) as process:
         try:
-            deadline = time.monotonic() + READY_WITHIN_S
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except OSError:
-                    if time.monotonic() > deadline:
-                        raise
+            await_port(("127.0.0.1", port))
             yield ("127.0.0.1", port), process
         finally:
             process.terminate()
@@ -136,6 +137,64 @@ def recording(server: Address, *flags: str) -> Iterator[tuple[Address, subproces
                 yield (found[1], int(found[2])), process
             finally:
                 process.terminate()
+
+
+@contextmanager
+def mitmproxy(server: Address) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
+    """Mitmproxy's TCP mode, which prints nothing."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
+        command = [str(MITMDUMP), "--mode", f"reverse:tcp://{server[0]}:{server[1]}", "-p", "0"]
+        command += ["--listen-host", "127.0.0.1", "--set", f"confdir={folder}", "--set", "flow_detail=0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield _address_told(process), process
+            finally:
+                process.kill()
+
+
+@contextmanager
+def toxiproxy(program: str, server: Address) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
+    """Toxiproxy without a toxic."""
+    with socket.socket() as free, socket.socket() as other:
+        for one in (free, other):
+            one.bind(("127.0.0.1", 0))
+        control, port = free.getsockname()[1], other.getsockname()[1]
+    command = [program, "-host", "127.0.0.1", "-port", str(control)]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            await_port(("127.0.0.1", control))
+            asked = {"name": "bench", "listen": f"127.0.0.1:{port}", "upstream": f"{server[0]}:{server[1]}"}
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{control}/proxies", json.dumps(asked).encode(), method="POST"
+            )
+            urllib.request.urlopen(request, timeout=READY_WITHIN_S).close()
+            yield ("127.0.0.1", port), process
+        finally:
+            process.kill()
+
+
+def _address_told(process: subprocess.Popen[str]) -> Address:
+    """Where mitmproxy says that it listens."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(r"listening at ([\d.]+):(\d+)", line):
+            return found[1], int(found[2])
+    raise RuntimeError("mitmproxy did not say where it listens")
+
+
+def await_port(address: Address) -> None:
+    """Until somebody listens there. Raises ``OSError``."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            socket.create_connection(address).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def peak_memory(pid: int) -> int:
@@ -174,22 +233,24 @@ def await_children(pid: int) -> None:
 def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]]]:
     """What is compared, by name: how to start it, and its process if its memory matters."""
 
-    def ours(*flags: str) -> Callable[[ExitStack], tuple[Address, int]]:
+    def started(
+        relay: Callable[[], AbstractContextManager[tuple[Address, subprocess.Popen[Any]]]],
+    ) -> Callable[[ExitStack], tuple[Address, int]]:
         def start(running: ExitStack) -> tuple[Address, int]:
-            address, process = running.enter_context(recording(server, *flags))
+            address, process = running.enter_context(relay())
             return address, process.pid
 
         return start
 
-    def yardstick(running: ExitStack) -> tuple[Address, int]:
-        address, process = running.enter_context(socat(server))
-        return address, process.pid
-
     found: dict[str, Callable[[ExitStack], tuple[Address, int]]] = {"no proxy": lambda _: (server, 0)}
     if shutil.which("socat"):
-        found["socat, records nothing"] = yardstick
-    found["record --strict"] = ours("--strict")
-    found["record"] = ours()
+        found[SOCAT] = started(lambda: socat(server))
+    found[STRICT] = started(lambda: recording(server, "--strict"))
+    found["record"] = started(lambda: recording(server))
+    if MITMDUMP.exists():
+        found[MITMPROXY] = started(lambda: mitmproxy(server))
+    if program := os.environ.get("PLUMBLINE_TOXIPROXY_SERVER") or shutil.which("toxiproxy-server"):
+        found["toxiproxy"] = started(lambda: toxiproxy(program, server))
     return found
 
 
@@ -223,7 +284,7 @@ def main() -> None:
         f"{'':26}{'messages/s':>12}{'of socat':>10}{'CPU/million':>13}"
         f"{'round trip':>12}{'added':>9}{'memory':>9}"
     )
-    direct, yardstick = figures["no proxy"], figures.get("socat, records nothing", figures["no proxy"])
+    direct, yardstick = figures["no proxy"], figures.get(SOCAT, figures["no proxy"])
     for name, some in figures.items():
         share = median(one.rate / other.rate for one, other in zip(some, yardstick, strict=True))
         added = median(one.round_trip - other.round_trip for one, other in zip(some, direct, strict=True))
@@ -233,6 +294,10 @@ def main() -> None:
             f"{name:26}{median(one.rate for one in some):>12,.0f}{share:>10.2f}{cpu * 1e6:>11.2f} s"
             f"{trip * 1e6:>9.0f} us{added * 1e6:>6.0f} us{memory / 1e6:>6.0f} MB"
         )
+    if MITMPROXY in figures:
+        pairs = zip(figures[STRICT], figures[MITMPROXY], strict=True)
+        share = median(one.rate / other.rate for one, other in pairs)
+        print(f"record --strict is {share:.1f} times as fast as mitmproxy's TCP mode")
 
 
 if __name__ == "__main__":
