@@ -197,6 +197,13 @@ def amqp(
     heartbeat: Annotated[
         int, typer.Option("--heartbeat", min=0, max=65535, help="Seconds proposed; 0 for none.")
     ] = 60,
+    confirms: Annotated[
+        str,
+        typer.Option(
+            metavar="SCRIPT",
+            help="Confirm in this order, once so many were published: '3: ack 2, nack 1, ack 3'.",
+        ),
+    ] = "",
     defect: Annotated[
         list[str] | None, typer.Option("--defect", help="Switch on a deliberate fault; may be given again.")
     ] = None,
@@ -212,7 +219,6 @@ def amqp(
     Prints one line that starts with its URL when clients can connect.
     """
     from reference_broker.amqp.config import Config
-    from reference_broker.amqp.defects import UnknownDefect
     from reference_broker.amqp.server import AmqpBroker
 
     config = Config(
@@ -222,9 +228,10 @@ def amqp(
         vhosts=("/", *(vhost or ())),
         data_dir=data_dir,
         heartbeat=heartbeat,
+        confirms=confirms,
     )
     try:
         broker = AmqpBroker(config, defect=defect)
-    except UnknownDefect as error:
+    except ValueError as error:  # an unknown defect, or a script of confirms that is none
         raise usage(str(error)) from None
     run(broker, [f"defect {name}" for name in defect or []])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pika
 import pytest
+from pika.exceptions import NackError
 
 from reference_broker.amqp.confirm_script import read_script
 from tests.reference_broker.amqp.virtual import Client, Virtual
 from wire.amqp import Method, Operation
+
+COMMAND = [sys.executable, "-c", "from reference_broker.cli import app; app()", "amqp", "-p", "-1"]
 
 
 def publisher(script: str) -> tuple[Virtual, Client]:
@@ -101,3 +108,27 @@ WRONG = ["", "ack 1", "0: ack 1", "2: ack 3", "2: ack 0", "1: shrug", "1: pause 
 def test_what_is_no_script_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"script|no step"):
         read_script(text)
+
+
+def test_the_command_line_refuses_what_is_no_script() -> None:
+    told = subprocess.run(
+        [*COMMAND, "--confirms", "2: ack 3"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.returncode == 2
+    assert told.stderr == "confirm script '2: ack 3': ack 3 is not one of the publishes\n"
+
+
+def test_the_command_line_takes_a_script() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--confirms", "1: nack 1"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            connection = pika.BlockingConnection(pika.URLParameters(process.stdout.readline().split()[0]))
+            channel = connection.channel()
+            channel.confirm_delivery()
+            with pytest.raises(NackError):
+                channel.basic_publish("", "nowhere", b"refused by the script")
+            connection.close()
+        finally:
+            process.kill()
