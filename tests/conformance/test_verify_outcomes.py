@@ -228,6 +228,7 @@ def test_what_was_inconclusive_is_retried_once_alone(
 def test_every_report_says_the_same(tmp_path: Path, broker: str) -> None:
     fails = write_trace(tmp_path / "fails.trace", MUST, expects=NEVER_COMES)
     files = ("--junit", "r.xml", "--html", "r.html", "--markdown", "r.md")
+    files += ("--sarif", "r.sarif", "--badge", "r.svg", "--allure", "allure")
     ended, result = _verify(tmp_path, broker, fails, options=files)
     assert ended.code == result["summary"]["exit_code"] == 1
     assert result["schema"] == "plumbline.result/1"
@@ -235,4 +236,13 @@ def test_every_report_says_the_same(tmp_path: Path, broker: str) -> None:
     assert [failure.get("message") for failure in failures] == [FAILURE]
     assert FAILURE in (tmp_path / "r.md").read_text()
     assert "Not conformant" in (tmp_path / "r.html").read_text()
+    assert (
+        FAILURE in json.loads((tmp_path / "r.sarif").read_bytes())["runs"][0]["results"][0]["message"]["text"]
+    )
+    assert "not conformant" in (tmp_path / "r.svg").read_text()
+    (allure,) = (json.loads(path.read_bytes()) for path in (tmp_path / "allure").glob("*-result.json"))
+    assert (allure["status"], allure["statusDetails"]["message"]) == ("failed", f"MUST: {FAILURE}")
+    assert [link["url"].partition("#")[0] for link in allure["links"]] == [(tmp_path / "r.html").as_uri()]
+    assert {Path(one["source"]).suffix for one in allure["attachments"]} == {".txt", ".svg", ".sh", ".pcapng"}
+    assert all((tmp_path / "allure" / one["source"]).stat().st_size for one in allure["attachments"])
     assert "Expected: MSG " in " ".join(ended.out.split())
