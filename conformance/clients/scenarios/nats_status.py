@@ -34,7 +34,7 @@ def a_timeout_in_the_middle_of_a_batch_is_no_message(scene: NatsScene) -> None:
 def a_late_status_is_no_message_of_the_next_fetch(scene: NatsScene) -> None:
     """408 that comes after the fetch it belongs to is neither handed over by the next one nor ends it."""
     scene.orders()
-    _hands_over(scene, scene.fetch(1, expires_ms=300))
+    _hands_over(scene, scene.fetch(1, expires_ms=600))
     scene.require(
         scene.await_wire(lambda: scene.statuses(408), 3.0) or not _lingered(scene),
         "no request of the fetch lingered to its end",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.mutation.clients.nats_client import Adapter, serve
+from tests.mutation.clients.nats_adapter import Adapter, serve
 from tests.mutation.clients.nats_defects import DEFECTS
 
 

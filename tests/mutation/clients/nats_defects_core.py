@@ -1,0 +1,173 @@
+"""Faults of connections, subjects and publishing: CLIENT-CORE, CLIENT-PUB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.mutation.clients.defect import defect, of_connection, replace
+from tests.mutation.clients.nats_adapter import Adapter
+from tests.mutation.clients.nats_client import Came, Client, LibraryError, status_of
+from tests.mutation.clients.nats_jetstream import JetStream
+from wire.nats import Operation, Ping
+
+
+@of_connection("ping-before-connect", breaks="CLIENT-CORE-001", summary="PING is sent before CONNECT")
+def _(client: Client, js: JetStream) -> None:
+    whole = client.greeting
+
+    def greeting() -> list[Operation]:
+        return [Ping.make(), *whole()]
+
+    replace(client, "greeting", greeting)
+    original = client.await_pong
+
+    def await_both() -> None:
+        replace(client, "await_pong", original)
+        original()
+        original()
+
+    replace(client, "await_pong", await_both)
+
+
+@of_connection("no-pong", breaks="CLIENT-CORE-002", summary="PING is not answered")
+def _(client: Client, js: JetStream) -> None:
+    replace(client, "answer_ping", lambda: None)
+
+
+@of_connection("reply-is-lost", breaks="CLIENT-CORE-003", summary="a publish drops its reply subject")
+def _(client: Client, js: JetStream) -> None:
+    whole = client.publish
+
+    def publish(subject: str, data: bytes, headers: Mapping[str, str], reply: str = "") -> None:
+        whole(subject, data, headers, reply if reply.startswith("_INBOX.") else "")
+
+    replace(client, "publish", publish)
+
+
+@defect("headers-are-lost", breaks="CLIENT-CORE-004", summary="headers are not handed over")
+def _(adapter: Adapter) -> None:
+    whole = adapter.handed
+    replace(adapter, "handed", lambda operation: {**whole(operation), "headers": {}})
+
+
+@of_connection("one-more", breaks="CLIENT-CORE-005", summary="unsubscribe after n is sent as n + 1")
+def _(client: Client, js: JetStream) -> None:
+    whole = client.unsubscribe
+
+    def unsubscribe(sid: int, most: int = 0) -> None:
+        whole(sid, most + 1 if most else 0)
+
+    replace(client, "unsubscribe", unsubscribe)
+    replace(js, "unsubscribe_max", lambda batch: batch)
+
+
+@of_connection(
+    "still-listening", breaks="CLIENT-CORE-006", summary="what comes after UNSUB is handed over all the same"
+)
+def _(client: Client, js: JetStream) -> None:
+    takers: dict[int, Callable[[Came], None]] = {}
+    whole = client.subscribe
+
+    def subscribe(subject: str, take: Callable[[Came], None], group: str = "") -> int:
+        sid = whole(subject, take, group)
+        takers[sid] = take
+        return sid
+
+    def unwanted(operation: Came) -> None:
+        if not (operation.reply or "").startswith("$JS.") and not operation.subject.startswith("_INBOX."):
+            takers[int(operation.sid)](operation)
+
+    replace(client, "subscribe", subscribe)
+    replace(client, "unwanted", unwanted)
+
+
+@of_connection(
+    "any-reply-will-do", breaks="CLIENT-CORE-007", summary="a late reply answers the request that waits now"
+)
+def _(client: Client, js: JetStream) -> None:
+    def answer(operation: Came) -> None:
+        for arrived in client.waiting.values():
+            arrived.put(operation)
+
+    replace(client, "answer", answer)
+    replace(client, "end_request", lambda sid: None)
+
+
+@of_connection("one-inbox-for-all", breaks="CLIENT-CORE-008", summary="all connections use the same inboxes")
+def _(client: Client, js: JetStream) -> None:
+    numbers = iter(range(1, 1_000_000))
+    replace(client, "inbox", lambda: f"_INBOX.twin.{next(numbers)}")
+
+
+@of_connection("never-a-duplicate", breaks="CLIENT-PUB-001", summary="duplicate is not told")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.pub_ack
+    replace(js, "pub_ack", lambda told: {**whole(told), "duplicate": False})
+
+
+@of_connection("other-id-header", breaks="CLIENT-PUB-002", summary="the header is Msg-Id, in lower case")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.publish
+
+    def publish(subject: str, data: bytes, headers: Mapping[str, str], timeout: float) -> dict[str, Any]:
+        kept = {name: value for name, value in headers.items() if name == "Nats-Msg-Id"}
+        return whole(subject, data, kept or headers, timeout)
+
+    replace(js, "publish", publish)
+
+
+@of_connection("refusal-is-stored", breaks="CLIENT-PUB-003", summary="an error in a PubAck is told as stored")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.pub_ack
+
+    def pub_ack(told: dict[str, Any]) -> dict[str, Any]:
+        return {"stream": "", "seq": 0, "duplicate": False} if "error" in told else whole(told)
+
+    replace(js, "pub_ack", pub_ack)
+
+
+def _stored_all_the_same(text: str) -> Callable[[Client, JetStream], None]:
+    def alter(client: Client, js: JetStream) -> None:
+        whole = js.publish
+
+        def publish(subject: str, data: bytes, headers: Mapping[str, str], timeout: float) -> dict[str, Any]:
+            try:
+                return whole(subject, data, headers, timeout)
+            except LibraryError as error:
+                if str(error) != text:
+                    raise
+                return {"stream": "", "seq": 0, "duplicate": False}
+
+        replace(js, "publish", publish)
+
+    return alter
+
+
+of_connection("no-stream-is-stored", breaks="CLIENT-PUB-004", summary="503 to a publish is told as stored")(
+    _stored_all_the_same("no responders")
+)
+of_connection("silence-is-stored", breaks="CLIENT-PUB-005", summary="without a PubAck it is stored")(
+    _stored_all_the_same("timeout")
+)
+
+
+@of_connection("503-is-a-reply", breaks="CLIENT-PUB-006", summary="503 is handed over as a reply")
+def _(client: Client, js: JetStream) -> None:
+    whole = client.refuse_status
+
+    def refuse_status(operation: Came) -> None:
+        status = status_of(operation)
+        publishes = any(name.startswith("nobody.takes") for name in published)
+        if status is None or status[0] != 503 or publishes:
+            whole(operation)
+
+    published: list[str] = []
+    send = client.publish
+
+    def publish(subject: str, data: bytes, headers: Mapping[str, str], reply: str = "") -> None:
+        published.append(subject)
+        send(subject, data, headers, reply)
+
+    replace(client, "publish", publish)
+    replace(client, "refuse_status", refuse_status)

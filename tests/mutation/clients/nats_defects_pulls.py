@@ -1,0 +1,232 @@
+"""Faults of pulling: CLIENT-STATUS, CLIENT-PULL, CLIENT-CONSUME."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.mutation.clients import nats_jetstream
+from tests.mutation.clients.defect import defect, of_connection, replace
+from tests.mutation.clients.nats_adapter import Adapter
+from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError
+from tests.mutation.clients.nats_jetstream import Consuming, JetStream, Pull
+from wire.jetstream import PullRequest
+from wire.nats import Pub
+
+
+def _hands_over(*codes: int) -> Callable[[Client, JetStream], None]:
+    return lambda client, js: replace(js, "is_handed_over", lambda status: status in codes)
+
+
+of_connection("hands-404-over", breaks="CLIENT-STATUS-001", summary="404 is handed over as a message")(
+    _hands_over(404)
+)
+of_connection("hands-409-over", breaks="CLIENT-STATUS-004", summary="409 is handed over as a message")(
+    _hands_over(409)
+)
+of_connection("hands-503-over", breaks="CLIENT-STATUS-005", summary="503 is handed over as a message")(
+    _hands_over(503)
+)
+of_connection("hands-100-over", breaks="CLIENT-STATUS-007", summary="100 is handed over as a message")(
+    _hands_over(100)
+)
+
+
+@of_connection("hands-408-over", breaks="CLIENT-STATUS-002", summary="408 is handed over as a message")
+def _(client: Client, js: JetStream) -> None:
+    replace(js, "is_handed_over", lambda status: status == 408)
+
+
+@of_connection(
+    "late-status-ends-fetch",
+    breaks="CLIENT-STATUS-003",
+    summary="all fetches share one inbox, and the status of an earlier one ends the next",
+)
+def _(client: Client, js: JetStream) -> None:
+    whole = js.open_pull
+    kept: list[Pull] = []
+
+    def open_pull() -> Pull:
+        if not kept:
+            kept.append(whole())
+        return kept[0]
+
+    def lingering(batch: int, left: float, heartbeat: float) -> PullRequest:
+        return PullRequest(batch=batch, expires=int(left * NS), idle_heartbeat=int(heartbeat * NS))
+
+    replace(js, "open_pull", open_pull)
+    replace(js, "close_pull", lambda pull: None)
+    replace(js, "unsubscribe_max", lambda batch: 0)
+    replace(js, "lingering_request", lingering)
+    _keep_subscribed(client)
+
+
+def _keep_subscribed(client: Client) -> None:
+    whole = client.unsubscribe
+
+    def unsubscribe(sid: int, most: int = 0) -> None:
+        if most:
+            whole(sid, most)
+
+    replace(client, "unsubscribe", unsubscribe)
+
+
+@of_connection(
+    "status-takes-all", breaks="CLIENT-STATUS-006", summary="messages before a 409 are lost with their batch"
+)
+def _(client: Client, js: JetStream) -> None:
+    whole = js.ended
+
+    def ended(found: list[Came], status: tuple[int, str]) -> tuple[list[Came], LibraryError | None]:
+        return whole(found if status[0] in (404, 408) else [], status)
+
+    replace(js, "ended", ended)
+
+
+@of_connection(
+    "deletion-is-silence", breaks="CLIENT-STATUS-008", summary="a deleted consumer looks like an empty one"
+)
+def _(client: Client, js: JetStream) -> None:
+    _without_error(js, 409)
+
+
+@of_connection(
+    "no-responders-is-silence",
+    breaks="CLIENT-STATUS-009",
+    summary="a missing consumer looks empty",
+)
+def _(client: Client, js: JetStream) -> None:
+    _without_error(js, 503)
+
+
+def _without_error(js: JetStream, code: int) -> None:
+    whole = js.ended
+
+    def ended(found: list[Came], status: tuple[int, str]) -> tuple[list[Came], LibraryError | None]:
+        return (found, None) if status[0] == code else whole(found, status)
+
+    replace(js, "ended", ended)
+
+
+@defect("no-flow-control", breaks="CLIENT-STATUS-010", summary="a FlowControl Request is not answered")
+def _(adapter: Adapter) -> None:
+    replace(adapter, "answer_flow_control", lambda reply: None)
+
+
+@of_connection("lingers-at-once", breaks="CLIENT-PULL-001", summary="the first request lingers")
+def _(client: Client, js: JetStream) -> None:
+    replace(js, "first_request", js.lingering_request)
+
+
+@of_connection("no-expires", breaks="CLIENT-PULL-002", summary="a request lingers without expires")
+def _(client: Client, js: JetStream) -> None:
+    def lingering(batch: int, left: float, heartbeat: float) -> PullRequest:
+        expires = 60 * NS if heartbeat else 0  # a heartbeat without expires is refused
+        return PullRequest(batch=batch, expires=expires, idle_heartbeat=int(heartbeat * NS))
+
+    replace(js, "lingering_request", lingering)
+
+
+@of_connection("expires-too-late", breaks="CLIENT-PULL-003", summary="expires is the whole time-out")
+def _(client: Client, js: JetStream) -> None:
+    def lingering(batch: int, left: float, heartbeat: float) -> PullRequest:
+        return PullRequest(batch=batch, expires=int(left * NS), idle_heartbeat=int(heartbeat * NS))
+
+    replace(js, "lingering_request", lingering)
+
+
+@of_connection("asks-for-one-more", breaks="CLIENT-PULL-004", summary="a request asks for one more")
+def _(client: Client, js: JetStream) -> None:
+    def first(batch: int, timeout: float, heartbeat: float) -> PullRequest:
+        return PullRequest(batch=batch + 1, no_wait=True)
+
+    replace(js, "first_request", first)
+
+
+@of_connection(
+    "asks-before-it-listens", breaks="CLIENT-PULL-005", summary="the inbox is subscribed after the request"
+)
+def _(client: Client, js: JetStream) -> None:
+    whole = js.ask
+
+    def ask(pull: Pull, stream: str, consumer: str, request: PullRequest) -> None:
+        if request.no_wait:  # on an inbox that is none yet: nobody hears the answer
+            heard, pull.inbox = pull.inbox, client.inbox()
+            whole(pull, stream, consumer, request)
+            pull.inbox = heard
+        whole(pull, stream, consumer, request)
+
+    replace(js, "ask", ask)
+
+
+@of_connection("no-auto-unsubscribe", breaks="CLIENT-PULL-006", summary="no UNSUB follows the first status")
+def _(client: Client, js: JetStream) -> None:
+    whole = client.unsubscribe
+    replace(js, "unsubscribe_max", lambda batch: -1)
+
+    def unsubscribe(sid: int, most: int = 0) -> None:
+        if most >= 0:
+            whole(sid, most)
+
+    replace(client, "unsubscribe", unsubscribe)
+
+
+@of_connection(
+    "unsubscribes-one-too-early",
+    breaks="CLIENT-PULL-007",
+    summary="UNSUB forgets the status: the last message of a batch is lost",
+)
+def _(client: Client, js: JetStream) -> None:
+    replace(js, "unsubscribe_max", lambda batch: max(2, batch))
+
+
+@of_connection("stays-interested", breaks="CLIENT-PULL-008", summary="leaving early, it stays subscribed")
+def _(client: Client, js: JetStream) -> None:
+    replace(js, "close_pull", lambda pull: None)
+
+
+@of_connection(
+    "acks-what-nobody-saw", breaks="CLIENT-PULL-009", summary="a late message is acknowledged and dropped"
+)
+def _(client: Client, js: JetStream) -> None:
+    def unwanted(operation: Came) -> None:
+        if (operation.reply or "").startswith("$JS.ACK."):
+            client.send(Pub.make(operation.reply or "", b"+ACK"))
+
+    replace(client, "unwanted", unwanted)
+
+
+@of_connection("outlasts-its-time-out", breaks="CLIENT-PULL-010", summary="a fetch waits beyond its end")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.next_of
+
+    def next_of(pull: Pull, deadline: float) -> Came:
+        return whole(pull, deadline + 10)
+
+    replace(js, "next_of", next_of)
+
+
+def _consuming(name: str, value: Callable[..., None]) -> Callable[[Adapter], None]:
+    """Alters the class: the thread that watches begins with the instance."""
+    return lambda adapter: replace(nats_jetstream.Consuming, name, value)
+
+
+defect("deaf-to-silence", breaks="CLIENT-CONSUME-001", summary="missed heartbeats are not told")(
+    _consuming("missed", lambda self: None)
+)
+defect("asks-once", breaks="CLIENT-CONSUME-002", summary="no request follows one that has expired")(
+    _consuming("request_ended", lambda self: None)
+)
+
+
+@defect("deletion-is-not-told", breaks="CLIENT-CONSUME-003", summary="a deleted consumer is not told")
+def _(adapter: Adapter) -> None:
+    replace(nats_jetstream.Consuming, "deleted", lambda self: self.over.set())
+
+
+@defect("never-stops", breaks="CLIENT-CONSUME-004", summary="consuming goes on after stop")
+def _(adapter: Adapter) -> None:
+    def stop(self: Consuming) -> None:
+        time.sleep(0)
+
+    replace(nats_jetstream.Consuming, "stop", stop)
