@@ -15,6 +15,7 @@ from proxy.addresses import Endpoint
 from proxy.amqp_dialect import LIMITS
 from proxy.confirms import Confirmed
 from proxy.redaction import MASK
+from proxy.renaming import renamed
 from proxy.replay_client import LiveClient, Login, Unplayable
 from wire.amqp import DEFAULT_FRAME_MAX, Decoder, Heartbeat, Method, Operation, ProtocolHeader, Sender
 
@@ -88,8 +89,8 @@ class AmqpClient(LiveClient):
         if not isinstance(operation, Method):
             return None  # heartbeats have their own time, and the header was sent
         self._bind()
-        arguments = {name: self._renamed(value) for name, value in operation.arguments.items()}
-        properties = operation.properties and self._renamed(operation.properties)
+        arguments = {name: renamed(value, self._names) for name, value in operation.arguments.items()}
+        properties = operation.properties and renamed(operation.properties, self._names)
         match operation.method:
             case "connection.start-ok":
                 arguments |= self._authenticated(arguments)
@@ -120,13 +121,6 @@ class AmqpClient(LiveClient):
             for old, new in zip(then, self._now.names[place], strict=False):
                 if old and old != new:
                     self._names[old] = new
-
-    def _renamed(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._names.get(value, value)
-        if isinstance(value, Mapping):
-            return {name: self._renamed(held) for name, held in value.items()}
-        return value
 
     def _tag(self, channel: int, tag: int) -> int:
         """The tag now of what was delivered with ``tag``; a tag of nothing stays as it is."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy import amqp_dialect, nats_dialect
 from proxy.dialects import StreamDecoder
+from proxy.renaming import renamed
 from wire import amqp, nats
 from wire.errors import ProtocolError
 
@@ -171,20 +172,13 @@ class AmqpSpeaker(Speaker):
     def again(self, operation: Any) -> bytes:
         if not isinstance(operation, amqp.Method):
             return bytes(operation.raw)
-        arguments = {name: self._renamed(value) for name, value in operation.arguments.items()}
-        properties = operation.properties and self._renamed(operation.properties)
+        arguments = {name: renamed(value, self._names) for name, value in operation.arguments.items()}
+        properties = operation.properties and renamed(operation.properties, self._names)
         if arguments == operation.arguments and properties == operation.properties:
             return operation.raw
         return amqp.Method.make(
             operation.method, operation.channel, properties=properties, body=operation.body, **arguments
         ).raw
-
-    def _renamed(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._names.get(value, value)
-        if isinstance(value, Mapping):
-            return {name: self._renamed(held) for name, held in value.items()}
-        return value
 
     def _alike(self, recorded: Any, now: Any) -> bool:
         if recorded.method != now.method or recorded.channel != now.channel:

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from ci.servers import NatsServer, ServerBinary
 from proxy.captures import read
 from proxy.record import recorded
+from tests.proxy.test_trace_writer import talk
 
 WAIT_S = 5.0
 
@@ -150,15 +151,6 @@ def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tm
 def test_what_another_client_caused_comes_when_that_one_has_done_it(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
-    async def talk(url: str) -> None:
-        async with await nats.connect(url) as listener, await nats.connect(url) as speaker:
-            came = await listener.subscribe("news.*")
-            probe = await listener.subscribe("probe")  # a flush() may overtake what is pending
-            await listener.publish("probe")
-            await probe.next_msg(WAIT_S)
-            await speaker.publish("news.a", b"one")
-            assert (await came.next_msg(WAIT_S)).data == b"one"
-
     with recorded(nats_server.url, tmp_path) as proxy:
         asyncio.run(talk(proxy.url))
     with served(tmp_path, "nats://127.0.0.1:0") as (url, process):

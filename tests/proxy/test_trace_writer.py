@@ -114,16 +114,18 @@ def test_what_was_there_before_is_given(nats_server: NatsServer, tmp_path: Path)
     assert "deliver_subject" in text
 
 
-def test_several_connections_have_names_and_their_order(nats_server: NatsServer, tmp_path: Path) -> None:
-    async def talk(url: str) -> None:
-        async with await nats.connect(url) as listener, await nats.connect(url) as speaker:
-            came = await listener.subscribe("news.*")
-            probe = await listener.subscribe("probe")  # a flush() may overtake what is pending
-            await listener.publish("probe")
-            await probe.next_msg(WAIT_S)
-            await speaker.publish("news.a", b"one")
-            await came.next_msg(WAIT_S)
+async def talk(url: str) -> None:
+    """One hears what the other says."""
+    async with await nats.connect(url) as listener, await nats.connect(url) as speaker:
+        came = await listener.subscribe("news.*")
+        probe = await listener.subscribe("probe")  # a flush() may overtake what is pending
+        await listener.publish("probe")
+        await probe.next_msg(WAIT_S)
+        await speaker.publish("news.a", b"one")
+        await came.next_msg(WAIT_S)
 
+
+def test_several_connections_have_names_and_their_order(nats_server: NatsServer, tmp_path: Path) -> None:
     with recorded(nats_server.url, tmp_path) as proxy:
         asyncio.run(talk(proxy.url))
     trace = traced(tmp_path, "1", "2")
