@@ -137,6 +137,8 @@ class ReplayedServer:
             if row.direction is Direction.TO_SERVER:
                 if not one.speaker.has_heard(row.operation):
                     return
+            elif not one.speaker.may_say(row.operation):
+                return
             else:
                 is_caused = one.speaker.is_delivery(row.operation)
                 if is_caused and not all(other.heard_up_to(place) for other in self._conversations):

@@ -54,6 +54,10 @@ class Speaker(ABC):
                 self._names[then] = new
         return True
 
+    def may_say(self, operation: Any) -> bool:
+        """Whether the client is ready for it."""
+        return operation is not None
+
     def keep_alive(self) -> bytes:
         """What a client wants to hear from time to time."""
         return b""
@@ -86,6 +90,8 @@ class NatsSpeaker(Speaker):
     def __init__(self) -> None:
         super().__init__(nats.Decoder(nats.Sender.CLIENT, nats_dialect.LIMITS))
         self._sids: dict[str, str] = {}
+        self._has_said_info = False
+        self._has_answered = False
 
     def is_told(self, operation: Any) -> bool:
         return not isinstance(operation, nats.Ping | nats.Pong)
@@ -93,9 +99,14 @@ class NatsSpeaker(Speaker):
     def is_delivery(self, operation: Any) -> bool:
         return isinstance(operation, nats.Msg | nats.HMsg)
 
+    def may_say(self, operation: Any) -> bool:
+        """A second INFO comes after the PONG of the handshake, for which clients wait."""
+        return not isinstance(operation, nats.Info) or self._has_answered or not self._has_said_info
+
     def again(self, operation: Any) -> bytes:
         match operation:
             case nats.Info():
+                self._has_said_info = True
                 return nats.Info.make(_without_places(operation.fields)).raw
             case nats.Msg() | nats.HMsg():
                 return self._message(operation)
@@ -140,7 +151,10 @@ class NatsSpeaker(Speaker):
                     yield recorded.reply, now.reply
 
     def _answer(self, operation: Any) -> bytes:
-        return nats.Pong.make().raw if isinstance(operation, nats.Ping) else b""
+        if not isinstance(operation, nats.Ping):
+            return b""
+        self._has_answered = True
+        return nats.Pong.make().raw
 
 
 def _without_places(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from ci.servers import NatsServer, ServerBinary
 from proxy.captures import read
 from proxy.record import recorded
+from tests.proxy.test_trace_writer import talk
 
 WAIT_S = 5.0
 
@@ -145,6 +146,18 @@ def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tm
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0, out + err
     assert "1 connections, 1 the same" in out
+
+
+def test_what_another_client_caused_comes_when_that_one_has_done_it(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    with recorded(nats_server.url, tmp_path) as proxy:
+        asyncio.run(talk(proxy.url))
+    with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
+        asyncio.run(talk(url))
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, out + err
+    assert "2 connections, 2 the same" in out
 
 
 def test_a_client_that_does_not_come_is_told(nats_server: NatsServer, tmp_path: Path) -> None:
