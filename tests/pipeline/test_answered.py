@@ -79,7 +79,6 @@ def test_a_pull_has_its_messages_and_the_status_that_ended_it(spark: SparkSessio
         "first_lag_ns",
         "status",
         "description",
-        "ended_lag_ns",
     )
     assert sorted(found(table, *columns)) == [
         (3, 5, 2, 20, 2, 408, "Request Timeout"),
