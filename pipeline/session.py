@@ -90,7 +90,6 @@ def _configuration(scratch: Path, quiet: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.artifact.isolation.enabled": "false",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # A row may carry a whole packet, so that batches are limited in bytes too.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),

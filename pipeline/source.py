@@ -6,7 +6,9 @@
 Options: ``places`` (a JSON list, instead of the path), ``section_bytes`` (plain files are read in parts of
 that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``). A schema that names fewer
 columns is all the pruning there is: Spark tells no Python source which columns a query needs. Filters on
-simple columns are taken over where Spark offers them (``spark.sql.python.filterPushdown.enabled``).
+simple columns are taken over where Spark offers them (``spark.sql.python.filterPushdown.enabled``). That is
+off, as Spark has it: with it, Spark 4.3 keeps the filters of the first query of a DataFrame for its later
+ones, which then miss rows. Who turns it on loads anew for each query.
 """
 
 from __future__ import annotations

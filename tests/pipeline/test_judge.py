@@ -27,6 +27,7 @@ from tests.pipeline.planted import write
 
 SIZE = 60_000
 PATIENCE_S = 240.0
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -214,12 +215,25 @@ def test_the_source_in_a_notebook(spark: SparkSession, tiny: Path) -> None:
 
 def test_filters_on_simple_columns_are_the_sources(spark: SparkSession, captures: Path) -> None:
     name = min(captures.iterdir()).name
-    packets = spark.read.format("plumbline").load(str(captures))
-    some = packets.where(f"capture = '{name}' AND size > 100 AND frame <= 40")
-    assert some.rdd.getNumPartitions() == 1
-    every = packets.select("capture", "size", "frame").collect()
+
+    def loaded() -> DataFrame:
+        return spark.read.format("plumbline").load(str(captures))
+
+    every = loaded().select("capture", "size", "frame").collect()
     wanted = [row for row in every if row.capture == name and row.size > 100 and row.frame <= 40]
-    assert some.count() == len(wanted) > 0
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        some = loaded().where(f"capture = '{name}' AND size > 100 AND frame <= 40")
+        assert some.rdd.getNumPartitions() == 1
+        assert some.count() == len(wanted) > 0
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+def test_a_second_query_of_a_table_has_no_filter_of_the_first(spark: SparkSession, tiny: Path) -> None:
+    packets = spark.read.format("plumbline").load(str(tiny))
+    few = packets.where("frame < 3").count()
+    assert packets.count() > few > 0
 
 
 # -- the command -----------------------------------------------------------------------------
