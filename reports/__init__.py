@@ -43,7 +43,7 @@ def open_reports(
     written.
 
     ``requirement_url``, with ``{group}`` and ``{id}`` in it, is where requirements are published; without it,
-    links lead to the HTML report of the same run, if there is one. ``capture`` makes capture files for Allure.
+    links lead to the HTML report of the same run, if there is one. ``capture`` makes captures for Allure.
     """
     paths = (json, junit, html, markdown, sarif, badge, allure)
     asked = [path.resolve() for path in paths if path is not None]
