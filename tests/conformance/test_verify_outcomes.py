@@ -227,7 +227,7 @@ def test_what_was_inconclusive_is_retried_once_alone(
 
 def test_every_report_says_the_same(tmp_path: Path, broker: str) -> None:
     fails = write_trace(tmp_path / "fails.trace", MUST, expects=NEVER_COMES)
-    files = ("--junit", "r.xml", "--html", "r.html", "--markdown", "r.md")
+    files: tuple[str, ...] = ("--junit", "r.xml", "--html", "r.html", "--markdown", "r.md")
     files += ("--sarif", "r.sarif", "--badge", "r.svg", "--allure", "allure")
     ended, result = _verify(tmp_path, broker, fails, options=files)
     assert ended.code == result["summary"]["exit_code"] == 1
