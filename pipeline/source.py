@@ -5,10 +5,10 @@
 
 Options: ``places`` (a JSON list, instead of the path), ``section_bytes`` (plain files are read in parts of
 that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``). A schema that names fewer
-columns is all the pruning there is: Spark tells no Python source which columns a query needs. Filters on
-simple columns are taken over where Spark offers them (``spark.sql.python.filterPushdown.enabled``). That is
-off, as Spark has it: with it, Spark 4.3 keeps the filters of the first query of a DataFrame for its later
-ones, which then miss rows. Who turns it on loads anew for each query.
+columns is all the pruning there is: Spark tells no Python source which columns a query needs. With
+``filters`` = ``push`` and ``spark.sql.python.filterPushdown.enabled`` filters on simple columns are taken
+over. That is not the default: Spark 4.3 keeps the filters of the first query of a DataFrame for its later
+ones, which then miss rows. Who wants it loads anew for each query.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class PlumblineSource(DataSource):
         return spark_schema(PACKETS)
 
     def reader(self, schema: StructType) -> CaptureReader:
-        return CaptureReader(self.options, schema.fieldNames())
+        kind = FilteringReader if self.options.get("filters") == "push" else CaptureReader
+        return kind(self.options, schema.fieldNames())
 
     def streamReader(self, schema: StructType) -> CaptureStreamReader:  # noqa: N802  # Spark's name
         return CaptureStreamReader(self.options, schema.fieldNames())
@@ -89,14 +90,6 @@ class CaptureReader(DataSourceReader):
         self._columns = tuple(columns)
         self._filters: list[tuple[str, str, Any]] = []
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        for told in filters:
-            kind, column = type(told).__name__, ".".join(told.attribute) if hasattr(told, "attribute") else ""
-            if kind in _TESTS and column in _FILTERED:
-                self._filters.append((column, kind, told.value))
-            else:
-                yield told
-
     def partitions(self) -> list[InputPartition]:
         files, problems = capture_files(self._places)
         if not files and not self._tell_problems:
@@ -120,6 +113,18 @@ class CaptureReader(DataSourceReader):
         return all(
             _TESTS[kind](known[column], value) for column, kind, value in self._filters if column in known
         )
+
+
+class FilteringReader(CaptureReader):
+    """Takes over what it can of a query's filters. Spark refuses such a reader where they are not offered."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
+        for told in filters:
+            kind, column = type(told).__name__, ".".join(told.attribute) if hasattr(told, "attribute") else ""
+            if kind in _TESTS and column in _FILTERED:
+                self._filters.append((column, kind, told.value))
+            else:
+                yield told
 
 
 class CaptureStreamReader(DataSourceStreamReader):

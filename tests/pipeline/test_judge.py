@@ -216,14 +216,13 @@ def test_the_source_in_a_notebook(spark: SparkSession, tiny: Path) -> None:
 def test_filters_on_simple_columns_are_the_sources(spark: SparkSession, captures: Path) -> None:
     name = min(captures.iterdir()).name
 
-    def loaded() -> DataFrame:
-        return spark.read.format("plumbline").load(str(captures))
-
-    every = loaded().select("capture", "size", "frame").collect()
+    source = spark.read.format("plumbline")
+    every = source.load(str(captures)).select("capture", "size", "frame").collect()
     wanted = [row for row in every if row.capture == name and row.size > 100 and row.frame <= 40]
     spark.conf.set(PUSHDOWN, "true")
     try:
-        some = loaded().where(f"capture = '{name}' AND size > 100 AND frame <= 40")
+        some = source.option("filters", "push").load(str(captures))
+        some = some.where(f"capture = '{name}' AND size > 100 AND frame <= 40")
         assert some.rdd.getNumPartitions() == 1
         assert some.count() == len(wanted) > 0
     finally:
