@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,12 @@ from pyspark.sql import SparkSession
 from pipeline.java import NoJava
 from pipeline.session import session
 from tests.conftest import servers_required
+
+# Each takes minutes, for it starts Spark processes of its own or streams.
+SLOW = pytest.mark.skipif(
+    not os.environ.get("PLUMBLINE_SLOW_SPARK"),
+    reason="takes minutes: PLUMBLINE_SLOW_SPARK=1 make test ARGS=tests/pipeline",
+)
 
 # Tables of a few rows: what Java and Spark spend on making code fast costs more than it saves.
 SETTINGS = {

@@ -22,7 +22,7 @@ from pipeline.storage import HadoopFolder
 from proxy.capture_reader import CaptureError
 from proxy.captures import read
 from proxy.judging import Judge
-from tests.pipeline.conftest import SETTINGS
+from tests.pipeline.conftest import SETTINGS, SLOW
 from tests.pipeline.planted import write
 
 SIZE = 60_000
@@ -96,8 +96,10 @@ def test_acknowledgements_belong_to_deliveries(results: Results) -> None:
 
 def test_every_rule_says_which_operations_it_judges(results: Results) -> None:
     assert set(judged()) == {kind.rule for kind in MONITORS}
-    verdicts = {row.verdict for row in results.table("compliance").select("verdict").collect()}
-    assert verdicts == {"broken"}  # each rule is broken somewhere in these captures
+    rows = results.table("compliance").select("requirement", "verdict").collect()
+    assert {row.verdict for row in rows} <= {"broken", "kept"}
+    broken = {row.requirement for row in rows if row.verdict == "broken"}
+    assert broken == {row.requirement for row in rows}  # each on some server of these captures
 
 
 def test_again_is_the_same_and_replaces(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
@@ -218,11 +220,11 @@ def test_filters_on_simple_columns_are_the_sources(spark: SparkSession, captures
 
     source = spark.read.format("plumbline")
     every = source.load(str(captures)).select("capture", "size", "frame").collect()
-    wanted = [row for row in every if row.capture == name and row.size > 100 and row.frame <= 40]
+    wanted = [row for row in every if row.capture == name and row.size > 10 and row.frame <= 40]
     spark.conf.set(PUSHDOWN, "true")
     try:
         some = source.option("filters", "push").load(str(captures))
-        some = some.where(f"capture = '{name}' AND size > 100 AND frame <= 40")
+        some = some.where(f"capture = '{name}' AND size > 10 AND frame <= 40")
         assert some.rdd.getNumPartitions() == 1
         assert some.count() == len(wanted) > 0
     finally:
@@ -243,6 +245,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "plumbline", "judge", *settings, *arguments]
 
 
+@SLOW
 def test_a_cluster_of_processes_finds_the_same(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
     """Executors are processes of their own. Also what the command prints, and its exit code."""
     output = tmp_path / "judged"
@@ -257,6 +260,7 @@ def test_a_cluster_of_processes_finds_the_same(spark: SparkSession, tiny: Path, 
     assert not [line for line in done.stderr.splitlines() if not line.startswith("plumbline: ")]
 
 
+@SLOW
 def test_a_killed_job_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
     asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
     first = Judging(spark, asked).run()
