@@ -113,10 +113,14 @@ class Relay:
         try:
             self.loop.run()
         finally:
-            for link in list(self._links.values()):
-                link.close()
-            self._close_listener()
-            self.loop.close()
+            self.close()
+
+    def close(self) -> None:
+        """Gives back every socket; for one that never ran, too."""
+        for link in list(self._links.values()):
+            link.close()
+        self._close_listener()
+        self.loop.close()
 
     def stop(self, drain_s: float = 0.0) -> None:
         """From any thread or a signal handler: no new clients, and ``run`` returns when those that are there

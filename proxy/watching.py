@@ -55,6 +55,7 @@ class WatchedProxy:
         self._counts: dict[int, int] = {}
         self.observations: list[Observation] = []
         self.remarks: list[Remark] = []
+        chosen = _numbered(faults)
         local = Endpoint.parse(ANY_PORT, server.protocol)
         self._disturbing = Relay(server, local, record_first=True)
         self._watching = Relay(self._disturbing.address, local, _Tap(self), record_first=True)
@@ -67,7 +68,12 @@ class WatchedProxy:
         )
         self._faults.may_change = True
         self._disturbing.disturb = self._faults.disturb
-        self._faults.change(_numbered(faults))
+        try:
+            self._faults.change(chosen)
+        except Exception:
+            for relay in (self._disturbing, self._watching):
+                relay.close()
+            raise
 
     @property
     def url(self) -> str:

@@ -120,4 +120,6 @@ def test_what_is_neither_is_left_to_mitmproxy(addon: str, tmp_path: Path) -> Non
             assert receive(client, 22) == b"GET / of nothing known"
         shown = mitm.end()
     assert "GET / of nothing known" in shown
-    assert "Traceback" not in shown
+    assert (
+        "mitm_addon.py" not in shown
+    )  # of what mitmproxy itself cancels at its end it tells with a traceback

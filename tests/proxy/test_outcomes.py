@@ -112,18 +112,17 @@ def test_a_client_that_is_killed_is_gone_for_the_server_too(nats_server: NatsSer
         address = proxy.relay.address
         command = [sys.executable, "-c", CLIENT, address.host, str(address.port)]
         with subprocess.Popen(command) as client:
-            receive(witness, 1 << 18)
+            came = receive(witness, 1 << 18)
             client.send_signal(signal.SIGKILL)
         until(lambda: proxy.counters.open == 0)
         witness.sendall(b"PING\r\n")
-        came = b""
-        while b"PONG\r\n" not in came:
+        while not came.endswith(b"PONG\r\n"):
             came += witness.recv(1 << 20)
-        forwarded = proxy.counters.to_server
     rows = list(read([tmp_path]))
     assert {row.fields["op"] for row in rows} & ENDS
     published = [row for row in rows if row.fields["op"] == "PUB"]
-    assert len(published) * len(MESSAGE) <= forwarded
+    # What the client sent is recorded: as much as reached the server, or more, if its connection was reset.
+    assert 0 < came.count(b"MSG load ") <= len(published)
     assert len(published) > (1 << 18) // (len(MESSAGE) + 20)
     assert not [row for row in rows if row.fields["op"] in ("lost", "undecodable")]
 
