@@ -99,7 +99,8 @@ def test_every_rule_says_which_operations_it_judges(results: Results) -> None:
     rows = results.table("compliance").select("requirement", "verdict").collect()
     assert {row.verdict for row in rows} <= {"broken", "kept"}
     broken = {row.requirement for row in rows if row.verdict == "broken"}
-    assert broken == {row.requirement for row in rows}  # each on some server of these captures
+    # Each on some server of these captures, but for the one whose monitor is never certain.
+    assert {row.requirement for row in rows} - broken == {"AMQP-REQUEUE-004"}
 
 
 def test_again_is_the_same_and_replaces(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
