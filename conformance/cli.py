@@ -5,7 +5,6 @@ This module knows neither the reference broker nor the reports: ``Services`` is 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,9 +15,8 @@ import typer
 from msgspec import Struct
 from typer.core import TyperCommand
 
-from conformance.interrupts import terminated_as_interrupted
+from conformance.exits import ended, ending
 from conformance.prepare import Prepared, UsageProblem, Wanted, prepare
-from conformance.target import TargetUnreachable
 from conformance.verdicts import ExitCode
 from conformance.verify import Consumer, Finished, run_suite
 from conformance.waivers import draft
@@ -228,7 +226,7 @@ def register(app: typer.Typer, services: Services) -> None:
             workers=workers,
             pytest_args=tuple(context.meta[FOLLOWING]),
         )
-        raise typer.Exit(_verify(services, asked))
+        raise typer.Exit(ending(lambda: _verify(services, asked)))
 
 
 class _Asked(Struct, frozen=True):
@@ -245,30 +243,12 @@ class _Asked(Struct, frozen=True):
 
 
 def _verify(services: Services, asked: _Asked) -> ExitCode:
-    """Everything, every way it can end."""
-    try:
-        with terminated_as_interrupted():
-            finished = _run(services, asked)
-    except UsageProblem as problem:
-        return _ended(ExitCode.USAGE, str(problem))
-    except TargetUnreachable as problem:
-        return _ended(ExitCode.TARGET_LOST, str(problem))
-    except KeyboardInterrupt:
-        return _ended(ExitCode.INTERRUPTED, "interrupted")
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"an error of Plumbline itself: {type(error).__name__}: {error}"
-        return _ended(ExitCode.HARNESS_ERROR, f"{said} ({place.filename}:{place.lineno})")
+    finished = _run(services, asked)
     for sentence in finished.problems:
-        _ended(finished.exit_code, sentence)
+        ended(finished.exit_code, sentence)
     if finished.exit_code > ExitCode.USAGE and finished.result is not None:
-        _ended(finished.exit_code, finished.result.summary.reasons[0])
+        ended(finished.exit_code, finished.result.summary.reasons[0])
     return finished.exit_code
-
-
-def _ended(code: ExitCode, sentence: str) -> ExitCode:
-    typer.echo(f"plumbline: {sentence}", err=True)
-    return code
 
 
 def _run(services: Services, asked: _Asked) -> Finished:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,8 @@ from conformance.cli import Paths
 from conformance.clients.command_line import FOLLOWING, BeforeCommand
 from conformance.clients.gate import WORKERS, Wanted, gate
 from conformance.clients.stand import Stands
-from conformance.interrupts import terminated_as_interrupted
+from conformance.exits import ended, ending
 from conformance.prepare import UsageProblem
-from conformance.target import TargetUnreachable
 from conformance.verdicts import ExitCode
 
 EPILOG = """
@@ -75,31 +73,13 @@ def register(app: typer.Typer, stands: Stands) -> None:
             strict=strict,
             workers=workers,
         )
-        raise typer.Exit(_gate(stands, wanted, Paths(json, junit, html, markdown)))
+        raise typer.Exit(ending(lambda: _gate(stands, wanted, Paths(json, junit, html, markdown))))
 
 
 def _gate(stands: Stands, wanted: Wanted, paths: Paths) -> ExitCode:
-    """Everything, every way it can end."""
-    try:
-        with terminated_as_interrupted():
-            if not wanted.command:
-                raise UsageProblem("say what to start: plumbline gate -- python my_adapter.py")
-            gated = gate(wanted, stands, stands.consumers(paths))
-    except UsageProblem as problem:
-        return _ended(ExitCode.USAGE, str(problem))
-    except TargetUnreachable as problem:
-        return _ended(ExitCode.TARGET_LOST, str(problem))
-    except KeyboardInterrupt:
-        return _ended(ExitCode.INTERRUPTED, "interrupted")
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"an error of Plumbline itself: {type(error).__name__}: {error}"
-        return _ended(ExitCode.HARNESS_ERROR, f"{said} ({place.filename}:{place.lineno})")
+    if not wanted.command:
+        raise UsageProblem("say what to start: plumbline gate -- python my_adapter.py")
+    gated = gate(wanted, stands, stands.consumers(paths))
     for sentence in gated.problems:
-        _ended(gated.exit_code, sentence)
+        ended(gated.exit_code, sentence)
     return gated.exit_code
-
-
-def _ended(code: ExitCode, sentence: str) -> ExitCode:
-    typer.echo(f"plumbline: {sentence}", err=True)
-    return code
