@@ -30,7 +30,8 @@ from tests.conformance.command import (
 )
 from tests.conformance.streams import stream_names
 
-SOON_S = 10
+ENDS_WITHIN_S = 60
+"""How long an interrupted run may take to end: a bound on hanging, on a machine that other tests keep busy."""
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def _interrupt(url: str, number: signal.Signals, folder: Path, *, group: bool) -
     with started((*PLUMBLINE, "verify", url, "-n", "3"), folder) as process:
         await_line(process, " 25 %")
         (os.killpg if group else os.kill)(process.pid, number)
-        out, err = process.communicate(timeout=SOON_S)
+        out, err = process.communicate(timeout=ENDS_WITHIN_S)
         assert session_of(process.pid) == []
     assert process.returncode == 130
     assert one_sentence(err) == "the run was interrupted"
@@ -82,14 +83,17 @@ def test_servers_that_were_started_for_the_run_end_with_it(
         servers = [pid for pid in session_of(process.pid) if _runs(pid, binary)]
         assert len(servers) > 1
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=SOON_S)
+        _, err = process.communicate(timeout=ENDS_WITHIN_S)
         assert session_of(process.pid) == []
     assert process.returncode == 130
     assert one_sentence(err) == "the run was interrupted"
 
 
 def _runs(pid: int, binary: str) -> bool:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] == binary.encode()
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] == binary.encode()
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # ended meanwhile
 
 
 def test_a_second_ctrl_c_does_not_stop_the_cleaning(tmp_path: Path, nats_server: NatsServer) -> None:
@@ -142,7 +146,7 @@ def test_the_terminal_is_as_it_was(tmp_path: Path, broker: str) -> None:
         shown = _read_until(ours, rb"[1-9]\d* passed")
         os.write(ours, b"\x03")
         shown += _read_until(ours, rb"plumbline: the run was interrupted")
-        assert process.wait(SOON_S) == 130
+        assert process.wait(ENDS_WITHIN_S) == 130
     assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h") == 1
     assert termios.tcgetattr(theirs) == before
     os.close(ours)

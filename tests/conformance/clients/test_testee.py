@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import threading
 import time
@@ -153,9 +154,13 @@ def test_what_the_adapter_started_ends_with_it(tmp_path: Path) -> None:
     )
     with adapter(program) as running:
         running.ask("flush")
+        child = os.pidfd_open(int(told.read_text()))
         running.kill()
-    pid = int(told.read_text())
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
+    try:
+        ended, _, _ = select.select([child], [], [], 20)
+    finally:
+        os.close(child)
+    assert ended
 
 
 def test_an_adapter_that_closes_its_stdout_and_lives_on_is_told() -> None:
