@@ -31,7 +31,7 @@ from tests.conformance.command import (
 from tests.conformance.streams import stream_names
 
 ENDS_WITHIN_S = 60
-"""How long an interrupted run may take to end: a bound on hanging, while other tests keep the machine busy."""
+"""How long an interrupted run may take to end: a bound on hanging, not on speed."""
 
 
 @pytest.fixture
