@@ -68,7 +68,7 @@ def found(
     ``remembered``: what ``found`` gave for the batch before, where there is one.
     """
     local = staged.where(F.col("broken").isNotNull()).select(*SHARED, "broken")
-    across = staged.where(F.col("facts").isNotNull() & (F.col("op") != STATE)).select(*FACT_COLUMNS)
+    across = staged.where(F.col("facts").isNotNull() & ~F.col("op").eqNullSafe(STATE)).select(*FACT_COLUMNS)
     if remembered is not None:
         across = across.unionByName(_as_facts(remembered), allowMissingColumns=True)
     ordered = across.repartition(parts, "key").sortWithinPartitions("key", "file", "frame", "number")
