@@ -18,17 +18,9 @@ from proxy.packets import ACK, FIN, MOST_DATA, SYN, Flow
 from proxy.pcapng import interface, packet, section_header, statistics
 from proxy.pipe import Direction
 from proxy.recorder import MARK
-from tests.pipeline.episodes import (
-    AMQP,
-    NATS,
-    Episode,
-    Names,
-    Step,
-    amqp_opening,
-    nats_opening,
-    sound_amqp,
-    sound_nats,
-)
+from tests.pipeline.amqp_episodes import AMQP, amqp_opening, sound_amqp
+from tests.pipeline.episodes import Episode, Names, Step
+from tests.pipeline.nats_episodes import NATS, nats_opening, sound_nats
 
 BEGUN_NS = 1_790_000_000_000_000_000  # 2026-09-21
 STEP_NS = 20_000
