@@ -1,4 +1,4 @@
-"""``plumbline verify``: flags in, exit code out. What it is composed of is handed in by ``plumbline.py``.
+"""``plumbline verify``: flags in, exit code out. What it is composed of is handed in by ``plumbline_parts``.
 
 This module knows neither the reference broker nor the reports: ``Services`` is how it reaches them.
 """

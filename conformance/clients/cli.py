@@ -1,4 +1,4 @@
-"""``plumbline gate``: flags in, exit code out. ``plumbline.py`` hands in brokers, proxies and reports."""
+"""``plumbline gate``: flags in, exit code out. ``plumbline_parts`` hands in brokers, proxies and reports."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Observed(Protocol):
 
 
 class Observers(Protocol):
-    """Makes them. ``plumbline.py`` has brokers and proxies."""
+    """Makes them. ``plumbline_parts`` has brokers and proxies."""
 
     def observed(self, faults: Sequence[str], capture: Path | None) -> AbstractContextManager[Observed]:
         """Reference brokers for both protocols while the block runs. Raises ``UsageProblem``."""

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("wire", "reference_broker", "proxy", "conformance", "pipeline", "reports", "ci", "plumbline.py")
+SOURCES = (
+    "wire",
+    "reference_broker",
+    "proxy",
+    "conformance",
+    "pipeline",
+    "reports",
+    "ci",
+    "plumbline_parts",
+    "plumbline.py",
+)
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ci.rabbitmq import rabbitmq_server
 from ci.servers import ServerBinary, real_servers
-from plumbline import Parts
+from plumbline_parts.parts import Parts
 from proxy.record import RecordingProxy, recorded
 
 MAIN = "main"

@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("wire", "reference_broker", "proxy", "conformance", "pipeline", "reports", "ci")
+PACKAGES = (
+    "wire",
+    "reference_broker",
+    "proxy",
+    "conformance",
+    "pipeline",
+    "reports",
+    "ci",
+    "plumbline_parts",
+)
 DATA = {".toml", ".trace", ".html", ".j2", ".ini", ".md", ".typed", ".json", ".css", ".js", ".svg"}
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ci import allure as command
 from conformance.verdicts import Outcome, RunResult
-from plumbline import _capture
+from plumbline_parts.capture import capture
 from proxy.captures import read
 from reports import ReportError, open_reports
 from reports.junit import render as junit
@@ -31,7 +31,7 @@ WHERE = "https://example.test/requirements.html#{id}"
 
 def written(folder: Path, result: RunResult, requirement_url: str = WHERE) -> dict[str, Any]:
     """The results in ``folder`` by the full name of their check."""
-    (consumer,) = open_reports(allure=folder, requirement_url=requirement_url, capture=_capture)
+    (consumer,) = open_reports(allure=folder, requirement_url=requirement_url, capture=capture)
     for event in events_of(result):
         consumer.consume(event)
     found = [json.loads(path.read_bytes()) for path in sorted(folder.glob("*-result.json"))]

@@ -16,7 +16,7 @@ import pytest
 
 from conformance.clients.gate import Gated, Wanted, gate
 from conformance.verdicts import Level
-from plumbline import Stands
+from plumbline_parts.stands import Stands
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients"
 INSTALLED_WITHIN_S = 100.0

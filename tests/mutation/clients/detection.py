@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from conformance.clients.gate import Wanted, catalogue, gate
 from conformance.verdicts import CheckResult, Level, Outcome
-from plumbline import Stands
+from plumbline_parts.stands import Stands
 from tests.mutation import broken_amqp_client
 from tests.mutation.clients.nats_defects import DEFECTS
 
