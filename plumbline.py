@@ -72,8 +72,9 @@ def _judge() -> typer.Typer:
 
 def _reports() -> typer.Typer:
     import reports.cli
+    from plumbline_parts.capture import capture
 
-    return _mounted(lambda mounted: reports.cli.register(mounted, _every_target))
+    return _mounted(lambda mounted: reports.cli.register(mounted, _every_target, capture))
 
 
 def _every_target(names: Sequence[str]) -> list[Wanted]:

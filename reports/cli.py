@@ -1,6 +1,7 @@
 """``plumbline report`` and ``plumbline matrix``: what can be made of results once the runs are over.
 
-Which targets there are is handed in by ``plumbline.py``: this package knows verdicts alone.
+Which targets there are, and what makes captures, is handed in by ``plumbline.py``: this package knows
+verdicts alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from conformance.verdicts import CheckFinished, CheckStarted, ExitCode, RunFinished, RunResult, RunStarted
-from reports import Consumer, ReportError, open_reports
+from reports import Capture, Consumer, ReportError, open_reports
 from reports.matrix.batch import Missed, Wanted, run_all
 from reports.matrix.compare import Change, Comparison, compare
 from reports.matrix.runs import Run, load, stored
@@ -41,6 +42,7 @@ Examples:
 
 \b
   plumbline report result.json --html report.html --junit report.xml
+  plumbline report result.json --allure allure-results --requirement-url 'https://.../{group}.html#{id}'
   plumbline report new.json --against old.json        newly failing, newly passing, changed waivers
 
 \b
@@ -52,8 +54,8 @@ Exit codes: 0, or with --against 1 if something fails that did not; 2 usage.
 Targets = Callable[[Sequence[str]], list[Wanted]]
 
 
-def register(app: typer.Typer, targets: Targets) -> None:
-    """Mount both commands on ``app``."""
+def register(app: typer.Typer, targets: Targets, capture: Capture | None = None) -> None:
+    """Mount both commands on ``app``. Without ``capture`` Allure gets no capture files."""
 
     @app.command(epilog=MATRIX_EPILOG)
     def matrix(
@@ -103,6 +105,14 @@ def register(app: typer.Typer, targets: Targets) -> None:
         allure: Annotated[Path | None, typer.Option(metavar="DIR", help="Results for Allure.")] = None,
         sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="What failed, as SARIF.")] = None,
         badge: Annotated[Path | None, typer.Option(metavar="FILE", help="A badge as SVG.")] = None,
+        requirement_url: Annotated[
+            str,
+            typer.Option(
+                metavar="URL",
+                help="Where requirements are published, for links in Allure and SARIF, with {group} and {id} "
+                "in it.",
+            ),
+        ] = "",
         against: Annotated[
             Path | None, typer.Option(metavar="RESULT.json", help="An earlier run to compare with.")
         ] = None,
@@ -119,6 +129,8 @@ def register(app: typer.Typer, targets: Targets) -> None:
                 allure=allure,
                 sarif=sarif,
                 badge=badge,
+                requirement_url=requirement_url,
+                capture=capture,
             )
             _replay(found, [*files, *([Terminal()] if not (files or earlier) else [])])
         except (ResultError, OSError) as problem:

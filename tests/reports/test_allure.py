@@ -14,18 +14,22 @@ from typing import Any
 import lxml.etree
 import pytest
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
 from ci import allure as command
 from conformance.verdicts import Outcome, RunResult
+from plumbline import app
 from plumbline_parts.capture import capture
 from proxy.captures import read
 from reports import ReportError, open_reports
 from reports.junit import render as junit
+from reports.result_json import encode
 from tests.conftest import servers_required
 from tests.reports.samples import HOSTILE, conformant_result, events_of, exchange, only, sample_result
 from tests.reports.test_html import everything_hostile
 
 NO_WAIT = "adr-13/no-wait-on-an-empty-consumer"
+OF = ("of the run", "of the file")
 WHERE = "https://example.test/requirements.html#{id}"
 
 
@@ -182,6 +186,21 @@ def test_without_a_place_for_requirements_links_lead_to_the_page_of_the_same_run
     (path,) = (tmp_path / "allure").glob("*-result.json")
     (link,) = json.loads(path.read_bytes())["links"]
     assert link["url"] == f"{page.as_uri()}#JS-PULL-021"
+
+
+def test_results_made_of_a_file_are_those_of_the_run_that_wrote_it(tmp_path: Path) -> None:
+    result = sample_result()
+    written(tmp_path / OF[0], result)
+    file = tmp_path / "result.json"
+    file.write_bytes(encode(result))
+    asked = ["report", str(file), "--allure", str(tmp_path / OF[1]), "--requirement-url", WHERE]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    folders = ({path.name: path.read_bytes() for path in (tmp_path / of).iterdir()} for of in OF)
+    of_the_run, of_the_file = folders
+    assert set(of_the_file) == set(of_the_run)
+    assert any(name.endswith(".pcapng") for name in of_the_file)
+    assert of_the_file == of_the_run
 
 
 def test_a_file_in_the_way_is_refused_before_the_run(tmp_path: Path) -> None:
