@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from reports.html import render
-from tests.reports.browser import PATIENCE_MS, WINDOW, chromium
+from tests.reports.browser import PATIENCE_MS, chromium
 from tests.reports.samples import big_result
 
 CHECKS = 10_000
@@ -26,7 +26,8 @@ AGAIN_S = 0.05
 MEASURED = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
     const navigation = performance.getEntriesByType("navigation")[0]
     const painted = performance.getEntriesByName("first-contentful-paint")[0]
-    done([navigation.loadEventEnd, painted ? painted.startTime : NaN, document.getElementsByTagName("*").length])
+    const elements = document.getElementsByTagName("*").length
+    done([navigation.loadEventEnd, painted ? painted.startTime : NaN, elements])
 })))"""
 
 
@@ -70,7 +71,7 @@ def main(runs: int = RUNS) -> int:
         print(f"{CHECKS} checks, {path.stat().st_size / 1e6:.1f} MB")
         for _ in range(runs):
             with chromium() as browser, own_priority():
-                page = browser.new_context(viewport=WINDOW).new_page()
+                page = browser.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(path.as_uri(), wait_until="load", timeout=PATIENCE_MS)
                 load, painted, elements = page.evaluate(MEASURED)
             print(
