@@ -23,6 +23,9 @@ HOLD_BACK_S = 0.01  # how long, per read: as long as nats-server does
 CATCH_UP_S = 0.1  # how long a consumer may lag before max_pending counts
 LINGER_S = 1.0  # how long a client we close is read from, so that no reset swallows what it was told
 STOP_S = 1.0  # how long clients have to take what they were sent when the broker stops
+ACCEPT_TURNS = (
+    2  # of the event loop, from accept(2) to connection_made: asyncio's own task, then its callback
+)
 
 
 class Core(Protocol):
@@ -120,6 +123,11 @@ class Shell:
         """Close every connection and stop listening; nothing stays behind."""
         if self._server is None:
             return
+        loop = asyncio.get_running_loop()
+        for listener in self._server.sockets:
+            loop.remove_reader(listener.fileno())
+        for _ in range(ACCEPT_TURNS):  # asyncio forgets, unclosed, whom it accepted just before close()
+            await asyncio.sleep(0)
         self._server.close()
         if self._wake_handle is not None:
             self._wake_handle.cancel()

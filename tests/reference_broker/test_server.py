@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,6 +66,24 @@ def test_clients_hear_of_the_end() -> None:
     with closing(connection):
         running.stop()
         assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_who_connects_while_the_broker_stops_is_closed_with_the_others(turns: int) -> None:
+    """A socket that nobody closed would be found by the collector, as an error of this test."""
+
+    async def stop_as_one_connects() -> None:
+        broker = NatsBroker()
+        await broker.start()
+        with socket.create_connection((broker.host, broker.port), timeout=5) as connection:
+            for _ in range(turns):  # of the event loop: it accepts in the second
+                await asyncio.sleep(0)
+            await broker.stop()
+            with suppress(ConnectionResetError):
+                receive(connection, 65536)  # up to its end
+
+    asyncio.run(stop_as_one_connects())
+    gc.collect()
 
 
 def test_an_address_in_use_is_an_error_that_the_caller_gets() -> None:
