@@ -14,7 +14,7 @@ import typer
 
 from conformance.verdicts import CheckFinished, CheckStarted, ExitCode, RunFinished, RunResult, RunStarted
 from reports import Capture, Consumer, ReportError, open_reports
-from reports.matrix.batch import Missed, Wanted, run_all
+from reports.matrix.batch import Wanted, run_all
 from reports.matrix.compare import Change, Comparison, compare
 from reports.matrix.runs import Run, load, stored
 from reports.matrix.site import build
@@ -34,7 +34,8 @@ Examples:
 
 \b
 A site keeps the verdicts of each run beside its pages: the next matrix in the same folder has a history.
-Exit codes: 0 the site is written, 2 usage; with --run that of a run that gave no result (3, 4).
+Exit codes: 0 the site is written, 2 usage; with --run that of a run that gave no result (3, 4), or 130 when
+interrupted: the site then has the runs that had ended.
 """
 
 REPORT_EPILOG = """
@@ -83,17 +84,15 @@ def register(app: typer.Typer, targets: Targets, capture: Capture | None = None)
             before = stored(output)
             if not (wanted or runs or before):
                 raise ReportError("name results, or targets with --run; plumbline matrix --help shows how")
-            found = list(run_all(wanted, lambda said: typer.echo(f"plumbline: {said}", err=True)))
-            missed = [one for one in found if isinstance(one, Missed)]
-            runs += [one for one in found if isinstance(one, Run)]
+            ended, code = _verified(wanted)
+            runs += ended
+            if code == ExitCode.INTERRUPTED and not runs:
+                raise typer.Exit(code)
             page = build(runs, before, output, title=title)
         except (ResultError, OSError) as problem:
             raise _usage(problem) from None
-        except KeyboardInterrupt:
-            typer.echo("plumbline: interrupted", err=True)
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
         typer.echo(str(page))
-        raise typer.Exit(max((one.exit_code for one in missed), default=ExitCode.CONFORMANT))
+        raise typer.Exit(code)
 
     @app.command(epilog=REPORT_EPILOG)
     def report(
@@ -137,6 +136,22 @@ def register(app: typer.Typer, targets: Targets, capture: Capture | None = None)
             raise _usage(problem) from None
         if earlier is not None:
             raise typer.Exit(_tell(compare(earlier, found)))
+
+
+def _verified(wanted: Iterable[Wanted]) -> tuple[list[Run], int]:
+    """The runs, and the exit code. An interrupted batch, perhaps of an hour, gives what had ended."""
+    runs: list[Run] = []
+    code: int = ExitCode.CONFORMANT
+    try:
+        for one in run_all(wanted, lambda said: typer.echo(f"plumbline: {said}", err=True)):
+            if isinstance(one, Run):
+                runs.append(one)
+            else:
+                code = max(code, one.exit_code)
+    except KeyboardInterrupt:
+        typer.echo(f"plumbline: interrupted; {len(runs)} targets were verified", err=True)
+        code = ExitCode.INTERRUPTED
+    return runs, code
 
 
 def _usage(problem: Exception) -> typer.Exit:

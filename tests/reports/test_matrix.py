@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from reports import ReportError
 from reports.cli import register
 from reports.matrix.batch import Missed, Wanted, run_all
 from reports.matrix.compare import compare
-from reports.matrix.runs import Run, stored, target_name
+from reports.matrix.runs import Run, load, stored, target_name
 from reports.matrix.site import build
 from reports.matrix.table import since, tables
 from reports.result_json import encode
@@ -359,3 +359,21 @@ def test_a_red_run_is_a_result_and_a_lost_one_is_told(files: tuple[Path, Path]) 
     assert missed == Missed("gone", 1, "nobody listens there")
     assert told[1] == "here: not conformant, 1 of 2 passed, 12 s"
     assert told[3] == "gone: not run: nobody listens there (exit 1)"
+
+
+@pytest.mark.parametrize(("ended", "has_site"), [(0, False), (1, True)])
+def test_an_interrupted_batch_leaves_what_had_ended(
+    ended: int, has_site: bool, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batch(*_: object) -> Iterator[Run]:
+        yield from load([str(path) for path in files[:ended]])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reports.cli.run_all", batch)
+    app = typer.Typer()
+    register(app, lambda names: [Wanted(name, ()) for name in names])
+    asked = ["matrix", "--run", "one", "--run", "other", "-o", str(tmp_path / "site")]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 130
+    assert f"interrupted; {ended} targets were verified" in done.stderr
+    assert (tmp_path / "site" / "index.html").exists() is has_site
