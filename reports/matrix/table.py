@@ -48,6 +48,11 @@ class Row(Struct, frozen=True):
     history: tuple[Run, ...]  # the oldest first, the latest run last
     cells: tuple[Cell, ...]
 
+    @property
+    def waived(self) -> int:
+        """Requirements that are known to be broken: a verdict with many of them says little."""
+        return sum(cell.score.waived for cell in self.cells)
+
 
 class Table(Struct, frozen=True):
     """The targets of one protocol."""
@@ -55,6 +60,13 @@ class Table(Struct, frozen=True):
     protocol: str
     groups: tuple[str, ...]
     rows: tuple[Row, ...]
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The groups without what all of their names begin with, so that a table of many is not too wide."""
+        first = {group.partition("-")[:2] for group in self.groups}
+        shared = "".join(*first) if len(first) == 1 else ""
+        return tuple(group.removeprefix(shared) or group for group in self.groups)
 
 
 class Since(Struct, frozen=True):

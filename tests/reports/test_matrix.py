@@ -265,6 +265,23 @@ def test_machines_read_what_changed(site: Path) -> None:
     assert all((site / one["page"]).is_file() for one in changes)
 
 
+def test_headings_leave_out_what_all_groups_begin_with() -> None:
+    (table,) = tables([Run("a@1", result({"AMQP-ACK-001": "passed", "AMQP-QOS-001": "passed"}))])
+    assert (table.groups, table.headings) == (("AMQP-ACK", "AMQP-QOS"), ("ACK", "QOS"))
+    (table,) = tables([Run("a@1", result({"CORE-001": "passed", "JS-ACK-001": "passed"}))])
+    assert table.headings == table.groups == ("CORE", "JS-ACK")
+    (table,) = tables([Run("a@1", result({"CORE-001": "passed"}))])
+    assert table.headings == ("CORE",)
+
+
+def test_a_verdict_says_how_much_of_it_is_waived(tmp_path: Path) -> None:
+    runs = [Run("a@1", result({"A-1": "passed", "A-2": "waived"})), Run("b@1", result({"A-1": "passed"}))]
+    page = build(runs, [], tmp_path, title="Site").read_text()
+    assert '<span class="chip v-waived">Conformant</span> <span class="muted">1 waived</span>' in page
+    assert '<span class="chip v-passed">Conformant</span></td>' in page
+    assert page.count("1 waived</span>") == 2  # beside the verdict, and for who hears the cell
+
+
 # The commands
 
 
