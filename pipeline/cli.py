@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conformance.exits import ended, ending
+from conformance.prepare import UsageProblem
+from conformance.target import TargetUnreachable
+from conformance.verdicts import ExitCode
+from pipeline.files import capture_files
+from pipeline.storage import is_remote
 from proxy.capture_reader import CaptureError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.judge import Asked
     from pipeline.results import Manifest
-
-EXIT_FOUND, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 1, 2, 3, 4
 
 Places = Annotated[
     list[str], typer.Argument(help="pcapng or pcap files, plain, .gz or .zst; or folders; or s3a://...")
@@ -47,84 +54,117 @@ def judge(
     deliveries, pulls, publishes, violations, compliance, problems. The result is replaced as a whole: a run
     that is killed leaves the old one. Captures are one history: connections and streams go on from file to
     file. Addresses with a scheme (s3a, hdfs) are read and written by Spark's file systems, files of 1 GiB at
-    most, not with --follow; the rest must be where every worker finds it. Exit 1 if there are violations or
-    problems.
+    most, not with --follow; the rest must be where every worker finds it.
+
+    What cannot be judged is a problem: a file that is truncated, damaged, unreadable or no capture, a folder
+    without captures, a hole in a connection, bytes that are not the protocol, a protocol that is not known.
+    Each is printed and stands in the table problems; all the rest is judged.
+
+    With --follow, files that grow and files that come are judged as they are written. What is printed stands
+    in the result by then; Ctrl-C judges what is written until then and ends as a run without --follow does.
     """
-    settings = dict(_setting(text) for text in conf or [])
-    spark = _session(master, settings)
+
+    def run() -> ExitCode:
+        settings = dict(map(_setting, conf or []))
+        try:
+            _require(captures)
+            with _session(master, settings) as spark:
+                from pipeline.judge import Asked
+
+                asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
+                return _run(spark, asked, most, is_followed=follow)
+        except CaptureError as error:
+            raise UsageProblem(str(error)) from None
+
+    raise typer.Exit(ending(run))
+
+
+def _require(places: list[str]) -> None:
+    """Raises ``CaptureError`` for a file or folder that does not exist: Spark need not start for that."""
+    if not any(map(is_remote, places)):
+        capture_files(places)
+
+
+def _run(spark: SparkSession, asked: Asked, most: int, *, is_followed: bool) -> ExitCode:
     try:
-        manifest = _judged(spark, captures, output, follow=follow, payloads=payloads, most=most)
-    except CaptureError as error:
-        raise _failed(str(error), EXIT_USAGE) from None
+        manifest = _followed(spark, asked) if is_followed else _judged(spark, asked, most)
+    except CaptureError:
+        raise
     except Exception as error:  # whatever Spark raises when a job fails
-        raise _failed(f"the job failed: {error}", EXIT_HARNESS) from None
-    finally:
-        spark.stop()
-    if manifest.violations or manifest.problems:
-        raise typer.Exit(EXIT_FOUND)
+        return ended(ExitCode.HARNESS_ERROR, f"the job failed: {error}")
+    return ExitCode.NOT_CONFORMANT if manifest.violations or manifest.problems else ExitCode.CONFORMANT
 
 
-def _judged(
-    spark: SparkSession, captures: list[str], output: str, *, follow: bool, payloads: bool, most: int
-) -> Manifest:
-    from pipeline.judge import Asked, Judging
+def _judged(spark: SparkSession, asked: Asked, most: int) -> Manifest:
+    from pipeline.judge import Judging
     from pipeline.page.written import write_page
     from pipeline.printing import print_result
     from pipeline.progress import Progress
     from pipeline.results import Results
 
-    asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
-    if follow:
-        from pipeline.follow import Following
-
-        following = Following(spark, asked, sys.stdout)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: following.stop())
-        return following.run()
     with Progress(spark, sys.stderr) as progress:
         manifest = Judging(spark, asked, progress.step).run()
         progress.step("writing the page")
-        page = write_page(spark, output)
-    print_result(Results(spark, output), output, sys.stdout, most)
+        page = write_page(spark, asked.output)
+    print_result(Results(spark, asked.output), asked.output, sys.stdout, most)
     sys.stdout.write(f"page: {page}\n")
     return manifest
 
 
-def _session(master: str, settings: dict[str, str]) -> SparkSession:
+def _followed(spark: SparkSession, asked: Asked) -> Manifest:
+    from pipeline.follow import Following
+    from pipeline.page.written import write_page
+
+    following = Following(spark, asked, sys.stdout)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: following.stop())
+    typer.echo(f"plumbline: following {', '.join(asked.places)}; Ctrl-C ends it", err=True)
+    manifest = following.run()
+    sys.stdout.write(f"page: {write_page(spark, asked.output)}\n")
+    return manifest
+
+
+@contextmanager
+def _session(master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
     from pipeline.java import NoJava
     from pipeline.session import NoSpark, session
 
     try:
-        return session(master, settings)
+        spark = session(master, settings)
     except (NoJava, NoSpark) as error:
-        raise _failed(str(error), EXIT_USAGE) from None
+        raise UsageProblem(str(error)) from None
     except Exception as error:  # whatever Spark raises where there is no master
-        raise _failed(f"no Spark at {master}: {error}", EXIT_UNREACHABLE) from None
+        raise TargetUnreachable(f"no Spark at {master}: {error}") from None
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise _failed(f"--conf {text}: write name=value", EXIT_USAGE)
+        raise UsageProblem(f"--conf {text}: write name=value")
     return name, value
 
 
-def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(f"plumbline: {message}", err=True)
-    return typer.Exit(code)
-
-
-EXAMPLES = """
+EPILOG = """
+\b
 Examples:
 
 \b
   plumbline judge captures/
   plumbline judge captures/ -o judged/ --master 'local[4]'
+  plumbline judge captures/ --follow                            while plumbline record writes there
   plumbline judge s3a://bucket/captures/ -o s3a://bucket/judged --master spark://host:7077 \\
       --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1
+
+\b
+Exit codes: 0 all was judged and nothing is broken, 1 violations or problems, 2 usage or configuration,
+3 no Spark at that master, 4 the job failed, 130 interrupted.
 """
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(epilog=EXAMPLES)(judge)
+    app.command(epilog=EPILOG)(judge)

@@ -151,7 +151,8 @@ def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, 
 class Walk:
     """How far a file that is being written consists of whole blocks, told again and again.
 
-    A compressed file, and one that is no capture, is taken to be whole as it is found.
+    A compressed file, and one that is damaged or no capture, is taken to be whole as it is found: what is
+    written to it later is not looked at.
     """
 
     def __init__(self, path: str) -> None:
@@ -163,11 +164,13 @@ class Walk:
 
     def forward(self) -> int:
         """Bytes up to the end of the last whole block. What is damaged is left to whoever reads it."""
-        if self._whole or self._path.suffix in COMPRESSED:
-            self._whole = self._path.stat().st_size
+        if self._whole:
             return self._whole
         read = self._parser.offset + self._parser.held
         try:
+            if self._path.suffix in COMPRESSED:
+                self._whole = self._path.stat().st_size
+                return self._whole
             with self._path.open("rb") as file:
                 file.seek(read)
                 while data := file.read(READ_BYTES):
@@ -175,6 +178,8 @@ class Walk:
         except CaptureError:
             self._whole = self._path.stat().st_size
             return self._whole
+        except OSError:  # it is gone: what was seen of it is all there is
+            return self._parser.offset
         self._known[self._parser.offset] = (self._parser.position, self._frames)
         return self._parser.offset
 

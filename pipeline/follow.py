@@ -2,8 +2,9 @@
 
 Structured Streaming tells which bytes are new; every batch goes through the transforms of a run over whole
 captures. What flows and streams remember goes from batch to batch as rows in the run's folder: nothing
-relies on one process living on. Each batch adds its own part to packets, operations, violations and problems;
-the tables that join over time (deliveries, pulls, publishes, compliance) come when the run is stopped.
+relies on one process living on. Each batch adds its own part to packets, operations, violations and problems,
+and what is printed of it stands in the result by then; the tables that join over time (deliveries, pulls,
+publishes, compliance) come when the run is stopped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
@@ -19,9 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 
 from pipeline import answered, problems, transforms
 from pipeline.compliance import compliance
+from pipeline.files import Problem, capture_files
 from pipeline.flows import STAGED, STATE, Ending
 from pipeline.judge import Asked, counted, shuffled
-from pipeline.packets import PROBLEM
 from pipeline.printing import print_problems, print_violations, summary
 from pipeline.results import Manifest, new_run, publish, read_table, write_table
 from pipeline.source import NAME
@@ -73,27 +76,30 @@ class Following:
 
     def run(self) -> Manifest:
         """Raises ``CaptureError`` for places that do not exist, and what a batch raises."""
-        checkpoint = tempfile.mkdtemp(prefix="plumbline-follow-")
-        options = {"places": json.dumps(self._asked.places)}
+        capture_files(self._asked.places)
+        scratch = Path(tempfile.mkdtemp(prefix="plumbline-follow-"))
+        until = scratch / "until"
+        options = {"places": json.dumps(self._asked.places), "until": str(until)}
         source = self._spark.readStream.format(NAME).options(**options).load()
         try:
             with shuffled(self._spark, self._parts):
                 query = (
                     source.writeStream.foreachBatch(self._judge)
-                    .option("checkpointLocation", checkpoint)
+                    .option("checkpointLocation", str(scratch / "checkpoint"))
                     .trigger(processingTime="500 milliseconds")
                     .start()
                 )
-                self._wait(query)
+                self._wait(query, until)
                 self._finish()
         finally:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
         return self._manifest
 
-    def _wait(self, query: StreamingQuery) -> None:
+    def _wait(self, query: StreamingQuery, until: Path) -> None:
         try:
             while not self._stopped.wait(_POLL_S) and query.isActive:
                 pass
+            until.touch()
             query.processAllAvailable()
         finally:
             query.stop()
@@ -113,7 +119,7 @@ class Following:
             for name in ("operations", "violations"):
                 self._folder.delete(f"{self._manifest.run}/{_STAGING}/{name}-{before}")
 
-    def _one(self, packets: DataFrame, ending: Ending) -> None:
+    def _one(self, packets: DataFrame, ending: Ending, more: Sequence[Problem] = ()) -> None:
         keeps, number = self._asked.keeps_payloads, self._batch
         decoded = transforms.staged(packets, self._parts, keeps_payloads=keeps, ending=ending)
         staged = self._staged("operations", decoded, STAGED)
@@ -128,33 +134,34 @@ class Following:
         violations = self._added(transforms.violations(real, numbers), VIOLATIONS)
         plain = packets if keeps else packets.drop("payload")
         self._added(transforms.packets_table(plain), PACKETS)
-        told = problems.of_files(staged.where(F.col("op") == PROBLEM))
+        told = problems.of_places(self._spark, more).unionByName(problems.of_files(staged))
         wrong = self._added(told.unionByName(problems.of_connections(operations)), PROBLEMS)
         self._tell(operations, violations, wrong)
 
     def _tell(self, operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> None:
         so_far = self._manifest
         counts = counted(operations, violations, wrong)
-        print_violations(violations, self._out, _MOST_PRINTED, counts["violations"])
-        print_problems(wrong, self._out, _MOST_PRINTED, counts["problems"])
-        self._out.flush()
-        captures = {row.capture for row in operations.select("capture").distinct().collect()}
+        captures, _ = capture_files(self._asked.places)
         self._manifest = msgspec.structs.replace(
             so_far,
             tables=tuple(table.name for table in _GROWING),
-            captures=tuple(sorted(captures | {*so_far.captures})),
+            captures=tuple(file.name for file in captures),
             **{name: getattr(so_far, name) + count for name, count in counts.items()},
         )
         publish(self._folder, self._manifest)
+        print_violations(violations, self._out, _MOST_PRINTED, counts["violations"])
+        print_problems(wrong, self._out, _MOST_PRINTED, counts["problems"])
+        self._out.flush()
 
     def _finish(self) -> None:
         """The captures are over: what flows still hold is told, and the tables over time are made."""
-        if self._batch < 0:
-            raise CaptureError(f"{', '.join(self._asked.places)}: nothing was captured")
-        remembered = transforms.as_packets(self._staging("operations", self._batch, STAGED))
-        nothing = self._spark.createDataFrame([], spark_schema(PACKETS))
+        packets = self._spark.createDataFrame([], spark_schema(PACKETS))
+        if self._batch >= 0:
+            remembered = transforms.as_packets(self._staging("operations", self._batch, STAGED))
+            packets = packets.unionByName(remembered, allowMissingColumns=True)
         self._batch += 1
-        self._one(nothing.unionByName(remembered, allowMissingColumns=True), Ending.FINAL)
+        _, without_captures = capture_files(self._asked.places)
+        self._one(packets, Ending.FINAL, without_captures)
         operations, violations = self._grown(OPERATIONS), self._grown(VIOLATIONS)
         for table, rows in (
             (DELIVERIES, answered.deliveries(operations)),

@@ -4,7 +4,8 @@
     spark.read.format("plumbline").load("captures/")
 
 Options: ``places`` (a JSON list, instead of the path), ``section_bytes`` (plain files are read in parts of
-that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``). A schema that names fewer
+that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``), ``until`` (of a stream: the name
+of a file; once it exists, the stream has no more than what is written by then). A schema that names fewer
 columns is all the pruning there is: Spark tells no Python source which columns a query needs. With
 ``filters`` = ``push`` and ``spark.sql.python.filterPushdown.enabled`` filters on simple columns are taken
 over. That is not the default: Spark 4.3 keeps the filters of the first query of a DataFrame for its later
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -128,11 +130,16 @@ class FilteringReader(CaptureReader):
 
 
 class CaptureStreamReader(DataSourceStreamReader):
-    """Follows captures that are being written. An offset: bytes of each file that are whole blocks."""
+    """Follows captures that are being written. An offset: bytes of each file that are whole blocks.
+
+    Traffic that never pauses would keep a stream from ever having read all there is: hence ``until``.
+    """
 
     def __init__(self, options: Any, columns: Sequence[str]) -> None:
         self._places = places_of(options)
         self._columns = tuple(columns)
+        self._until = Path(options["until"]) if "until" in options else None
+        self._last: dict[str, int] | None = None
         self._files: dict[str, CaptureFile] = {}
         self._walks: dict[str, Walk] = {}
 
@@ -140,12 +147,18 @@ class CaptureStreamReader(DataSourceStreamReader):
         return {}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802  # Spark's name
+        if self._last is not None:
+            return self._last
+        is_over = self._until is not None and self._until.exists()
         found, _ = capture_files(self._places)
         for file in found:  # a file keeps its place whichever come later
             if file.path not in self._files:
                 self._files[file.path] = CaptureFile(file.path, file.name, len(self._files))
                 self._walks[file.path] = Walk(file.path)
-        return {path: walk.forward() for path, walk in self._walks.items()}
+        written = {path: walk.forward() for path, walk in self._walks.items()}
+        if is_over:
+            self._last = written
+        return written
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         parts = []

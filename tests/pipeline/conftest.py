@@ -12,9 +12,10 @@ from pipeline.java import NoJava
 from pipeline.session import session
 from tests.conftest import servers_required
 
+IS_SLOW_TOO = bool(os.environ.get("PLUMBLINE_SLOW_SPARK"))
 # Each takes minutes, for it starts Spark processes of its own or streams.
 SLOW = pytest.mark.skipif(
-    not os.environ.get("PLUMBLINE_SLOW_SPARK"),
+    not IS_SLOW_TOO,
     reason="takes minutes: PLUMBLINE_SLOW_SPARK=1 make test ARGS=tests/pipeline",
 )
 
@@ -47,4 +48,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.timeout(7200 if IS_SLOW_TOO else 1800))
