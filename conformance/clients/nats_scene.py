@@ -155,6 +155,12 @@ class NatsScene(Scene):
             self.fail("the subscription was not sent", expected=f"SUB {subject}", actual="no such SUB")
         return found[0]
 
+    def sid_that_hears(self, inbox: str) -> str:
+        """Under which sid the testee has subscribed to it last; empty if nobody would hear."""
+        asked = [seen.operation for seen in self.sent(Sub)]
+        heard = [one.sid for one in asked if isinstance(one, Sub) and hears(one.subject, inbox)]
+        return heard[-1] if heard else ""
+
     def deliveries(self) -> list[Observation]:
         """The messages of consumers that the testee was sent, in order."""
         return [
@@ -170,6 +176,14 @@ class NatsScene(Scene):
             for seen in self.received(HMsg)
             if status_of(seen) is not None and code in (None, status_of(seen))
         ]
+
+
+def hears(subscribed: str, subject: str) -> bool:
+    """Whether a subscription to ``subscribed`` takes what is published to ``subject``."""
+    tokens, wanted = subscribed.split("."), subject.split(".")
+    pairs = zip(tokens, wanted, strict=False)
+    same = all(token in ("*", ">", other) for token, other in pairs)
+    return same and (len(tokens) == len(wanted) or (tokens[-1] == ">" and len(tokens) <= len(wanted)))
 
 
 def payload_of(seen: Observation) -> Payload:

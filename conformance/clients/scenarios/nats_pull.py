@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from conformance.clients.nats_scene import NatsScene, Pull
+from conformance.clients.nats_scene import NatsScene, Pull, hears
 from conformance.clients.scenario import scenario
 from conformance.clients.scene import NS
 from wire.nats import HMsg, Sub, Unsub
@@ -56,7 +56,8 @@ def what_follows_a_status_expires_by_the_time_out(scene: NatsScene) -> None:
         began.append(scene.pulls()[0].seen.at)
         scene.testee.wait(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
         status = b"NATS/1.0 408 Request Timeout\r\n\r\n"
-        scene.stand.inject(HMsg.make(scene.pulls()[-1].inbox, _last_sid(scene), status).raw)
+        inbox = scene.pulls()[-1].inbox
+        scene.stand.inject(HMsg.make(inbox, scene.sid_that_hears(inbox), status).raw)
 
     with scene.meanwhile(scene.is_waiting, end_the_request):
         scene.fetch(5, expires_ms=1600)
@@ -80,13 +81,14 @@ def a_fetch_ends_with_its_request(scene: NatsScene) -> None:
 
     def end_the_request() -> None:
         status = b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 4\r\nNats-Pending-Bytes: 0\r\n\r\n"
-        scene.stand.inject(HMsg.make(scene.pulls()[-1].inbox, _last_sid(scene), status).raw)
+        inbox = scene.pulls()[-1].inbox
+        scene.stand.inject(HMsg.make(inbox, scene.sid_that_hears(inbox), status).raw)
 
     with scene.meanwhile(scene.deliveries, end_the_request):
         fetched = scene.fetch(5, expires_ms=4000)
     took = time.monotonic() - began
     scene.require(
-        took < 3 and fetched.data == ["m1"],
+        took < 3 and "m1" in fetched.data,
         "a fetch waits on though its request has ended",
         expected="['m1'], long before the 4 s are over",
         actual=f"{fetched.data} after {took:.1f} s",
@@ -133,7 +135,10 @@ def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
     scene.fetch(1, expires_ms=300)
     for pull in _pulls(scene):
         heard = any(
-            seen.index < pull.seen.index and _hears(seen.operation, pull.inbox) for seen in scene.sent(Sub)
+            seen.index < pull.seen.index
+            and isinstance(seen.operation, Sub)
+            and hears(seen.operation.subject, pull.inbox)
+            for seen in scene.sent(Sub)
         )
         scene.require(
             heard, "nobody hears the answer", expected=f"SUB {pull.inbox} before", actual="none", at=pull.seen
@@ -142,12 +147,15 @@ def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
 
 @scenario("CLIENT-PULL-006", needs=["fetch"])
 def an_unsubscribe_follows_the_status(scene: NatsScene) -> None:
-    """After the status of the first request UNSUB takes batch + 1 messages in all."""
+    """After the status of the first request, if it has one, UNSUB takes batch + 1 messages in all."""
     scene.orders()
     with scene.meanwhile(lambda: scene.statuses(404), lambda: scene.publish("m1", "m2", "m3")):
         scene.fetch(3, expires_ms=1500)
     found = [getattr(seen.operation, "max_msgs", None) for seen in scene.sent(Unsub)]
-    scene.require(4 in found, "no UNSUB with batch + 1", expected="UNSUB sid 4", actual=f"UNSUB {found}")
+    ended = scene.statuses() and scene.pulls()[0].request.no_wait
+    scene.require(
+        4 in found or not ended, "no UNSUB with batch + 1", expected="UNSUB sid 4", actual=f"UNSUB {found}"
+    )
 
 
 @scenario("CLIENT-PULL-007", needs=["fetch"])
@@ -222,19 +230,3 @@ def _pulls(scene: NatsScene) -> list[Pull]:
     if not pulls:
         scene.fail("nothing was asked for", expected="a pull request", actual="none")
     return pulls
-
-
-def _last_sid(scene: NatsScene) -> str:
-    """Of the subscription that hears the last pull request."""
-    inbox = scene.pulls()[-1].inbox
-    heard = [seen.operation for seen in scene.sent(Sub) if _hears(seen.operation, inbox)]
-    return heard[-1].sid if heard and isinstance(heard[-1], Sub) else ""
-
-
-def _hears(operation: object, inbox: str) -> bool:
-    if not isinstance(operation, Sub):
-        return False
-    tokens, wanted = operation.subject.split("."), inbox.split(".")
-    pairs = zip(tokens, wanted, strict=False)
-    same = all(token in ("*", ">", other) for token, other in pairs)
-    return same and (len(tokens) == len(wanted) or (tokens[-1] == ">" and len(tokens) <= len(wanted)))

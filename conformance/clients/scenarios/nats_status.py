@@ -46,6 +46,24 @@ def a_late_status_is_no_message_of_the_next_fetch(scene: NatsScene) -> None:
     _hands_over(scene, scene.fetch(1, expires_ms=1000), "m1")
 
 
+@scenario("CLIENT-STATUS-003", needs=["fetch"])
+def a_late_status_does_not_end_a_fetch_that_waits(scene: NatsScene) -> None:
+    """408 of a request that is over comes while a later fetch waits: that one waits on for its message."""
+    scene.orders()
+    _hands_over(scene, scene.fetch(1, expires_ms=300))
+    asked = scene.pulls()
+    inbox = asked[-1].inbox if asked else ""
+    sid = scene.sid_that_hears(inbox)
+
+    def come_late() -> None:
+        scene.stand.inject(HMsg.make(inbox, sid, b"NATS/1.0 408 Request Timeout\r\n\r\n").raw)
+        scene.publish("m1")
+
+    with scene.meanwhile(lambda: len(scene.pulls()) > len(asked), come_late):
+        fetched = scene.fetch(1, expires_ms=4000)
+    _hands_over(scene, fetched, "m1")
+
+
 @scenario("CLIENT-STATUS-004", needs=["fetch"])
 def a_deleted_consumer_is_no_message(scene: NatsScene) -> None:
     """409 Consumer Deleted while a fetch waits is not handed over."""

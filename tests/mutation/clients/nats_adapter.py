@@ -115,9 +115,10 @@ class Adapter:
 
     def pushed(self, operation: Came, hand: Callable[[Came], None]) -> None:
         """A message for the user, or a status of the push consumer."""
-        if status_of(operation) is None or self.js.is_handed_over(100):
+        status = status_of(operation)
+        if status is None or self.js.is_handed_over(status, 0):
             hand(operation)
-        elif operation.reply:
+        if status is not None and operation.reply:
             self.answer_flow_control(operation.reply)
 
     def answer_flow_control(self, reply: str) -> None:
@@ -133,4 +134,7 @@ def serve(adapter: Adapter, version: str) -> None:
             say(id=command["id"], ok=adapter.do(command["do"], command) or {})
         except LibraryError as error:
             told = {"text": str(error), "type": "LibraryError"}
-            say(id=command["id"], error=told if error.code is None else {**told, "code": error.code})
+            handed = {} if error.handed is None else {"ok": error.handed}
+            say(
+                id=command["id"], error=told if error.code is None else {**told, "code": error.code}, **handed
+            )

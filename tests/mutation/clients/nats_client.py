@@ -29,6 +29,7 @@ class LibraryError(Exception):
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
         self.code = code
+        self.handed: dict[str, Any] | None = None  # what it hands over although there is an error
 
 
 class Subscription:

@@ -16,22 +16,43 @@ def _payload(kind: str, payload: bytes) -> Callable[[Client, JetStream], None]:
     return lambda client, js: js.payloads.update({kind: payload})
 
 
-of_connection("ack-is-ok", breaks="CLIENT-ACK-001", summary="+ACK is sent as +ok")(_payload("ack", b"+ok"))
-of_connection("term-is-nak", breaks="CLIENT-ACK-005", summary="+TERM is sent as -TERM")(
-    _payload("term", b"-TERM")
+def _plain(kind: str, payload: bytes, unless: str) -> Callable[[Client, JetStream], None]:
+    """Where the command has not that field."""
+
+    def alter(client: Client, js: JetStream) -> None:
+        whole = js.acknowledge
+
+        def acknowledge(message: Came, kind_wanted: str, command: Mapping[str, Any]) -> None:
+            js.payloads[kind] = js.PAYLOADS[kind] if unless in command else payload
+            whole(message, kind_wanted, command)
+
+        replace(js, "acknowledge", acknowledge)
+
+    return alter
+
+
+of_connection("progress-is-wip", breaks="CLIENT-ACK-004", summary="+WPI is sent as +WIP")(
+    _payload("progress", b"+WIP")
 )
-of_connection("progress-is-ack", breaks="CLIENT-ACK-004", summary="progress is sent as +ACK")(
-    _payload("progress", b"+ACK")
+of_connection("nak-is-ack", breaks="CLIENT-ACK-002", summary="-NAK without delay is sent as +NAK")(
+    _plain("nak", b"+NAK", unless="delay_ms")
+)
+of_connection("term-is-nak", breaks="CLIENT-ACK-005", summary="+TERM without a reason is sent as -TERM")(
+    _plain("term", b"-TERM", unless="reason")
 )
 
 
-@of_connection("nak-is-ack", breaks="CLIENT-ACK-002", summary="-NAK without delay is sent as +NAK")
+@of_connection(
+    "ack-is-ok", breaks="CLIENT-ACK-001", summary="the first acknowledgement on a connection is sent as +ok"
+)
 def _(client: Client, js: JetStream) -> None:
     whole = js.acknowledge
 
     def acknowledge(message: Came, kind: str, command: Mapping[str, Any]) -> None:
-        js.payloads["nak"] = b"-NAK" if "delay_ms" in command else b"+NAK"
+        js.payloads["ack"] = b"+ok"
         whole(message, kind, command)
+        js.payloads["ack"] = js.PAYLOADS["ack"]
+        replace(js, "acknowledge", whole)
 
     replace(js, "acknowledge", acknowledge)
 

@@ -4,71 +4,98 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from tests.mutation.clients import nats_jetstream
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
-from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError
+from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError, status_of
 from tests.mutation.clients.nats_jetstream import Consuming, JetStream, Pull
 from wire.jetstream import PullRequest
-from wire.nats import Pub
+from wire.nats import HMsg, Pub
 
 
-def _hands_over(*codes: int) -> Callable[[Client, JetStream], None]:
-    return lambda client, js: replace(js, "is_handed_over", lambda status: status in codes)
+def _hands_over(which: Callable[[tuple[int, str], int], bool]) -> Callable[[Client, JetStream], None]:
+    """``which``: of a status and the number of messages before it."""
+    return lambda client, js: replace(js, "is_handed_over", which)
 
 
-of_connection("hands-404-over", breaks="CLIENT-STATUS-001", summary="404 is handed over as a message")(
-    _hands_over(404)
-)
-of_connection("hands-409-over", breaks="CLIENT-STATUS-004", summary="409 is handed over as a message")(
-    _hands_over(409)
-)
-of_connection("hands-503-over", breaks="CLIENT-STATUS-005", summary="503 is handed over as a message")(
-    _hands_over(503)
-)
 of_connection("hands-100-over", breaks="CLIENT-STATUS-007", summary="100 is handed over as a message")(
-    _hands_over(100)
+    _hands_over(lambda status, before: status[0] == 100)
 )
+of_connection(
+    "hands-408-over", breaks="CLIENT-STATUS-002", summary="408 that ends a batch is handed over with it"
+)(_hands_over(lambda status, before: status[0] == 408 and before > 0))
+of_connection(
+    "hands-409-over",
+    breaks="CLIENT-STATUS-004",
+    summary="409 Exceeded MaxWaiting is handed over as a message",
+)(_hands_over(lambda status, before: status == (409, "Exceeded MaxWaiting")))
 
 
-@of_connection("hands-408-over", breaks="CLIENT-STATUS-002", summary="408 is handed over as a message")
+@of_connection(
+    "hands-404-over",
+    breaks="CLIENT-STATUS-001",
+    summary="a fetch of several that finds nothing, as one before it, hands 404 over",
+)
 def _(client: Client, js: JetStream) -> None:
-    replace(js, "is_handed_over", lambda status: status == 408)
+    whole = js.fetch
+    nothing_before = False
+
+    def fetch(
+        stream: str, consumer: str, batch: int, timeout: float, *, no_wait: bool, heartbeat: float
+    ) -> tuple[list[Came], LibraryError | None]:
+        nonlocal nothing_before
+        found, error = whole(stream, consumer, batch, timeout, no_wait=no_wait, heartbeat=heartbeat)
+        if nothing_before and not found and batch > 1:
+            return [_status(b"404 No Messages")], None
+        nothing_before = not found
+        return found, error
+
+    replace(js, "fetch", fetch)
+
+
+@defect(
+    "hands-503-over", breaks="CLIENT-STATUS-005", summary="503 is handed over as a message, with its error"
+)
+def _(adapter: Adapter) -> None:
+    whole = adapter.fetch
+
+    def fetch(command: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return whole(command)
+        except LibraryError as error:
+            if error.code == 503:
+                error.handed = {"messages": [adapter.handed(_status(b"503"))]}
+            raise
+
+    replace(adapter, "fetch", fetch)
+
+
+def _status(line: bytes) -> HMsg:
+    return HMsg.make("_INBOX.twin", 1, b"NATS/1.0 " + line + b"\r\n\r\n")
 
 
 @of_connection(
     "late-status-ends-fetch",
     breaks="CLIENT-STATUS-003",
-    summary="all fetches share one inbox, and the status of an earlier one ends the next",
+    summary="the 408 of a fetch that is over ends the one that waits now",
 )
 def _(client: Client, js: JetStream) -> None:
     whole = js.open_pull
-    kept: list[Pull] = []
+    waiting: list[Pull] = []
 
     def open_pull() -> Pull:
-        if not kept:
-            kept.append(whole())
-        return kept[0]
+        waiting[:] = [whole()]
+        return waiting[0]
 
-    def lingering(batch: int, left: float, heartbeat: float) -> PullRequest:
-        return PullRequest(batch=batch, expires=int(left * NS), idle_heartbeat=int(heartbeat * NS))
+    def unwanted(operation: Came) -> None:
+        status = status_of(operation)
+        if status is not None and status[0] == 408 and waiting:
+            waiting[0].arrived.put(operation)
 
     replace(js, "open_pull", open_pull)
-    replace(js, "close_pull", lambda pull: None)
-    replace(js, "unsubscribe_max", lambda batch: 0)
-    replace(js, "lingering_request", lingering)
-    _keep_subscribed(client)
-
-
-def _keep_subscribed(client: Client) -> None:
-    whole = client.unsubscribe
-
-    def unsubscribe(sid: int, most: int = 0) -> None:
-        if most:
-            whole(sid, most)
-
-    replace(client, "unsubscribe", unsubscribe)
+    replace(client, "unwanted", unwanted)
 
 
 @of_connection(
@@ -118,11 +145,19 @@ def _(client: Client, js: JetStream) -> None:
     replace(js, "first_request", js.lingering_request)
 
 
-@of_connection("no-expires", breaks="CLIENT-PULL-002", summary="a request lingers without expires")
+@of_connection(
+    "no-expires",
+    breaks="CLIENT-PULL-002",
+    summary="for one message, after a fetch of several, a request lingers without expires",
+)
 def _(client: Client, js: JetStream) -> None:
+    whole = js.lingering_request
+    last = 1
+
     def lingering(batch: int, left: float, heartbeat: float) -> PullRequest:
-        expires = 60 * NS if heartbeat else 0  # a heartbeat without expires is refused
-        return PullRequest(batch=batch, expires=expires, idle_heartbeat=int(heartbeat * NS))
+        nonlocal last
+        after, last = last, batch
+        return PullRequest(batch=batch) if batch == 1 < after else whole(batch, left, heartbeat)
 
     replace(js, "lingering_request", lingering)
 
@@ -174,10 +209,17 @@ def _(client: Client, js: JetStream) -> None:
 @of_connection(
     "unsubscribes-one-too-early",
     breaks="CLIENT-PULL-007",
-    summary="UNSUB forgets the status: the last message of a batch is lost",
+    summary="a second UNSUB forgets the status: the last message of a batch is lost",
 )
 def _(client: Client, js: JetStream) -> None:
-    replace(js, "unsubscribe_max", lambda batch: max(2, batch))
+    whole = client.unsubscribe
+
+    def unsubscribe(sid: int, most: int = 0) -> None:
+        whole(sid, most)
+        if most > 2:  # of a batch of several
+            whole(sid, most - 1)
+
+    replace(client, "unsubscribe", unsubscribe)
 
 
 @of_connection("stays-interested", breaks="CLIENT-PULL-008", summary="leaving early, it stays subscribed")

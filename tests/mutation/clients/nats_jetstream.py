@@ -90,7 +90,7 @@ class JetStream:
             while len(found) < batch:
                 operation = self.next_of(pull, deadline)
                 status = status_of(operation)
-                if status is None or self.is_handed_over(status[0]):
+                if status is None or self.is_handed_over(status, len(found)):
                     found.append(operation)
                     continue
                 if status[0] == 404 and may_linger and not found:
@@ -113,8 +113,8 @@ class JetStream:
         except queue.Empty:
             raise LibraryError("timeout") from None
 
-    def is_handed_over(self, status: int) -> bool:
-        """Whether a status of that code is given to the user as if it were a message."""
+    def is_handed_over(self, status: tuple[int, str], before: int) -> bool:
+        """Whether a status is given to the user as if it were a message, after so many messages."""
         return False
 
     def ended(self, found: list[Came], status: tuple[int, str]) -> tuple[list[Came], LibraryError | None]:
