@@ -13,9 +13,18 @@ class Counters:
     open: int = 0
     refused: int = 0  # the server could not be reached
     reset: int = 0
-    to_server: int = 0
-    to_client: int = 0
+    passed: list[int] = field(default_factory=lambda: [0, 0])  # bytes to the server, and to the client
     recorded: int = 0
     unrecorded: int = 0  # forwarded, but not in any file: the recording had stopped
     redacted: int = 0  # bytes masked
     files: list[str] = field(default_factory=list)
+
+    @property
+    def to_server(self) -> int:
+        """Bytes that were received for the server."""
+        return self.passed[0]
+
+    @property
+    def to_client(self) -> int:
+        """Bytes that were received for clients."""
+        return self.passed[1]

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from proxy.counters import Counters
 from proxy.loop import Loop, Timer
 from proxy.pipe import READ_MOST, Direction, End, Pipe, reason
 
@@ -37,8 +38,13 @@ class Turn(Protocol):
     refused: list[tuple[Link, str]]
     opening: Opening | None
 
+    counters: Counters
+
     def connected(self, link: Link) -> None:
         """The server was reached."""
+
+    def abandon(self) -> None:
+        """What cannot be recorded may not pass."""
 
     def closed(self, link: Link) -> None:
         """Both sockets are closed."""

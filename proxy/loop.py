@@ -91,17 +91,17 @@ class Loop:
 
     def run(self) -> None:
         """Until ``stop``. What a handler raises comes out here."""
-        poll, handlers = self._epoll.poll, self._handlers
+        poll, handlers, timers, end_of_turn = self._epoll.poll, self._handlers, self._timers, self.end_of_turn
         while self._running:
-            events = poll(self._timeout())
+            events = poll(self._timeout()) if timers else poll()
             self.ready = len(events)
             for fd, mask in events:
                 handler = handlers.get(fd)
                 if handler is not None:
                     handler(mask)
-            if self._timers:
+            if timers:
                 self._run_timers()
-            self.end_of_turn()
+            end_of_turn()
 
     def close(self) -> None:
         """Frees what the loop itself holds."""
@@ -110,9 +110,7 @@ class Loop:
             self._epoll.close()
             os.close(self._wakeup)
 
-    def _timeout(self) -> float | None:
-        if not self._timers:
-            return None
+    def _timeout(self) -> float:
         return max(self._timers[0].at - time.monotonic(), 0)
 
     def _run_timers(self) -> None:

@@ -48,10 +48,14 @@ class Flow:
 
     def head(self, direction: Direction, size: int, flags: int = _DATA) -> bytes:
         """The headers of the next packet, which carries ``size`` bytes; counts them."""
-        seq, ack = self.next[direction], self.next[1 - direction]
-        if flags & SYN and not flags & ACK:
-            ack = 0
-        self.next[direction] = (seq + size + (flags & (SYN | FIN) != 0)) & 0xFFFFFFFF
+        upcoming = self.next
+        seq, ack = upcoming[direction], upcoming[1 - direction]
+        if flags == _DATA:
+            upcoming[direction] = (seq + size) & 0xFFFFFFFF
+        else:
+            if flags & SYN and not flags & ACK:
+                ack = 0
+            upcoming[direction] = (seq + size + (flags & (SYN | FIN) != 0)) & 0xFFFFFFFF
         if self._is_v6:
             return _V6.pack(
                 _V6_START, size + 20, _V6_NEXT, self._addresses[direction], seq, ack, 0x50, flags, _WINDOW, 0

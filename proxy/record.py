@@ -101,7 +101,7 @@ class RecordingProxy:
         now = time.time_ns()
         self.recorder.note(link, Direction.TO_CLIENT, note, now)
         if said:
-            self.counters.to_client += len(said)
+            self.counters.passed[Direction.TO_CLIENT] += len(said)
             self.recorder.data(link, Direction.TO_CLIENT, said, now)
 
     def run(self) -> None:

@@ -22,7 +22,7 @@ MOST_KEY_BYTES = 256
 
 _VERB = b"connect"
 _LINE = re.compile(rb"\n[cC]")  # the common segment has none, and is looked at no closer
-_FIRST = (b"C", b"c")
+_FIRST = frozenset(b"Cc")
 _BLANK = frozenset(b" \t\r")
 _SCALAR = frozenset(b"+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LF, _QUOTE, _BACKSLASH = ord("\n"), ord('"'), ord("\\")
@@ -45,8 +45,8 @@ def _may_begin(data: bytes) -> bool:
     if b"{" in data:
         return _LINE.search(data) is not None
     # Only the last line can have its brace in what follows. Most segments end here: nothing is quicker.
-    last = data.rfind(b"\n")
-    return last >= 0 and data[last + 1 : last + 2] in _FIRST
+    last = data.rfind(b"\n") + 1
+    return 0 < last < len(data) and data[last] in _FIRST
 
 
 class NatsRedactor:
@@ -59,7 +59,7 @@ class NatsRedactor:
 
     def feed(self, data: bytes) -> bytes:
         """``data``, or a copy of it with secrets masked."""
-        is_apart = self._matched is None or (self._matched == 0 and data[:1] not in _FIRST)
+        is_apart = self._matched is None or (self._matched == 0 and data[0] not in _FIRST)
         if self._json is None and is_apart and not _may_begin(data):
             self._matched = 0 if data[-1] == _LF else None
             return data

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from proxy.addresses import Endpoint
 from proxy.relay import Relay, Tap
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0  # a hang ends here; a machine with much else to do is slow
 Serve = Callable[[socket.socket], object]
 
 
