@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.conformance.clients.libraries import (
     ADAPTERS,
     gated,
     go_adapter,
+    java_adapter,
     node_adapter,
     python_adapter,
     red,
@@ -36,5 +38,14 @@ def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) 
 @pytest.mark.skipif(not registries_wanted(), reason="builds a Go program: set PLUMBLINE_REGISTRIES=1")
 def test_nats_go_is_green(tmp_path: Path) -> None:
     result = gated(go_adapter("nats_go", tmp_path))
+    assert red(result) == {}
+    assert result.exit_code is ExitCode.CONFORMANT
+
+
+@pytest.mark.skipif(
+    not os.environ.get("PLUMBLINE_REGISTRIES"), reason="builds with Maven: set PLUMBLINE_REGISTRIES=1"
+)
+def test_amqp_client_is_green(tmp_path: Path) -> None:
+    result = gated(java_adapter("amqp_client", tmp_path))
     assert red(result) == {}
     assert result.exit_code is ExitCode.CONFORMANT
