@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 from conformance.monitors import MONITORS, Violation
 from pipeline.compliance import judged
 from pipeline.judge import Asked, Judging
-from pipeline.printing import violation_of
+from pipeline.printing import summary, violation_of
 from pipeline.results import MANIFEST, NoResult, Results
 from pipeline.storage import HadoopFolder
 from proxy.capture_reader import CaptureError
@@ -254,9 +254,11 @@ def test_a_cluster_of_processes_finds_the_same(spark: SparkSession, tiny: Path, 
     done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1, done.stderr
     expected = in_order(found_live(tiny))
-    assert found(Results(spark, str(output)).table("violations")) == expected
+    results = Results(spark, str(output))
+    assert found(results.table("violations")) == expected
     assert all(str(violation) in done.stdout for violation in expected)
-    assert f"{len(expected)} violations, " in done.stdout
+    assert results.manifest.violations == len(expected)
+    assert summary(results.manifest) in done.stdout
     assert "plumbline: writing tables" in done.stderr
     assert not [line for line in done.stderr.splitlines() if not line.startswith("plumbline: ")]
 
