@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -20,41 +21,38 @@ _NS_OF_DAY = 86_400_000_000_000
 PROBLEM = "problem"  # first comment of a row that is no packet; then follow kind, text and bytes
 
 
-class Where(Struct, frozen=True):
-    """What a packet's place says."""
-
-    section: Section
-    frame: int
-
-
-_Value = Callable[[Where, Segment], Any]
-VALUES: dict[str, _Value] = {
-    "frame": lambda where, _: where.frame,
-    "file": lambda where, _: where.section.file.number,
-    "time": lambda _, carried: carried.time // 1000,
-    "time_ns": lambda _, carried: carried.time,
-    "source": lambda _, carried: str(carried.source),
-    "target": lambda _, carried: str(carried.target),
-    "seq": lambda _, carried: carried.seq,
-    "ack": lambda _, carried: carried.ack,
-    "flags": lambda _, carried: carried.flags,
-    "size": lambda _, carried: len(carried.data),
-    "missing": lambda _, carried: carried.missing,
-    "comments": lambda _, carried: list(carried.comments) or None,
-    "payload": lambda _, carried: carried.data,
-    "day": lambda _, carried: carried.time // _NS_OF_DAY,
-    "capture": lambda where, _: where.section.file.name,
+_text = lru_cache(maxsize=65536)(str)  # of a place: there are few, each many times
+_Segments = Sequence[Segment]
+_Column = Callable[[Section, Sequence[int], _Segments], list[Any]]
+# The values of each column, for packets of one section: their frames and what they carry.
+COLUMNS: dict[str, _Column] = {
+    "frame": lambda _, frames, __: list(frames),
+    "file": lambda section, frames, _: [section.file.number] * len(frames),
+    "time": lambda _, __, carried: [one.time // 1000 for one in carried],
+    "time_ns": lambda _, __, carried: [one.time for one in carried],
+    "source": lambda _, __, carried: [_text(one.source) for one in carried],
+    "target": lambda _, __, carried: [_text(one.target) for one in carried],
+    "seq": lambda _, __, carried: [one.seq for one in carried],
+    "ack": lambda _, __, carried: [one.ack for one in carried],
+    "flags": lambda _, __, carried: [one.flags for one in carried],
+    "size": lambda _, __, carried: [len(one.data) for one in carried],
+    "missing": lambda _, __, carried: [one.missing for one in carried],
+    "comments": lambda _, __, carried: [list(one.comments) or None for one in carried],
+    "payload": lambda _, __, carried: [one.data for one in carried],
+    "day": lambda _, __, carried: [one.time // _NS_OF_DAY for one in carried],
+    "capture": lambda section, frames, _: [section.file.name] * len(frames),
 }
 
 
 class Condition(Struct, frozen=True):
-    """A simple filter: the column's value and ``test``. Its ``column`` is one of ``VALUES``."""
+    """A simple filter: the column's value and ``test``. Its ``column`` is one of ``COLUMNS``."""
 
     column: str
     test: Callable[[Any], bool]
 
-    def holds(self, where: Where, carried: Segment) -> bool:
-        return self.test(VALUES[self.column](where, carried))
+    def holds(self, section: Section, frame: int, carried: Segment) -> bool:
+        (value,) = COLUMNS[self.column](section, (frame,), (carried,))
+        return self.test(value)
 
 
 def batches(
@@ -72,23 +70,22 @@ def batches(
     where it is not Python that reads files.
     """
     table = PACKETS.without(*(name for name in PACKETS.names if name not in columns))
-    collected = _Batch(sorted(table.names, key=list(columns).index), arrow_schema(table))
+    collected = _Batch(section, sorted(table.names, key=list(columns).index), arrow_schema(table))
     for found in packets(section, content):
         if isinstance(found, Problem):
             if tell_problems:
-                collected.add_problem(section, found)
+                yield from collected.take()
+                yield collected.problem(found)
             elif found.kind != "truncated":
                 raise CaptureError(found.text)
             continue
         frame, packet = found
         carried = segment(packet)
-        where = Where(section, frame)
-        if carried is None or not all(condition.holds(where, carried) for condition in conditions):
+        if carried is None or not all(one.holds(section, frame, carried) for one in conditions):
             continue
-        if collected.add(where, carried):
-            yield collected.take()
-    if collected.rows:
-        yield collected.take()
+        if collected.add(frame, carried):
+            yield from collected.take()
+    yield from collected.take()
 
 
 def problem_of(comments: Sequence[str] | None) -> tuple[str, str, int | None] | None:
@@ -99,44 +96,44 @@ def problem_of(comments: Sequence[str] | None) -> tuple[str, str, int | None] | 
 
 
 class _Batch:
-    """Rows of the columns that are asked for, until there are enough."""
+    """Packets of a section, until there are enough: columns of those names."""
 
-    def __init__(self, names: Sequence[str], schema: pa.Schema) -> None:
+    def __init__(self, section: Section, names: Sequence[str], schema: pa.Schema) -> None:
         import pyarrow as pa
 
+        self._section, self._names = section, names
         self._schema = pa.schema([schema.field(name) for name in names])
-        self._values = [VALUES[name] for name in names]
-        self._names = names
-        self._columns: list[list[Any]] = [[] for _ in names]
+        self._frames: list[int] = []
+        self._carried: list[Segment] = []
         self._bytes = 0
-        self.rows = 0
 
-    def add(self, where: Where, carried: Segment) -> bool:
+    def add(self, frame: int, carried: Segment) -> bool:
         """Whether it is time to take them."""
-        for column, value in zip(self._columns, self._values, strict=True):
-            column.append(value(where, carried))
-        self.rows += 1
+        self._frames.append(frame)
+        self._carried.append(carried)
         self._bytes += len(carried.data)
-        return self.rows >= BATCH_ROWS or self._bytes >= BATCH_BYTES
+        return len(self._frames) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
-    def add_problem(self, section: Section, problem: Problem) -> None:
+    def problem(self, problem: Problem) -> pa.RecordBatch:
+        """One row that tells it."""
         size = "" if problem.bytes is None else str(problem.bytes)
         told: dict[str, Any] = {
-            "file": section.file.number,
-            "capture": section.file.name,
+            "file": self._section.file.number,
+            "capture": self._section.file.name,
             "comments": [PROBLEM, problem.kind, problem.text, size],
         }
-        for name, column in zip(self._names, self._columns, strict=True):
-            column.append(told.get(name))
-        self.rows += 1
+        return self._batch([told.get(name)] for name in self._names)
 
-    def take(self) -> pa.RecordBatch:
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """What was collected: one batch, or none."""
+        if self._frames:
+            yield self._batch(
+                COLUMNS[name](self._section, self._frames, self._carried) for name in self._names
+            )
+            self._frames, self._carried, self._bytes = [], [], 0
+
+    def _batch(self, columns: Iterable[list[Any]]) -> pa.RecordBatch:
         import pyarrow as pa
 
-        arrays = [
-            pa.array(column, field.type) for column, field in zip(self._columns, self._schema, strict=True)
-        ]
-        for column in self._columns:
-            column.clear()
-        self.rows = self._bytes = 0
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
