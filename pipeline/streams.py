@@ -30,7 +30,7 @@ SHARED = (
     "connection", "number", "frame", "time_ns", "protocol", "client", "server", "library", "capture",
     "file",
 )  # fmt: skip
-FACT_COLUMNS = (*SHARED, "key", "facts")
+FACT_COLUMNS = (*SHARED, "key", "facts", "broken")
 FOUND = Table(
     "found",
     "Violations before connections have their numbers.",
@@ -49,7 +49,8 @@ FOUND_OR_STATE = Table(
 def judge_streams(
     batches: Iterable[pa.RecordBatch], ending: Ending = Ending.FINAL
 ) -> Iterator[pa.RecordBatch]:
-    """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key.
+    """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key. What an
+    operation has ``broken`` on its connection is passed on, whether it has a key or not.
 
     With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row whose ``rule`` is ``flows.STATE`` and whose
     ``text`` is the key; with that as ``protocol``, before all others of its key, it comes back.
@@ -62,19 +63,20 @@ def judge_streams(
         if ending is Ending.TO_BE_CONTINUED and current is not None:
             collected.add({"rule": STATE, "text": current, "state": dumped(monitors)})
 
-    for *shared, key, facts in rows_of(batches, FACT_COLUMNS):
+    for *shared, key, facts, broken in rows_of(batches, FACT_COLUMNS):
         if key != current:
             end()
-            current, monitors = key, _monitors(key)
+            current, monitors = key, _monitors(key or "")
         if shared[SHARED.index("protocol")] == STATE:
             monitors = restored(facts)
             continue
-        told = dict(zip(SHARED, shared, strict=True))
-        for fact in unpacked(facts, FACTS):
+        violations: list[Violation] = unpacked(broken, list[Violation]) if broken else []
+        for fact in unpacked(facts, FACTS) if facts else ():
             for monitor in monitors:
-                for violation in monitor.observe(fact):
-                    if collected.add(cells_of_violation(violation, told)):
-                        yield from collected.take()
+                violations += monitor.observe(fact)
+        for violation in violations:
+            if collected.add(cells_of_violation(violation, dict(zip(SHARED, shared, strict=True)))):
+                yield from collected.take()
     end()
     yield from collected.take()
 
@@ -82,17 +84,6 @@ def judge_streams(
 def _monitors(key: str) -> list[Monitor]:
     scope = key.partition("|")[0]
     return [kind() for kind in MONITORS if kind.scope == scope]
-
-
-def local_violations(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ``flows.STAGED`` with ``broken`` to rows of ``FOUND``."""
-    collected = Collector(FOUND_OR_STATE)
-    for *shared, broken in rows_of(batches, (*SHARED, "broken")):
-        told = dict(zip(SHARED, shared, strict=True))
-        for violation in unpacked(broken, list[Violation]):
-            if collected.add(cells_of_violation(violation, told)):
-                yield from collected.take()
-    yield from collected.take()
 
 
 def cells_of_violation(violation: Violation, told: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 
 from pipeline.flows import FOR_VIOLATIONS, PACKET_COLUMNS, STAGED, STATE, Ending, decode
 from pipeline.packets import PROBLEM
-from pipeline.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, SHARED, judge_streams, local_violations
+from pipeline.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
 from pipeline.tables import (
     LONG,
     OPERATIONS,
@@ -67,14 +67,13 @@ def found(
 
     ``remembered``: what ``found`` gave for the batch before, where there is one.
     """
-    local = staged.where(F.col("broken").isNotNull()).select(*SHARED, "broken")
-    across = staged.where(F.col("facts").isNotNull() & ~F.col("op").eqNullSafe(STATE)).select(*FACT_COLUMNS)
+    is_fact = F.col("facts").isNotNull() & ~F.col("op").eqNullSafe(STATE)
+    wanted = staged.where(is_fact | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
     if remembered is not None:
-        across = across.unionByName(_as_facts(remembered), allowMissingColumns=True)
-    ordered = across.repartition(parts, "key").sortWithinPartitions("key", "file", "frame", "number")
-    schema = spark_schema(FOUND_OR_STATE)
-    judging = partial(judge_streams, ending=ending)
-    return local.mapInArrow(local_violations, schema).unionByName(ordered.mapInArrow(judging, schema))
+        wanted = wanted.unionByName(_as_facts(remembered), allowMissingColumns=True)
+    whose = F.coalesce("key", F.col("connection").cast("string"))  # without a key: wherever
+    ordered = wanted.repartition(parts, whose).sortWithinPartitions("key", "file", "frame", "number")
+    return ordered.mapInArrow(partial(judge_streams, ending=ending), spark_schema(FOUND_OR_STATE))
 
 
 def _as_facts(found: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, p
 from pipeline.flows import STAGED, FlowJudge, decode, packed, unpacked
 from pipeline.packets import batches
 from pipeline.states import dumped, restored
-from pipeline.streams import judge_streams, local_violations
+from pipeline.streams import judge_streams
 from pipeline.tables import TABLES, arrow_schema, describe, spark_schema
 from proxy.capture_reader import CaptureError, Packet
 from proxy.captures import Source, read
@@ -58,9 +58,8 @@ def staged(places: list[str], section_bytes: int = 1 << 26, *, keeps_payloads: b
 def violations(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows of ``FOUND``, in order."""
     order = [(name, "ascending") for name in ("key", "file", "frame", "number")]
-    across = rows.filter(pc.is_valid(rows["facts"])).sort_by(order)
-    local = rows.filter(pc.is_valid(rows["broken"]))
-    found = [*judge_streams(across.to_batches()), *local_violations(local.to_batches())]
+    wanted = pc.or_(pc.is_valid(rows["facts"]), pc.is_valid(rows["broken"]))
+    found = judge_streams(rows.filter(wanted).sort_by(order).to_batches())
     told = [row for batch in found for row in batch.to_pylist()]
     return sorted(told, key=lambda row: (row["file"], row["frame"], row["number"], row["rank"]))
 
