@@ -1,13 +1,16 @@
 """The recording proxy beside others, which record nothing: ``python -m tests.bench.proxy [ROUNDS]``.
 
 The others are socat, mitmproxy in its TCP mode, and toxiproxy (``PLUMBLINE_TOXIPROXY_SERVER``, or on the
-path); those that are missing are left out. The same load for each, in turn, round after round: 128-byte
-messages through a real nats-server from one publisher to one subscriber, both of which go through the proxy;
-and the round trip of one such message. What counts is the ratio within a round, since a busy machine is busy
-for all.
+path); those that are missing are left out. The same loads for each, in turn, round after round: 128-byte
+messages through a real nats-server,
 
-Client, server and proxy share the processors, so no proxy can be faster than the server is without one: that
-is the first line. A Python loop that only receives and sends, and records nothing, shows what Python costs.
+    stream      from one publisher to one subscriber, as many as go; they share segments, some 400 in each
+    exchanges   from 32 clients, each of which waits for its own message before it sends the next
+    one alone   the round trip of one such client, with nobody else there
+
+What counts is the ratio within a round, since a busy machine is busy for all. Clients, server and proxy share
+the processors, so no proxy can be faster than the server is without one: that is the first line. A Python
+loop that only receives and sends, and records nothing, shows what Python costs.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -31,84 +33,34 @@ from statistics import median
 from typing import Any
 
 from ci.servers import MissingServer, NatsServer, real_servers
+from tests.bench import proxy_traffic as traffic
+from tests.bench.proxy_traffic import Address
 
-PAYLOAD = b"x" * 128
-MESSAGES = 200_000
-BATCH = 500
-ROUND_TRIPS = 3000
 READY_WITHIN_S = 60.0
 
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
 SOCAT, STRICT, MITMPROXY = "socat", "record --strict", "mitmproxy, TCP mode"
 
-Address = tuple[str, int]
-
 
 @dataclass(frozen=True)
 class Figures:
-    """Messages a second, seconds of a median round trip; of the relay CPU seconds a message and memory."""
+    """Messages a second, seconds of median round trips; of the relay CPU seconds a message, and memory."""
 
-    rate: float
-    round_trip: float
-    cpu: float = 0.0
+    stream: float
+    exchanges: float
+    busy_trip: float  # among the exchanges
+    lone_trip: float
+    cpu: float = 0.0  # of the stream
     memory: int = 0  # the most it had, in bytes
 
 
-class Client:
-    """A raw NATS client that costs as little as it can."""
+@dataclass(frozen=True)
+class Volume:
+    """How much of each load."""
 
-    def __init__(self, address: Address) -> None:
-        self.link = socket.create_connection(address, timeout=60)
-        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.link.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
-        said = b""
-        while not said.endswith(b"PONG\r\n"):
-            said += self.link.recv(65536)
-
-    def ping(self) -> None:
-        """All before has been taken by the server."""
-        self.link.sendall(b"PING\r\n")
-        if self.link.recv(65536) != b"PONG\r\n":
-            raise RuntimeError("expected PONG")
-
-    def take(self, size: int) -> None:
-        """Reads so many bytes."""
-        buffer = bytearray(1 << 20)
-        while size:
-            size -= self.link.recv_into(buffer, min(size, len(buffer)))
-
-
-def rate(address: Address, messages: int = MESSAGES) -> float:
-    """Messages a second from a publisher to a subscriber."""
-    subscriber, publisher = Client(address), Client(address)
-    with subscriber.link, publisher.link:
-        subscriber.link.sendall(b"SUB bench 1\r\n")
-        subscriber.ping()
-        batch = (b"PUB bench %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n") * BATCH
-        started = time.perf_counter()
-        sender = threading.Thread(target=lambda: publisher.link.sendall(batch * (messages // BATCH)))
-        sender.start()
-        subscriber.take(messages * len(b"MSG bench 1 %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n"))
-        elapsed = time.perf_counter() - started
-        sender.join()
-    return messages / elapsed
-
-
-def round_trip(address: Address, trips: int = ROUND_TRIPS) -> float:
-    """Seconds until one's own message comes back: the median."""
-    client = Client(address)
-    with client.link:
-        client.link.sendall(b"SUB own 1\r\n")
-        client.ping()
-        sent = b"PUB own %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n"
-        size = len(b"MSG own 1 %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n")
-        times = []
-        for _ in range(trips):
-            started = time.perf_counter()
-            client.link.sendall(sent)
-            client.take(size)
-            times.append(time.perf_counter() - started)
-    return median(times)
+    messages: int = traffic.MESSAGES
+    exchanges: int = traffic.EXCHANGES
+    trips: int = traffic.ROUND_TRIPS
 
 
 @contextmanager
@@ -226,15 +178,17 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(address: Address, pid: int = 0, messages: int = MESSAGES, trips: int = ROUND_TRIPS) -> Figures:
-    """One round for one of them."""
+def measured(address: Address, pid: int, volume: Volume) -> Figures:
+    """One round for one of them; ``pid`` is 0 where there is none."""
     before = cpu_seconds(pid) if pid else 0.0
-    reached = rate(address, messages)
-    if not pid:
-        return Figures(reached, round_trip(address, trips))
-    await_children(pid)
-    cpu = (cpu_seconds(pid) - before) / messages
-    return Figures(reached, round_trip(address, trips), cpu, peak_memory(pid))
+    streamed = traffic.rate(address, volume.messages)
+    cpu = 0.0
+    if pid:
+        await_children(pid)
+        cpu = (cpu_seconds(pid) - before) / volume.messages
+    exchanged, busy_trip = traffic.exchanges(address, volume.exchanges)
+    lone_trip = traffic.round_trip(address, volume.trips)
+    return Figures(streamed, exchanged, busy_trip, lone_trip, cpu, peak_memory(pid) if pid else 0)
 
 
 def await_children(pid: int) -> None:
@@ -272,17 +226,58 @@ def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]
     return found
 
 
-def compare(
-    server: Address, rounds: int, messages: int = MESSAGES, trips: int = ROUND_TRIPS
-) -> dict[str, list[Figures]]:
+def compare(server: Address, rounds: int, volume: Volume) -> dict[str, list[Figures]]:
     """All of them, round after round."""
     figures: dict[str, list[Figures]] = {}
     for _ in range(rounds):
         for name, start in ways(server).items():
             with ExitStack() as running:
                 address, pid = start(running)
-                figures.setdefault(name, []).append(measured(address, pid, messages, trips))
+                figures.setdefault(name, []).append(measured(address, pid, volume))
     return figures
+
+
+def ratio(some: list[Figures], others: list[Figures], value: Callable[[Figures], float]) -> float:
+    """The median of what each round gives."""
+    return median(value(one) / value(other) for one, other in zip(some, others, strict=True))
+
+
+def added(some: list[Figures], direct: list[Figures], value: Callable[[Figures], float]) -> float:
+    """Microseconds more than without a proxy, the median of the rounds."""
+    return 1e6 * median(value(one) - value(other) for one, other in zip(some, direct, strict=True))
+
+
+def table(figures: dict[str, list[Figures]]) -> Iterator[str]:
+    """Lines; shares are of socat's, or of what no proxy reaches where there is no socat."""
+    direct = figures["no proxy"]
+    yardstick = figures.get(SOCAT, direct)
+    yield f"{'':24}{'stream':^34}{'exchanges of ' + str(traffic.CLIENTS):^32}{'one alone':^10}"
+    yield (
+        f"{'':24}{'messages/s':>11}{'of socat':>9}{'CPU/million':>14}"
+        f"{'messages/s':>12}{'of socat':>9}{'added':>10}{'added':>10}{'memory':>9}"
+    )
+    for name, some in figures.items():
+        yield (
+            f"{name:24}{median(one.stream for one in some):>11,.0f}"
+            f"{ratio(some, yardstick, lambda one: one.stream):>9.2f}"
+            f"{median(one.cpu for one in some) * 1e6:>12.2f} s"
+            f"{median(one.exchanges for one in some):>12,.0f}"
+            f"{ratio(some, yardstick, lambda one: one.exchanges):>9.2f}"
+            f"{added(some, direct, lambda one: one.busy_trip):>7.0f} us"
+            f"{added(some, direct, lambda one: one.lone_trip):>7.0f} us"
+            f"{max(one.memory for one in some) / 1e6:>6.0f} MB"
+        )
+    if MITMPROXY in figures:
+        slow = figures[MITMPROXY]
+        for what, value in LOADS.items():
+            ours, most = ratio(figures[STRICT], slow, value), ratio(direct, slow, value)
+            yield f"{what}: {STRICT} is {ours:.1f} times as fast as {MITMPROXY}; no proxy, {most:.1f} times"
+
+
+LOADS: dict[str, Callable[[Figures], float]] = {
+    "stream": lambda one: one.stream,
+    "exchanges": lambda one: one.exchanges,
+}
 
 
 def main() -> None:
@@ -294,32 +289,10 @@ def main() -> None:
         return
     with NatsServer(binary.path, {"jetstream": False}) as server:
         host, port = server.url.removeprefix("nats://").split(":")
-        figures = compare((host, int(port)), rounds)
-    print(
-        f"nats-server {binary.version}, {MESSAGES:,} messages of {len(PAYLOAD)} B, {rounds} rounds; medians"
-    )
-    print(
-        f"{'':26}{'messages/s':>12}{'of socat':>10}{'CPU/million':>13}"
-        f"{'round trip':>12}{'added':>9}{'memory':>9}"
-    )
-    direct, yardstick = figures["no proxy"], figures.get(SOCAT, figures["no proxy"])
-    for name, some in figures.items():
-        share = median(one.rate / other.rate for one, other in zip(some, yardstick, strict=True))
-        added = median(one.round_trip - other.round_trip for one, other in zip(some, direct, strict=True))
-        trip, cpu = median(one.round_trip for one in some), median(one.cpu for one in some)
-        memory = max(one.memory for one in some)
-        print(
-            f"{name:26}{median(one.rate for one in some):>12,.0f}{share:>10.2f}{cpu * 1e6:>11.2f} s"
-            f"{trip * 1e6:>9.0f} us{added * 1e6:>6.0f} us{memory / 1e6:>6.0f} MB"
-        )
-    if MITMPROXY in figures:
-        pairs = zip(figures[STRICT], figures[MITMPROXY], strict=True)
-        share = median(one.rate / other.rate for one, other in pairs)
-        best = median(one.rate / other.rate for one, other in zip(direct, figures[MITMPROXY], strict=True))
-        print(
-            f"record --strict is {share:.1f} times as fast as mitmproxy's TCP mode; "
-            f"no proxy at all would be {best:.1f} times"
-        )
+        figures = compare((host, int(port)), rounds, Volume())
+    print(f"nats-server {binary.version}, messages of {len(traffic.PAYLOAD)} B, medians of {rounds} rounds")
+    for line in table(figures):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import threading
 import time
 from random import Random
 
-from tests.bench.proxy import Address, peak_memory, recording
+from tests.bench.proxy import peak_memory, recording
+from tests.bench.proxy_traffic import Address
 
 IDLE, BUSY = 5000, 500
 ROUNDS = 20

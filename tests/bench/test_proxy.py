@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ci.servers import NatsServer, ServerBinary
-from tests.bench.proxy import STRICT, compare
+from tests.bench.proxy import STRICT, Volume, compare, table
 
 
 def test_the_bench_measures_each_way(server_binary: ServerBinary) -> None:
@@ -13,9 +13,9 @@ def test_the_bench_measures_each_way(server_binary: ServerBinary) -> None:
         pytest.skip("the bench is started with one server: it says nothing of the server")
     with NatsServer(server_binary.path, {"jetstream": False}) as server:
         host, port = server.url.removeprefix("nats://").split(":")
-        figures = compare((host, int(port)), rounds=1, messages=2000, trips=20)
+        figures = compare((host, int(port)), rounds=1, volume=Volume(2000, 200, 20))
     assert {"no proxy", STRICT, "record"} <= set(figures)
     for name, (only,) in figures.items():
-        assert only.rate > 0
-        assert only.round_trip > 0
+        assert min(only.stream, only.exchanges, only.busy_trip, only.lone_trip) > 0
         assert (only.memory > 0) == (name != "no proxy")
+    assert len(list(table(figures))) >= 2 + len(figures)
