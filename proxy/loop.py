@@ -93,6 +93,8 @@ class Loop:
         """Until ``stop``. What a handler raises comes out here."""
         poll, handlers, timers, end_of_turn = self._epoll.poll, self._handlers, self._timers, self.end_of_turn
         while self._running:
+            while timers and timers[0].action is None:  # cancelled: nobody waits for it
+                heapq.heappop(timers)
             events = poll(self._timeout()) if timers else poll()
             self.ready = len(events)
             for fd, mask in events:
