@@ -9,7 +9,7 @@ from conformance.clients.nats_scene import CONSUMER, STREAM, SUBJECT, Fetched, N
 from conformance.clients.protocol import Message
 from conformance.clients.scenario import scenario
 from wire.jetstream import PullRequest, next_subject
-from wire.nats import HMsg, Pub, Sub
+from wire.nats import HMsg, Pub, Sub, Unsub
 
 
 @scenario("CLIENT-STATUS-001", needs=["fetch"])
@@ -36,7 +36,7 @@ def a_late_status_is_no_message_of_the_next_fetch(scene: NatsScene) -> None:
     scene.orders()
     _hands_over(scene, scene.fetch(1, expires_ms=600))
     scene.require(
-        scene.await_wire(lambda: scene.statuses(408), 3.0) or not _lingered(scene),
+        scene.await_wire(lambda: scene.statuses(408) or not _is_waited_for(scene)),
         "no request of the fetch lingered to its end",
         expected="408 Request Timeout, late",
         actual="none came",
@@ -206,8 +206,14 @@ def _shown(message: Message) -> str:
     return f"{message.data!r} on {message.subject}{headers}"
 
 
-def _lingered(scene: NatsScene) -> bool:
-    return any(not pull.request.no_wait or pull.request.expires for pull in scene.pulls())
+def _is_waited_for(scene: NatsScene) -> bool:
+    """Whether some request may wait and its inbox is heard: nothing comes late for who has unsubscribed."""
+    left = [seen.operation for seen in scene.sent(Unsub)]
+    ended = [one.sid for one in left if isinstance(one, Unsub) and one.max_msgs is None]
+    return any(
+        (not pull.request.no_wait or pull.request.expires) and scene.sid_that_hears(pull.inbox) not in ended
+        for pull in scene.pulls()
+    )
 
 
 def _delete_consumer(scene: NatsScene) -> None:

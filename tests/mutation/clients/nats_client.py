@@ -119,7 +119,7 @@ class Client:
             pass
         if not self.is_lost:
             self.is_lost = True
-            say(event="disconnected")
+            say(event="closed")
 
     def came(self, operation: Operation) -> None:
         match operation:
