@@ -72,9 +72,12 @@ def _judge() -> typer.Typer:
 
 def _reports() -> typer.Typer:
     import reports.cli
+    from conformance.interrupts import terminated_as_interrupted
     from plumbline_parts.capture import capture
 
-    return _mounted(lambda mounted: reports.cli.register(mounted, _every_target, capture))
+    return _mounted(
+        lambda mounted: reports.cli.register(mounted, _every_target, capture, terminated_as_interrupted)
+    )
 
 
 def _every_target(names: Sequence[str]) -> list[Wanted]:

@@ -7,6 +7,7 @@ verdicts alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -53,10 +54,14 @@ Exit codes: 0, or with --against 1 if something fails that did not; 2 usage.
 
 # How each of these targets is verified; ``all`` means every one. Raises ``ReportError`` for an unknown name.
 Targets = Callable[[Sequence[str]], list[Wanted]]
+Interrupts = Callable[[], AbstractContextManager[None]]
 
 
-def register(app: typer.Typer, targets: Targets, capture: Capture | None = None) -> None:
-    """Mount both commands on ``app``. Without ``capture`` Allure gets no capture files."""
+def register(
+    app: typer.Typer, targets: Targets, capture: Capture | None = None, interrupts: Interrupts = nullcontext
+) -> None:
+    """Mount both commands on ``app``. Without ``capture`` Allure gets no capture files. Within ``interrupts``,
+    whatever ends a run raises ``KeyboardInterrupt``."""
 
     @app.command(epilog=MATRIX_EPILOG)
     def matrix(
@@ -84,7 +89,7 @@ def register(app: typer.Typer, targets: Targets, capture: Capture | None = None)
             before = stored(output)
             if not (wanted or runs or before):
                 raise ReportError("name results, or targets with --run; plumbline matrix --help shows how")
-            ended, code = _verified(wanted)
+            ended, code = _verified(wanted, interrupts)
             runs += ended
             if code == ExitCode.INTERRUPTED and not runs:
                 raise typer.Exit(code)
@@ -138,16 +143,17 @@ def register(app: typer.Typer, targets: Targets, capture: Capture | None = None)
             raise typer.Exit(_tell(compare(earlier, found)))
 
 
-def _verified(wanted: Iterable[Wanted]) -> tuple[list[Run], int]:
+def _verified(wanted: Iterable[Wanted], interrupts: Interrupts) -> tuple[list[Run], int]:
     """The runs, and the exit code. An interrupted batch, perhaps of an hour, gives what had ended."""
     runs: list[Run] = []
     code: int = ExitCode.CONFORMANT
     try:
-        for one in run_all(wanted, lambda said: typer.echo(f"plumbline: {said}", err=True)):
-            if isinstance(one, Run):
-                runs.append(one)
-            else:
-                code = max(code, one.exit_code)
+        with interrupts():
+            for one in run_all(wanted, lambda said: typer.echo(f"plumbline: {said}", err=True)):
+                if isinstance(one, Run):
+                    runs.append(one)
+                else:
+                    code = max(code, one.exit_code)
     except KeyboardInterrupt:
         typer.echo(f"plumbline: interrupted; {len(runs)} targets were verified", err=True)
         code = ExitCode.INTERRUPTED

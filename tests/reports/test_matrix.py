@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,40 +12,16 @@ import typer
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from conformance.verdicts import CheckResult, Level, Outcome, RunResult, Target
+from conformance.verdicts import RunResult, Target
 from reports import ReportError
 from reports.cli import register
-from reports.matrix.batch import Missed, Wanted, run_all
+from reports.matrix.batch import Wanted
 from reports.matrix.compare import compare
-from reports.matrix.runs import Run, load, stored, target_name
+from reports.matrix.runs import Run, stored, target_name
 from reports.matrix.site import build
 from reports.matrix.table import since, tables
 from reports.result_json import encode
-from tests.reports.samples import HOSTILE, requirement, result_of, sample_result
-
-FIRST, SECOND = "2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"
-
-
-def result(
-    verdicts: dict[str, str], *, version: str = "2.10.0", started: str = FIRST, waiver: str = ""
-) -> RunResult:
-    """A run in which each requirement ended so, each by a check of its own."""
-    rules = [requirement(name, f"What {name} says.", verdict) for name, verdict in verdicts.items()]
-    checks = [
-        CheckResult(
-            f"check/{rule.id}",
-            Outcome(rule.verdict),
-            (rule.id,),
-            Level.MUST,
-            message="" if rule.verdict == "passed" else f"why {rule.id}",
-            waiver=waiver if rule.verdict == "waived" else "",
-        )
-        for rule in rules
-        if rule.verdict in set(Outcome)
-    ]
-    made = result_of(rules, checks)
-    target = Target("nats://127.0.0.1:1", version=version, arguments=("--server", "/opt/nats-server"))
-    return replace(made, target=target, summary=replace(made.summary, started=started))
+from tests.reports.samples import FIRST, HOSTILE, SECOND, run_of, sample_result
 
 
 def named(found: RunResult) -> Run:
@@ -117,7 +92,7 @@ def test_since_which_release_a_requirement_is_met(verdicts: Sequence[str], relea
 
 
 def test_every_difference_is_told_once() -> None:
-    before = result(
+    before = run_of(
         {
             "A-1": "passed",
             "A-2": "failed",
@@ -128,7 +103,7 @@ def test_every_difference_is_told_once() -> None:
         },
         waiver="known",
     )
-    after = result(
+    after = run_of(
         {
             "A-1": "failed",
             "A-2": "passed",
@@ -162,9 +137,9 @@ def test_every_difference_is_told_once() -> None:
 
 def test_a_row_is_the_latest_run_of_a_target_and_releases_stand_in_their_order() -> None:
     runs = [
-        named(result({"A-1": "passed"}, version="2.10.0", started=SECOND)),
-        named(result({"A-1": "failed"}, version="2.10.0")),
-        named(result({"A-1": "passed"}, version="2.9.25")),
+        named(run_of({"A-1": "passed"}, version="2.10.0", started=SECOND)),
+        named(run_of({"A-1": "failed"}, version="2.10.0")),
+        named(run_of({"A-1": "passed"}, version="2.9.25")),
     ]
     (table,) = tables(runs)
     assert [row.run.target for row in table.rows] == ["nats-server@2.9.25", "nats-server@2.10.0"]
@@ -185,7 +160,7 @@ def test_a_row_is_the_latest_run_of_a_target_and_releases_stand_in_their_order()
 def test_a_cell_says_how_much_of_what_is_claimed_passed(
     verdicts: dict[str, str], tone: str, text: str
 ) -> None:
-    ((row,),) = (table.rows for table in tables([named(result(verdicts))]))
+    ((row,),) = (table.rows for table in tables([named(run_of(verdicts))]))
     assert [(cell.tone, cell.text) for cell in row.cells] == [(tone, text)]
 
 
@@ -214,9 +189,9 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     sample = replace(sample_result(), target=replace(sample_result().target, url=f"nats://{HOSTILE}"))
     runs = [
-        named(result({"JS-PULL-021": "failed", "A-1": "passed"}, version="2.9.25")),
-        named(result({"JS-PULL-021": "passed", "A-1": "failed"})),
-        named(result({"JS-PULL-021": "passed", "A-1": "passed"}, started=SECOND)),
+        named(run_of({"JS-PULL-021": "failed", "A-1": "passed"}, version="2.9.25")),
+        named(run_of({"JS-PULL-021": "passed", "A-1": "failed"})),
+        named(run_of({"JS-PULL-021": "passed", "A-1": "passed"}, started=SECOND)),
         Run(f"strange {HOSTILE}", sample),
     ]
     build(runs, [], folder, title=f"Title {HOSTILE}")
@@ -247,7 +222,7 @@ def test_a_site_keeps_its_runs_and_grows(site: Path) -> None:
     kept = [run for run in stored(site) if run.target == "nats-server@2.10.0"]
     assert [run.result.summary.started for run in kept] == [FIRST, SECOND]
     assert not any(check.wire for run in kept for check in run.result.checks)
-    page = build([named(result({"A-1": "passed"}, version="2.11.0"))], stored(site), site, title="Grown")
+    page = build([named(run_of({"A-1": "passed"}, version="2.11.0"))], stored(site), site, title="Grown")
     index = json.loads((site / "index.json").read_text())
     rows = {row["target"]: row for row in index["targets"]}
     assert {"nats-server@2.9.25", "nats-server@2.10.0", "nats-server@2.11.0"} < rows.keys()
@@ -266,16 +241,16 @@ def test_machines_read_what_changed(site: Path) -> None:
 
 
 def test_headings_leave_out_what_all_groups_begin_with() -> None:
-    (table,) = tables([Run("a@1", result({"AMQP-ACK-001": "passed", "AMQP-QOS-001": "passed"}))])
+    (table,) = tables([Run("a@1", run_of({"AMQP-ACK-001": "passed", "AMQP-QOS-001": "passed"}))])
     assert (table.groups, table.headings) == (("AMQP-ACK", "AMQP-QOS"), ("ACK", "QOS"))
-    (table,) = tables([Run("a@1", result({"CORE-001": "passed", "JS-ACK-001": "passed"}))])
+    (table,) = tables([Run("a@1", run_of({"CORE-001": "passed", "JS-ACK-001": "passed"}))])
     assert table.headings == table.groups == ("CORE", "JS-ACK")
-    (table,) = tables([Run("a@1", result({"CORE-001": "passed"}))])
+    (table,) = tables([Run("a@1", run_of({"CORE-001": "passed"}))])
     assert table.headings == ("CORE",)
 
 
 def test_a_verdict_says_how_much_of_it_is_waived(tmp_path: Path) -> None:
-    runs = [Run("a@1", result({"A-1": "passed", "A-2": "waived"})), Run("b@1", result({"A-1": "passed"}))]
+    runs = [Run("a@1", run_of({"A-1": "passed", "A-2": "waived"})), Run("b@1", run_of({"A-1": "passed"}))]
     page = build(runs, [], tmp_path, title="Site").read_text()
     assert '<span class="chip v-waived">Conformant</span> <span class="muted">1 waived</span>' in page
     assert '<span class="chip v-passed">Conformant</span></td>' in page
@@ -299,8 +274,8 @@ def plumbline(*arguments: str | Path) -> Result:
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     paths = tmp_path / "old.json", tmp_path / "new.json"
-    paths[0].write_bytes(encode(result({"A-1": "passed", "A-2": "failed"})))
-    paths[1].write_bytes(encode(result({"A-1": "failed", "A-2": "failed"}, started=SECOND)))
+    paths[0].write_bytes(encode(run_of({"A-1": "passed", "A-2": "failed"})))
+    paths[1].write_bytes(encode(run_of({"A-1": "failed", "A-2": "failed"}, started=SECOND)))
     return paths
 
 
@@ -353,44 +328,3 @@ def test_reports_are_made_of_a_run_that_is_over(files: tuple[Path, Path], tmp_pa
     assert paths[3].read_bytes() == files[0].read_bytes()
     assert all(path.stat().st_size for path in paths)
     assert "Not conformant" in plumbline("report", files[0]).stdout
-
-
-# Targets that are run for it
-
-VERIFY = """
-import sys, shutil
-arguments = sys.argv[1:]
-if "lost" in arguments:
-    sys.exit("plumbline: nobody listens there")
-shutil.copy(arguments[0], arguments[arguments.index("--json") + 1])
-sys.exit(1)
-"""
-
-
-def test_a_red_run_is_a_result_and_a_lost_one_is_told(files: tuple[Path, Path]) -> None:
-    told: list[str] = []
-    wanted = [Wanted("here", (str(files[0]),)), Wanted("gone", ("lost",))]
-    run, missed = run_all(wanted, told.append, (sys.executable, "-c", VERIFY))
-    assert isinstance(run, Run)
-    assert run.target == "nats-server@2.10.0"
-    assert missed == Missed("gone", 1, "nobody listens there")
-    assert told[1] == "here: not conformant, 1 of 2 passed, 12 s"
-    assert told[3] == "gone: not run: nobody listens there (exit 1)"
-
-
-@pytest.mark.parametrize(("ended", "has_site"), [(0, False), (1, True)])
-def test_an_interrupted_batch_leaves_what_had_ended(
-    ended: int, has_site: bool, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def batch(*_: object) -> Iterator[Run]:
-        yield from load([str(path) for path in files[:ended]])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("reports.cli.run_all", batch)
-    app = typer.Typer()
-    register(app, lambda names: [Wanted(name, ()) for name in names])
-    asked = ["matrix", "--run", "one", "--run", "other", "-o", str(tmp_path / "site")]
-    done = CliRunner().invoke(app, asked)
-    assert done.exit_code == 130
-    assert f"interrupted; {ended} targets were verified" in done.stderr
-    assert (tmp_path / "site" / "index.html").exists() is has_site

@@ -1,0 +1,74 @@
+"""Targets that are run for the matrix, one after another."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from conformance.interrupts import terminated_as_interrupted
+from reports.cli import register
+from reports.matrix.batch import Missed, Wanted, run_all
+from reports.matrix.runs import Run, load
+from reports.result_json import encode
+from tests.reports.samples import run_of
+
+VERIFY = """
+import sys, shutil
+arguments = sys.argv[1:]
+if "lost" in arguments:
+    sys.exit("plumbline: nobody listens there")
+shutil.copy(arguments[0], arguments[arguments.index("--json") + 1])
+sys.exit(1)
+"""
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    """What a run left."""
+    path = tmp_path / "ended.json"
+    path.write_bytes(encode(run_of({"A-1": "passed", "A-2": "failed"})))
+    return path
+
+
+def test_a_red_run_is_a_result_and_a_lost_one_is_told(ended: Path) -> None:
+    told: list[str] = []
+    wanted = [Wanted("here", (str(ended),)), Wanted("gone", ("lost",))]
+    run, missed = run_all(wanted, told.append, (sys.executable, "-c", VERIFY))
+    assert isinstance(run, Run)
+    assert run.target == "nats-server@2.10.0"
+    assert missed == Missed("gone", 1, "nobody listens there")
+    assert told[1] == "here: not conformant, 1 of 2 passed, 12 s"
+    assert told[3] == "gone: not run: nobody listens there (exit 1)"
+
+
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("interrupt", [ctrl_c, terminate])
+@pytest.mark.parametrize("count", [0, 1])
+def test_an_interrupted_batch_leaves_what_had_ended(
+    count: int, interrupt: Callable[[], None], ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batch(*_: object) -> Iterator[Run]:
+        yield from load([str(ended)] * count)
+        interrupt()
+
+    monkeypatch.setattr("reports.cli.run_all", batch)
+    app = typer.Typer()
+    register(app, lambda names: [Wanted(name, ()) for name in names], interrupts=terminated_as_interrupted)
+    asked = ["matrix", "--run", "one", "--run", "other", "-o", str(tmp_path / "site")]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 130
+    assert f"interrupted; {count} targets were verified" in done.stderr
+    assert (tmp_path / "site" / "index.html").exists() is (count > 0)
