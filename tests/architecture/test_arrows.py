@@ -5,22 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = (
-    "wire",
-    "reference_broker",
-    "proxy",
-    "conformance",
-    "pipeline",
-    "reports",
-    "ci",
-    "plumbline_parts",
-    "plumbline.py",
-)
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+SOURCES = (*PACKAGES, "plumbline.py")
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
