@@ -60,8 +60,8 @@ Interrupts = Callable[[], AbstractContextManager[None]]
 def register(
     app: typer.Typer, targets: Targets, capture: Capture | None = None, interrupts: Interrupts = nullcontext
 ) -> None:
-    """Mount both commands on ``app``. Without ``capture`` Allure gets no capture files. Within ``interrupts``,
-    whatever ends a run raises ``KeyboardInterrupt``."""
+    """Mount both commands on ``app``. Without ``capture`` Allure gets no capture files. Within
+    ``interrupts``, whatever ends a run raises ``KeyboardInterrupt``."""
 
     @app.command(epilog=MATRIX_EPILOG)
     def matrix(
