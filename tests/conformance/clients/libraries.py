@@ -20,7 +20,7 @@ from plumbline_parts.stands import Stands
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients"
 INSTALLED_WITHIN_S = 100.0
-BUILT_WITHIN_S = 600.0  # by Maven, which downloads its own plugins first
+BUILT_WITHIN_S = 600.0  # by Maven, which downloads its plugins first; by Cargo, of a hundred crates
 
 
 def gated(command: Sequence[str], *select: str, waivers: Path | None = None) -> Gated:
@@ -109,6 +109,20 @@ def java_adapter(name: str, folder: Path) -> tuple[str, ...]:
     shutil.copytree(ADAPTERS / name, copied, ignore=shutil.ignore_patterns("target"))
     run([mvn, "--batch-mode", "--quiet", "compile"], copied, BUILT_WITHIN_S)
     return (java, "-cp", f"{copied}/target/classes:{copied}/target/lib/*", "Adapter")
+
+
+def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
+    """An adapter in Rust, built with what its Cargo.lock says. Rust is never installed for CI: a skip."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip(
+            f"cargo is missing, for the adapter of {name}: apt-get install cargo, or https://rustup.rs"
+        )
+    copied = folder / name
+    shutil.copytree(ADAPTERS / name, copied, ignore=shutil.ignore_patterns("target"))
+    built = folder / "target"
+    run([cargo, "build", "--quiet", "--locked", "--target-dir", str(built)], copied, BUILT_WITHIN_S)
+    return (str(built / "debug" / "adapter"),)
 
 
 INSTALLERS = {"npm": node_adapter, "go": go_adapter}
