@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import secrets
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 from msgspec import Struct
 
-from conformance.interrupts import terminated_as_interrupted, uninterrupted
+from conformance.exits import ended, ending
+from conformance.interrupts import uninterrupted
 from conformance.outcomes import CheckEnded
 from conformance.prepare import UsageProblem
 from conformance.sweep import sweep
@@ -22,7 +22,6 @@ from conformance.target import (
     AccessRefused,
     BadUrl,
     TargetAccess,
-    TargetUnreachable,
     Url,
     open_target,
 )
@@ -130,7 +129,8 @@ def register(app: typer.Typer, services: Services) -> None:
 
         What differs is shrunk to a trace file that anyone can replay: plumbline verify URL --trace FILE.
         """
-        try:
+
+        def command() -> ExitCode:
             asked = _Asked(
                 url=url,
                 server=server,
@@ -142,19 +142,12 @@ def register(app: typer.Typer, services: Services) -> None:
                 seed=random.randrange(SEEDS) if seed is None else seed,
                 folder=output,
             )
-            with terminated_as_interrupted():
-                code = _explore(services, asked)
-        except (UsageProblem, BadUrl, AccessRefused) as problem:
-            code = _ended(ExitCode.USAGE, str(problem))
-        except TargetUnreachable as problem:
-            code = _ended(ExitCode.TARGET_LOST, str(problem))
-        except KeyboardInterrupt:
-            code = _ended(ExitCode.INTERRUPTED, "interrupted")
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            said = f"an error of Plumbline itself: {type(error).__name__}: {error}"
-            code = _ended(ExitCode.HARNESS_ERROR, f"{said} ({place.filename}:{place.lineno})")
-        raise typer.Exit(code)
+            try:
+                return _explore(services, asked)
+            except (BadUrl, AccessRefused) as problem:
+                raise UsageProblem(str(problem)) from None
+
+        raise typer.Exit(ending(command))
 
 
 def _explore(services: Services, asked: _Asked) -> ExitCode:
@@ -183,9 +176,9 @@ def _explore(services: Services, asked: _Asked) -> ExitCode:
         try:
             search.run()
         except Lost as lost:
-            code = _ended(ExitCode.TARGET_LOST, f"the target was lost: {lost}")
+            code = ended(ExitCode.TARGET_LOST, f"the target was lost: {lost}")
         except KeyboardInterrupt:
-            code = _ended(ExitCode.INTERRUPTED, "interrupted")
+            code = ended(ExitCode.INTERRUPTED, "interrupted")
         except OSError as error:
             raise UsageProblem(f"-o {asked.folder}: {error.strerror or error}") from None
         finally:
@@ -230,8 +223,8 @@ def _swept(target: TargetAccess) -> None:
     """Delete what an interrupted trial left."""
     try:
         sweep(target)
-    except CheckEnded as ended:
-        _ended(ExitCode.TARGET_LOST, f"what exploration made could not be deleted: {ended.message}")
+    except CheckEnded as refused:
+        ended(ExitCode.TARGET_LOST, f"what exploration made could not be deleted: {refused.message}")
 
 
 def _seconds(text: str) -> float:
@@ -239,8 +232,3 @@ def _seconds(text: str) -> float:
     if not found:
         raise UsageProblem(f"--budget {text!r}: write a time such as 60s or 10m")
     return found / 1e9
-
-
-def _ended(code: ExitCode, sentence: str) -> ExitCode:
-    typer.echo(f"plumbline: {sentence}", err=True)
-    return code
