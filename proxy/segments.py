@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 _VLANS = frozenset((0x8100, 0x88A8, 0x9100))
 _EXTENSIONS = frozenset((0, 43, 60))  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
+_IP, _HEAD = struct.Struct("!2xH2xHxB"), struct.Struct("!HHIIBB")
 
 
 class Place(Struct, frozen=True):
@@ -53,15 +55,15 @@ def segment(packet: Packet) -> Segment | None:
         found = _tcp_v4(ip) if ip[0] >> 4 == 4 else _tcp_v6(ip)
         if found is None:
             return None
-        hosts, tcp, length = found
-        source, target, seq, ack, offset, flags = struct.unpack_from("!HHIIBB", tcp)
+        (source, target), tcp, length = found
+        source_port, target_port, seq, ack, offset, flags = _HEAD.unpack_from(tcp)
     except (struct.error, IndexError):
         return None
     head = (offset >> 4) * 4
     data = tcp[head:length]
     return Segment(
-        Place(hosts[0], source),
-        Place(hosts[1], target),
+        _place(source, source_port),
+        _place(target, target_port),
         seq,
         ack,
         flags,
@@ -100,17 +102,19 @@ def _ethernet(data: bytes) -> bytes:
     return b""
 
 
-_Tcp = tuple[tuple[str, str], bytes, int]  # hosts, the rest from the TCP header on, its length on the wire
+# Addresses as they are packed, the rest from the TCP header on, its length on the wire.
+_Tcp = tuple[tuple[bytes, bytes], bytes, int]
 
 
 def _tcp_v4(ip: bytes) -> _Tcp | None:
-    total, fragment, protocol = struct.unpack_from("!2xH2xHxB", ip)
+    total, fragment, protocol = _IP.unpack_from(ip)
     head = (ip[0] & 0xF) * 4
     if protocol != _TCP or fragment & 0x3FFF:  # a part of a packet
         return None
     total = total or len(ip)  # 0: the network card cut it into segments later
-    hosts = socket.inet_ntop(socket.AF_INET, ip[12:16]), socket.inet_ntop(socket.AF_INET, ip[16:20])
-    return hosts, ip[head:total], total - head
+    if len(ip) < 20:
+        return None
+    return (ip[12:16], ip[16:20]), ip[head:total], total - head
 
 
 def _tcp_v6(ip: bytes) -> _Tcp | None:
@@ -122,11 +126,17 @@ def _tcp_v6(ip: bytes) -> _Tcp | None:
         at += size
     if following != _TCP:
         return None
-    hosts = _host(ip[8:24]), _host(ip[24:40])
-    return hosts, ip[at:end], end - at
+    return (ip[8:24], ip[24:40]), ip[at:end], end - at
+
+
+@lru_cache(maxsize=65536)  # there are few, each in many packets
+def _place(packed: bytes, port: int) -> Place:
+    return Place(_host(packed), port)
 
 
 def _host(packed: bytes) -> str:
+    if len(packed) == 4:
+        return socket.inet_ntop(socket.AF_INET, packed)
     return (
         socket.inet_ntop(socket.AF_INET6, packed).removeprefix("::ffff:")
         if packed[:10] == bytes(10)
