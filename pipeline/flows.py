@@ -148,7 +148,8 @@ class FlowJudge:
     def _rows(self, row: Row) -> Iterator[Cells]:
         connection = row.connection
         number = connection.number
-        self._count(row)
+        if not row.number:
+            self._count(row)
         violations = list(self._judge.observe(row))
         facts, answers = self._watch.take()
         if row.dialect is not None:
@@ -163,7 +164,7 @@ class FlowJudge:
         cells |= {
             "connection": number, "number": row.number, "time": row.time // 1000, "time_ns": row.time,
             "protocol": self._protocols.get(number, connection.protocol),
-            "client": str(connection.client), "server": str(connection.server),
+            "client": connection.addresses[0], "server": connection.addresses[1],
             "library": self._libraries.get(number), "sender": row.sender,
         }  # fmt: skip
         if answers:

@@ -14,10 +14,12 @@ import msgspec
 from conformance.monitors import Observation, Violation, Watch
 from proxy.captures import Source, rows
 from proxy.operations import Reader, Row
+from proxy.pipe import Direction
 from wire.sender import Sender
 
 # After these nobody knows what a connection has said: what its rules remembered says nothing any more.
 _BROKEN = ("lost", "undecodable", "entered", "reset")
+_SENDERS = {Direction.TO_SERVER: Sender.CLIENT, Direction.TO_CLIENT: Sender.SERVER}
 
 
 class Judge:
@@ -34,16 +36,18 @@ class Judge:
     def observe(self, row: Row) -> Iterator[Violation]:
         """What ``row`` breaks."""
         number = row.connection.number
-        if row.operation is not None and row.sender is not None:
-            server = str(row.connection.server)
-            yield from self._watch.observe(
-                self._seen(row.operation, Sender(row.sender), str(number), row.number, row.time, server)
+        if row.operation is not None and row.direction is not None:
+            _, server = row.connection.addresses
+            sender = _SENDERS[row.direction]
+            return self._watch.observe(
+                self._seen(row.operation, sender, str(number), row.number, row.time, server)
             )
-        elif row.remark[0] in _BROKEN or (row.remark[0] == "closed" and number in self._half_closed):
+        if row.remark[0] in _BROKEN or (row.remark[0] == "closed" and number in self._half_closed):
             self._half_closed.discard(number)
             self._watch.close(str(number))
         elif row.remark[0] == "closed":
             self._half_closed.add(number)
+        return iter(())
 
 
 class LiveJudge:

@@ -7,7 +7,7 @@ decoding goes on at the next place where an operation begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -124,65 +124,67 @@ class Reader:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _rows(self, event: Event) -> Iterator[Row]:
+    def _rows(self, event: Event) -> Iterable[Row]:
         decoded = self._connections.get(event.connection)
         if decoded is None:
             decoded = self._connections[event.connection] = _Decoded(event.connection)
         match event:
-            case Opened():
-                ends = f"{event.connection.client} to {event.connection.server}"
-                how = ", first seen in its middle" if event.connection.mid_stream else ""
-                yield _remark(event, None, "opened", ends + how)
             case Bytes():
-                yield from self._decode(decoded, event)
+                return self._decode(decoded, event)
+            case Opened():
+                how = ", first seen in its middle" if event.connection.mid_stream else ""
+                return (_remark(event, None, "opened", " to ".join(event.connection.addresses) + how),)
             case Lost():
                 self.lost += event.size
-                yield _remark(event, event.direction, "lost", f"{event.size} bytes are not in the capture")
                 if not decoded.is_opaque:
                     decoded.streams[event.direction] = _Stream(None)
+                told = f"{event.size} bytes are not in the capture"
+                return (_remark(event, event.direction, "lost", told),)
             case Ended():
-                yield _remark(event, event.direction, "reset" if event.is_reset else "closed", NOTHING)
+                return (_remark(event, event.direction, "reset" if event.is_reset else "closed", NOTHING),)
             case Remark():
-                yield _remark(event, None, "note", event.text)
+                return (_remark(event, None, "note", event.text),)
 
-    def _decode(self, decoded: _Decoded, event: Bytes) -> Iterator[Row]:
+    def _decode(self, decoded: _Decoded, event: Bytes) -> Iterable[Row]:
         if decoded.is_opaque:
-            return
+            return ()
         if decoded.dialect is None:
-            decoded.waiting.append(event)
-            decoded.dialect = self._recognised(decoded)
-            if decoded.dialect is None:
-                if sum(len(part.data) for part in decoded.waiting) > MOST_UNKNOWN:
-                    decoded.is_opaque = True
-                    decoded.waiting.clear()
-                    yield _remark(event, None, "undecodable", UNKNOWN)
-                return
-            waiting, decoded.waiting = decoded.waiting, []
-            for part in waiting:
-                yield from self._decode(decoded, part)
-            return
+            return self._recognise(decoded, event)
         stream = decoded.streams.get(event.direction)
         if stream is None:
             begins = not decoded.connection.mid_stream
             stream = _Stream(decoded.dialect.decoder(event.direction) if begins else None)
             decoded.streams[event.direction] = stream
         if stream.decoder is None:
-            yield from self._enter(decoded, stream, event, event.data)
-            return
+            return self._enter(decoded, stream, event, event.data)
         try:
             operations = stream.decoder.feed(event.data)
         except ProtocolError as error:
-            yield from self._operations(decoded, event, error.operations)
-            yield from self._failed(decoded, stream, event, error)
-            return
-        yield from self._operations(decoded, event, operations)
+            before = self._operations(decoded, event, error.operations)
+            return (*before, *self._failed(decoded, stream, event, error))
+        return self._operations(decoded, event, operations)
 
-    def _operations(self, decoded: _Decoded, event: Bytes, operations: Any) -> Iterator[Row]:
-        for operation in operations:
-            decoded.operations += 1
-            yield Row(
-                event.connection, event.time, event.direction, decoded.operations, operation, decoded.dialect
-            )
+    def _recognise(self, decoded: _Decoded, event: Bytes) -> Iterator[Row]:
+        decoded.waiting.append(event)
+        decoded.dialect = self._recognised(decoded)
+        if decoded.dialect is None:
+            if sum(len(part.data) for part in decoded.waiting) > MOST_UNKNOWN:
+                decoded.is_opaque = True
+                decoded.waiting.clear()
+                yield _remark(event, None, "undecodable", UNKNOWN)
+            return
+        waiting, decoded.waiting = decoded.waiting, []
+        for part in waiting:
+            yield from self._decode(decoded, part)
+
+    def _operations(self, decoded: _Decoded, event: Bytes, operations: Sequence[Any]) -> Sequence[Row]:
+        first = decoded.operations + 1
+        decoded.operations += len(operations)
+        of, time, direction, dialect = event.connection, event.time, event.direction, decoded.dialect
+        return [
+            Row(of, time, direction, number, operation, dialect)
+            for number, operation in enumerate(operations, first)
+        ]
 
     def _failed(
         self, decoded: _Decoded, stream: _Stream, event: Bytes, error: ProtocolError

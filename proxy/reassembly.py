@@ -19,18 +19,20 @@ from proxy.segments import ACK, FIN, RST, SYN, Place, Segment
 HOLD_BYTES = 16 * 1024 * 1024  # that wait for what is before them, in one direction
 PATIENCE = 16  # segments after which what was acknowledged is no longer expected to come late
 _WHOLE, _HALF = 1 << 32, 1 << 31
+_ENDS = SYN | FIN | RST  # of a connection: segments that are more than their bytes
 _OURS = re.compile(re.escape(MARK) + r"connection (\d+): (\w+)")
 
 
 class Connection:
     """One TCP connection, numbered from 1; ours keep the number that the recorder gave."""
 
-    __slots__ = ("client", "mid_stream", "number", "protocol", "server")
+    __slots__ = ("addresses", "client", "mid_stream", "number", "protocol", "server")
 
     def __init__(self, number: int, client: Place, server: Place, protocol: str) -> None:
         self.number = number
         self.client = client
         self.server = server
+        self.addresses = str(client), str(server)
         self.protocol = protocol  # as the recorder said; empty if nobody did
         self.mid_stream = False
 
@@ -123,6 +125,18 @@ def _after(seq: int, than: int) -> int:
     return (seq - than + _HALF) % _WHOLE - _HALF
 
 
+def _is_overdue(half: _Half, ack: int) -> bool:
+    """Whether what its receiver acknowledged, now with ``ack``, is missing for too long."""
+    if half.next is None:
+        half.next = ack
+    if half.acked is None or (ack != half.acked and _after(ack, half.acked) > 0):
+        half.acked = ack
+    if half.acked == half.next or _after(half.acked, half.next) <= 0:
+        return False
+    half.since += 1
+    return half.since > PATIENCE
+
+
 class _Flow:
     __slots__ = ("connection", "halves")
 
@@ -140,42 +154,48 @@ class Reassembler:
     ) -> None:
         self.repeated = 0  # bytes that came more than once
         self._sent_by_server = sent_by_server
-        self._flows: dict[frozenset[Place] | tuple[Place, Place], _Flow] = {}
+        self._flows: dict[tuple[Place, Place], tuple[_Flow, Direction]] = {}  # by sender and receiver
         self._numbers = Numbers()
 
     def feed(self, segment: Segment) -> Iterator[Event]:
         """What this segment adds."""
-        key = (
-            (segment.source, segment.target)
-            if (segment.source.host, segment.source.port) < (segment.target.host, segment.target.port)
-            else (segment.target, segment.source)
-        )
-        flow = self._flows.get(key)
-        if flow is None or self._is_new(flow, segment):
-            if flow is not None:
-                yield from self._flush(flow, segment.time)
-            if segment.flags & RST and not segment.data and not segment.comments:
+        ends, flags = (segment.source, segment.target), segment.flags
+        found = self._flows.get(ends)
+        if found is None or (flags & SYN and self._is_new(found[0], segment)):
+            if found is not None:
+                yield from self._flush(found[0], segment.time)
+            if flags & RST and not segment.data and not segment.comments:
                 return
-            flow = self._flows[key] = self._begin(segment)
-            yield Opened(flow.connection, segment.time)
-        direction = Direction.TO_SERVER if segment.source == flow.connection.client else Direction.TO_CLIENT
+            begun = self._begin(segment)
+            client, server = begun.connection.client, begun.connection.server
+            self._flows[server, client] = begun, Direction.TO_CLIENT
+            self._flows[client, server] = begun, Direction.TO_SERVER
+            found = self._flows[ends]
+            yield Opened(begun.connection, segment.time)
+        flow, direction = found
         for comment in segment.comments:
             if not _OURS.match(comment):
                 yield Remark(flow.connection, segment.time, comment)
-        if segment.flags & ACK:
-            yield from self._acknowledged(flow, direction.other, segment)
-        yield from self._sent(flow, direction, segment)
+        if flags & ACK and _is_overdue(flow.halves[1 - direction], segment.ack):
+            yield from self._give_up(flow, direction.other, segment.time)
+        half, data = flow.halves[direction], segment.data
+        if flags & _ENDS or segment.missing or half.held or segment.seq != half.next or not data:
+            yield from self._sent(flow, direction, segment)
+            return
+        half.next = (segment.seq + len(data)) % _WHOLE  # most segments: the next bytes, and nothing else
+        half.since = 0
+        yield Bytes(flow.connection, segment.time, direction, data)
 
     def finish(self, time: int) -> Iterator[Event]:
         """The capture is over: what still waits for something before it is told."""
-        for flow in self._flows.values():
+        for flow in dict.fromkeys(flow for flow, _ in self._flows.values()):
             yield from self._flush(flow, time)
 
     # -- connections -------------------------------------------------------------------------
 
     def _is_new(self, flow: _Flow, segment: Segment) -> bool:
-        """Whether this is the SYN of another connection between the same ends."""
-        if not segment.flags & SYN or segment.flags & ACK:
+        """Whether this SYN is that of another connection between the same ends."""
+        if segment.flags & ACK:
             return False
         half = flow.halves[Direction.TO_SERVER]
         if segment.source != flow.connection.client or half.next is None:
@@ -202,17 +222,6 @@ class Reassembler:
         return segment.source.port > segment.target.port
 
     # -- bytes -------------------------------------------------------------------------------
-
-    def _acknowledged(self, flow: _Flow, direction: Direction, segment: Segment) -> Iterator[Event]:
-        half = flow.halves[direction]
-        if half.next is None:
-            half.next = segment.ack
-        if half.acked is None or _after(segment.ack, half.acked) > 0:
-            half.acked = segment.ack
-        if _after(half.acked, half.next) > 0:
-            half.since += 1
-            if half.since > PATIENCE:
-                yield from self._give_up(flow, direction, segment.time)
 
     def _sent(self, flow: _Flow, direction: Direction, segment: Segment) -> Iterator[Event]:
         half = flow.halves[direction]
