@@ -21,6 +21,7 @@ from wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub
 
 STREAM, CONSUMER = "ORDERS", "DISPATCH"
 SUBJECT = "orders.new"
+EMPTY_FETCHES = 2  # after which nothing more is expected
 NEXT = f"{API_PREFIX}.CONSUMER.MSG.NEXT."
 
 
@@ -115,6 +116,16 @@ class NatsScene(Scene):
                 actual=f"{fetched.data} {fetched.error or ''}",
             )
         return list(fetched.messages)
+
+    def fetch_more(self, count: int) -> list[Message]:
+        """So many messages by as many fetches as it takes, since a library may end one with what was there;
+        fewer if some of them bring none."""
+        found: list[Message] = []
+        tries = count + EMPTY_FETCHES
+        while len(found) < count and tries:
+            found += self.fetch(count - len(found)).messages
+            tries -= 1
+        return found
 
     # -- the wire ----------------------------------------------------------------------------
 
