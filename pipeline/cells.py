@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from conformance.monitors import Observation, Place, amqp_facts
+from conformance.monitors import amqp_facts
 from conformance.monitors import facts as nats_facts
 from conformance.monitors.facts import Fact
-from conformance.monitors.observation import LONGEST_TEXT
+from proxy.seen import Seen, header_end
 from wire import amqp, nats
 from wire.errors import ProtocolError
-from wire.sender import Sender
 
 Cells = dict[str, Any]
 _MOST_LONG = (1 << 63) - 1
 HASH_BYTES = 16
 
 
-class WithoutPayload(Observation, frozen=True, dict=True):
-    """An observation whose text leaves its payload out: its size stands in its place."""
+class WithoutPayload(Seen, frozen=True, dict=True):
+    """An observation whose line leaves its payload out: its size stands in its place."""
 
-    @cached_property
-    def place(self) -> Place:
-        text = text_without_payload(self.operation)
-        shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-        arrow = ">" if self.sender is Sender.CLIENT else "<"
-        return Place(self.connection, self.index, self.at, f"{arrow} {shown}")
+    def line(self) -> str:
+        return text_without_payload(self.operation)
 
 
 def text_without_payload(operation: Any) -> str:
@@ -42,16 +36,9 @@ def text_without_payload(operation: Any) -> str:
         return f"{shown} ({size} bytes)" if headers else f"{line} | ({size} bytes)"
     if isinstance(operation, amqp.Method) and operation.properties is not None:
         size = len(operation.body)
-        end = operation.head + _header_frame(operation)
-        empty = msgspec.structs.replace(operation, raw=operation.raw[:end])
+        empty = msgspec.structs.replace(operation, raw=operation.raw[: header_end(operation)])
         return str(empty).removesuffix('""') + f"({size} bytes)"
     return str(operation)
-
-
-def _header_frame(operation: amqp.Method) -> int:
-    """Size in bytes of the frame with the content's header."""
-    size = int.from_bytes(operation.raw[operation.head + 3 : operation.head + 7], "big")
-    return size + amqp.FRAME_OVERHEAD
 
 
 def digest(payload: bytes) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from conformance.monitors import MONITORS, Observation, Scope, Violation, Watch
+from conformance.monitors import MONITORS, Scope, Violation, Watch
 from conformance.monitors.facts import Fact
 from conformance.monitors.nats_pulls import BatchIsTheLimit
 from pipeline.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
@@ -28,6 +28,7 @@ from pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Colu
 from proxy.judging import Judge
 from proxy.operations import Reader, Row
 from proxy.reassembly import introduced
+from proxy.seen import Seen
 from proxy.segments import Place, Segment
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class FlowJudge:
         self._whole = whole
         self._reader = Reader()
         self._watch = FlowWatch(links=whole)
-        self._judge = Judge(self._watch, Observation if keeps_payloads else WithoutPayload)
+        self._judge = Judge(self._watch, Seen if keeps_payloads else WithoutPayload)
         self._protocols: dict[int, str] = {}
         self._libraries: dict[int, str] = {}
         self._at: Cells = {}

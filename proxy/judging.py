@@ -15,6 +15,7 @@ from conformance.monitors import Observation, Violation, Watch
 from proxy.captures import Source, rows
 from proxy.operations import Reader, Row
 from proxy.pipe import Direction
+from proxy.seen import Seen
 from wire.sender import Sender
 
 # After these nobody knows what a connection has said: what its rules remembered says nothing any more.
@@ -28,7 +29,7 @@ class Judge:
     ``watch`` holds the monitors, all of them by default; ``seen`` makes observations.
     """
 
-    def __init__(self, watch: Watch | None = None, seen: type[Observation] = Observation) -> None:
+    def __init__(self, watch: Watch | None = None, seen: type[Observation] = Seen) -> None:
         self._watch = watch or Watch()
         self._seen = seen
         self._half_closed: set[int] = set()
