@@ -23,7 +23,7 @@ from conformance.verdicts import Direction, WireLine
 from wire.sender import Sender
 
 ADAPTER = "adapter"  # the connection's name in wire lines between Plumbline and the adapter
-SOON_S = 5.0  # within which what nothing holds back has happened, on a busy machine too
+SOON_S = 8.0  # within which what nothing holds back has happened, on a busy machine too
 LOOK_S = 0.1  # how long a command may be over before who waits beside it lets go
 MOST_RAW_BYTES = 4096
 NS = 1_000_000_000

@@ -24,7 +24,7 @@ from conformance.clients.protocol import Answer, Hello, Nonsense, Told
 from conformance.interrupts import kept_from_children
 
 HELLO_WITHIN_S = 20.0
-ANSWER_WITHIN_S = 5.0  # beyond a command's own time-out
+ANSWER_WITHIN_S = 15.0  # beyond a command's own time-out: a busy machine is no hang
 END_WITHIN_S = 2.0  # after its stdin has ended
 MOST_LINE_BYTES = 1024 * 1024
 MOST_BYTES = 16 * 1024 * 1024
