@@ -30,7 +30,7 @@ Places = Annotated[
 Output = Annotated[str, typer.Option("--output", "-o", help="the folder of the result, which is replaced")]
 Master = Annotated[str, typer.Option("--master", help="where Spark runs: local[4], spark://host:7077, yarn")]
 Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="experimental: go on with what is being recorded, until Ctrl-C")
+    bool, typer.Option("--follow", "-f", help="go on with what is being recorded, until Ctrl-C")
 ]
 Payloads = Annotated[
     bool, typer.Option("--payloads", help="keep payloads in the tables, not only size and hash")
