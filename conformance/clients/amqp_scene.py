@@ -11,12 +11,12 @@ from msgspec import Struct
 from conformance.amqp_session import AmqpSession
 from conformance.amqp_stage import AmqpStage
 from conformance.base_session import BaseSession
+from conformance.clients.backstage import own_broker
 from conformance.clients.protocol import Message, Told
 from conformance.clients.scene import Scene
 from conformance.clients.stand import Stand
 from conformance.clients.testee import Testee
 from conformance.monitors import Observation
-from conformance.target import open_target
 from conformance.urls import AmqpUrl
 from wire.amqp import Method, Operation
 
@@ -60,7 +60,7 @@ class AmqpScene(Scene):
     def stage(self) -> AmqpStage:
         """Declarations, publishes and looks behind the testee's back."""
         if self._backstage is None:
-            self._backstage = _Backstage(open_target(AmqpUrl.parse(self.stand.broker)))
+            self._backstage = _Backstage(own_broker(AmqpUrl.parse(self.stand.broker)))
         return self._backstage.stage
 
     def queue(self, *messages: str, name: str = QUEUE, arguments: Mapping[str, Any] | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from conformance.clients.backstage import own_broker
 from conformance.clients.protocol import Message, Trouble
 from conformance.clients.scene import Scene
 from conformance.clients.stand import Stand
@@ -14,7 +15,7 @@ from conformance.clients.testee import Testee
 from conformance.monitors import Observation
 from conformance.session import Session
 from conformance.stage import Stage
-from conformance.target import Url, open_target
+from conformance.urls import Url
 from wire.errors import ProtocolError
 from wire.jetstream import ACK_PREFIX, API_PREFIX, Ack, PullRequest
 from wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub
@@ -71,7 +72,7 @@ class NatsScene(Scene):
     def backstage(self) -> Session:
         """Plumbline's own session with the broker."""
         if self._backstage is None:
-            self._backstage = _Backstage(open_target(Url.parse(self.stand.broker)))
+            self._backstage = _Backstage(own_broker(Url.parse(self.stand.broker)))
         return self._backstage
 
     @property

@@ -20,8 +20,11 @@ var features = []string{
 	"ack", "ack.nak", "ack.progress", "ack.term", "ack.sync",
 }
 
-// apiWait is how long a lookup of a consumer may take, which PullSubscribe makes.
-const apiWait = time.Second
+// apiWait is how long a lookup of a consumer may take, which PullSubscribe makes; connectWait is for a busy machine.
+const (
+	apiWait     = 4 * time.Second
+	connectWait = 8 * time.Second
+)
 
 type line map[string]any
 
@@ -140,6 +143,7 @@ func name(raw json.RawMessage) (text string) {
 
 func (a *adapter) connect(asked command) error {
 	options := []nats.Option{
+		nats.Timeout(connectWait),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			a.say(line{"event": "error", "text": err.Error(), "type": "error"})
 		}),

@@ -25,6 +25,7 @@ FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
 ]  # fmt: skip
+CONNECT_TIMEOUT_S = 8  # for a busy machine
 
 
 def say(**line: Any) -> None:
@@ -93,6 +94,7 @@ class Adapter:
         await self.client.connect(
             url,
             allow_reconnect=reconnect,
+            connect_timeout=CONNECT_TIMEOUT_S,
             error_cb=error,
             disconnected_cb=disconnected,
             reconnected_cb=reconnected,

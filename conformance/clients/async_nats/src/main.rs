@@ -41,6 +41,7 @@ const FEATURES: [&str; 17] = [
     "ack.sync",
 ];
 const WAIT: Duration = Duration::from_secs(2);
+const CONNECT_WAIT: Duration = Duration::from_secs(8); // for a busy machine
 
 /// A command for the task that reads a core subscription: after how many messages it ends, 0 is at once.
 type Unsubscribe = (u64, oneshot::Sender<Result<(), async_nats::UnsubscribeError>>);
@@ -151,7 +152,7 @@ async fn connect(command: &Value) -> Result<Connection, Failed> {
     let (over, closed) = watch::channel(false);
     let over = Arc::new(over);
     let connected = Arc::new(AtomicBool::new(false));
-    let mut options = ConnectOptions::new().event_callback(move |event| {
+    let mut options = ConnectOptions::new().connection_timeout(CONNECT_WAIT).event_callback(move |event| {
         let (over, connected) = (over.clone(), connected.clone());
         async move {
             let name = match event {
