@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 from conformance.monitors import MONITORS, Violation
 from pipeline.compliance import judged
 from pipeline.judge import Asked, Judging
+from pipeline.page.written import PAGE
 from pipeline.printing import summary, violation_of
 from pipeline.results import MANIFEST, NoResult, Results
 from pipeline.storage import HadoopFolder
@@ -145,60 +146,6 @@ def test_addresses_go_through_the_file_systems_of_spark(
     assert folder.names() == [MANIFEST]
 
 
-def test_each_problem_is_named_and_the_rest_is_judged(
-    spark: SparkSession, tiny: Path, tmp_path: Path
-) -> None:
-    places = _troubled(tmp_path / "captures", next(tiny.iterdir()).read_bytes())
-    output = str(tmp_path / "judged")
-    manifest = Judging(spark, Asked(places=places, output=output, parts=1)).run()
-    problems = Results(spark, output).table("problems").collect()
-    assert sorted((row.capture.rpartition("/")[2], row.kind) for row in problems) == [
-        ("cut.pcapng", "truncated"),
-        ("empty", "empty"),
-        ("hole.pcapng", "hole"),
-        ("other.pcapng", "not-a-capture"),
-        ("strange.pcapng", "unknown-protocol"),
-    ]
-    assert all(row.capture.rpartition("/")[2] in row.text or row.connection for row in problems)
-    assert manifest.problems == 5
-    assert manifest.violations > 0
-
-
-def _troubled(folder: Path, sound: bytes) -> tuple[str, ...]:
-    """Captures with one trouble each, and a folder with none."""
-    from proxy.packets import ACK, SYN, Flow
-    from proxy.pcapng import interface, packet, section_header
-    from proxy.pipe import Direction
-
-    def capture(port: int, pieces: list[tuple[Direction, bytes, bool]]) -> bytes:
-        flow = Flow(port, ("10.0.0.1", port), ("10.0.0.2", 9))
-        parts = [section_header("tests") + interface("i", "d")]
-        packet(parts, 1, flow.head(Direction.TO_SERVER, 0, SYN), b"")
-        packet(parts, 2, flow.head(Direction.TO_CLIENT, 0, SYN | ACK), b"")
-        for at, (direction, data, is_kept) in enumerate(pieces, 3):
-            head = flow.head(direction, len(data))
-            if is_kept:
-                packet(parts, at, head, data)
-        return b"".join(parts)
-
-    asks, answers = Direction.TO_SERVER, Direction.TO_CLIENT
-    told = [
-        (answers, b"INFO {}\r\n", True),
-        (asks, b"CONNECT {}\r\nPING\r\n", True),
-        (answers, b"PONG\r\n", False),
-    ]
-    files = {
-        "cut.pcapng": sound[:-6],
-        "hole.pcapng": capture(101, [*told, (answers, b"PING\r\n", True)]),
-        "other.pcapng": b"GIF89a, certainly",
-        "strange.pcapng": capture(102, [(asks, b"EHLO there\r\n", True)]),
-    }
-    (folder / "empty").mkdir(parents=True)
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    return str(folder), str(folder / "empty")
-
-
 def test_a_place_that_does_not_exist_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     for place in (str(tmp_path / "none"), (tmp_path / "none").as_uri()):
         with pytest.raises(CaptureError, match="none"):
@@ -259,6 +206,9 @@ def test_a_cluster_of_processes_finds_the_same(spark: SparkSession, tiny: Path, 
     assert all(str(violation) in done.stdout for violation in expected)
     assert results.manifest.violations == len(expected)
     assert summary(results.manifest) in done.stdout
+    assert f"page: {output / PAGE}" in done.stdout
+    page = (output / PAGE).read_text()
+    assert all(violation.rule in page for violation in expected)
     assert "plumbline: writing tables" in done.stderr
     assert not [line for line in done.stderr.splitlines() if not line.startswith("plumbline: ")]
 
