@@ -288,8 +288,8 @@ def packed(values: list[Any]) -> bytes:
         return pickle.dumps(values)
 
 
-def unpacked(data: bytes, kind: Any) -> Any:
-    """What was packed, ``kind`` being its type."""
+def unpacked(data: bytes, decoder: msgspec.msgpack.Decoder[Any]) -> Any:
+    """What was packed, ``decoder`` being that of its type: making one takes longer than using it."""
     if data[:1] == pickle.PROTO:
         return pickle.loads(data)  # written by ``packed``
-    return msgspec.msgpack.decode(data, type=kind)
+    return decoder.decode(data)

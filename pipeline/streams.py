@@ -7,6 +7,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from msgspec.msgpack import Decoder
+
 from conformance.monitors import MONITORS, Monitor, Place, Violation
 from conformance.monitors import amqp_facts as amqp
 from conformance.monitors import facts as nats
@@ -22,7 +24,8 @@ _KINDS = (
     nats.Delivered, nats.Acknowledged, nats.AckAnswered, nats.PublishAnswered, nats.Administered, nats.Pulled,
     amqp.Delivered,
 )  # fmt: skip
-FACTS: Any = list[reduce(or_, _KINDS)]  # type: ignore[misc]
+FACTS = Decoder[Any](list[reduce(or_, _KINDS)])  # type: ignore[misc]
+BROKEN = Decoder(list[Violation])
 _ORDER = {kind.rule: number for number, kind in enumerate(MONITORS)}
 
 # Columns of an operation that its violations have too.
@@ -70,7 +73,7 @@ def judge_streams(
         if shared[SHARED.index("protocol")] == STATE:
             monitors = restored(facts)
             continue
-        violations: list[Violation] = unpacked(broken, list[Violation]) if broken else []
+        violations: list[Violation] = unpacked(broken, BROKEN) if broken else []
         for fact in unpacked(facts, FACTS) if facts else ():
             for monitor in monitors:
                 violations += monitor.observe(fact)
