@@ -87,6 +87,7 @@ def test_classic_pcap(order: str, magic: int, unit: int, step: int) -> None:
     assert parsed(data, step) == [Packet(7_000_000_000 + 9 * unit, 1, b"hi", 3)]
 
 
+AFTER_FLAGS = 6  # bytes of a TCP header that say nothing of the stream: window, checksum, urgent pointer
 V4 = (("127.0.0.1", 40000), ("10.0.0.9", 4222))
 V6 = (("::1", 40000, 0, 0), ("fe80::1", 4222, 0, 0))
 MIXED = (("127.0.0.1", 40000), ("::1", 4222, 0, 0))
@@ -111,6 +112,18 @@ def test_a_flow_counts_its_bytes_and_its_ends(client: object, server: object) ->
     assert fin.seq == hello.seq + 5
     assert (hello.source, hello.target) == (ok.target, ok.source)
     assert hello.source == Place(*flow.ends[0])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_packet_cut_anywhere_is_no_segment_or_says_what_is_missing(host: str) -> None:
+    whole = Flow(1, (host, 5000), (host, 4222)).head(Direction.TO_SERVER, 4) + b"PING"
+    for size in range(len(whole) + 1):
+        found = segment(Packet(NOW, 101, whole[:size], len(whole)))
+        if size < len(whole) - len(b"PING") - AFTER_FLAGS:
+            assert found is None
+        else:
+            assert found is not None
+            assert (found.data, found.missing) == (whole[-4:size], min(len(whole) - size, 4))
 
 
 def test_tshark_reads_headers_stamps_and_comments(tmp_path: Path) -> None:
