@@ -6,6 +6,7 @@ What a package is handed of the others is in ``plumbline_parts``.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -157,8 +158,12 @@ def _plumbline() -> None:
 
 
 def main() -> None:
-    """The entry point of the console script."""
-    app(prog_name="plumbline")  # also as python -m plumbline
+    """The entry point of the console script. Once the command has ended, Ctrl-C does nothing: it would find
+    Python on its way out, which prints a traceback then."""
+    try:
+        app(prog_name="plumbline")  # also as python -m plumbline
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":
