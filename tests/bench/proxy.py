@@ -100,7 +100,8 @@ def mitmproxy(server: Address) -> Iterator[tuple[Address, subprocess.Popen[str]]
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
         command = [str(MITMDUMP), "--mode", f"reverse:tcp://{server[0]}:{server[1]}", "-p", "0"]
         command += ["--listen-host", "127.0.0.1", "--set", f"confdir={folder}", "--set", "flow_detail=0"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        told_at_once = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=told_at_once) as process:
             try:
                 yield _address_told(process), process
             finally:

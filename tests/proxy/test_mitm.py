@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.proxy.test_amqp_trace import connected, get
 from tests.proxy.test_trace_writer import COMMAND
 
 WAIT_S = 30.0
+UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}  # mitmdump's lines come as it prints them
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
 
 
@@ -56,7 +58,7 @@ def mitmdump(addon: str, server: str, home: Path, *options: str) -> Iterator[Mit
     command = [str(MITMDUMP), "--mode", f"reverse:tcp://{server}", "--listen-host", "127.0.0.1", "-p", "0"]
     command += ["-s", addon, "--set", f"confdir={home}", "--set", "flow_detail=3", *options]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=home
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=home, env=UNBUFFERED
     ) as process:
         assert process.stdout is not None
         try:
