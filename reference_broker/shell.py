@@ -245,8 +245,12 @@ class Client(asyncio.Protocol):
             producer.hold_back(self)
 
     def end(self) -> None:
-        """Close, once everything is written."""
-        self.transport.write_eof()
+        """Close, once everything is written; at once, if the client has reset the connection."""
+        try:
+            self.transport.write_eof()
+        except OSError:
+            self.transport.abort()
+            return
         self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
 
     def pause_writing(self) -> None:

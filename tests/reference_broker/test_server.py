@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import socket
+import struct
 import threading
 from contextlib import closing, suppress
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import nats
 import pytest
 
+from reference_broker.amqp.server import AmqpBroker
 from reference_broker.nats.server import NatsBroker
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
@@ -84,6 +86,21 @@ def test_who_connects_while_the_broker_stops_is_closed_with_the_others(turns: in
 
     asyncio.run(stop_as_one_connects())
     gc.collect()
+
+
+def test_a_client_that_has_reset_its_connection_does_not_keep_the_broker_from_stopping() -> None:
+    async def run() -> None:
+        broker = AmqpBroker()
+        await broker.start()
+        link = socket.create_connection((broker.host, broker.port))
+        link.sendall(b"AMQP\x00\x00\x09\x01")
+        await asyncio.to_thread(link.recv, 1)  # the broker knows it
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        link.close()  # the loop has not heard of it when the broker says goodbye
+        await broker.stop()
+        assert not broker.is_listening
+
+    asyncio.run(run())
 
 
 def test_an_address_in_use_is_an_error_that_the_caller_gets() -> None:
