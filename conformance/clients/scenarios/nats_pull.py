@@ -37,7 +37,8 @@ def a_request_that_lingers_expires_by_the_time_out(scene: NatsScene) -> None:
         scene.fetch(batch, expires_ms=1200)
     for pull in _pulls(scene):
         request = pull.request
-        # Less than 0 is over when it comes: a library that computes it sends that when the time is up.
+        # Less than 0 is over when it comes: nats-server 2.9.10 and 2.15.2 answer 408 at once. A library that
+        # computes it sends that when the time is up.
         scene.require(
             request.expires <= 1_200_000_000 if request.expires else request.no_wait,
             "a request outlives the fetch it belongs to",
