@@ -33,8 +33,6 @@ RIGHT_TO_LEFT_OVERRIDE = "\u202e"
 NOT_UTF8 = b"\xff\xfe\x00".decode("utf-8", "surrogateescape")
 HOSTILE = f"<script>alert(1)</script>\"'&]]>{RIGHT_TO_LEFT_OVERRIDE}gpj.exe\x1b[31m\x00{NOT_UTF8}\r\n`|*[red]"
 
-FIRST, SECOND = "2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"
-
 TARGET = Target(
     url="nats://127.0.0.1:4222",
     server_name="NDVJ7OLLQ",
@@ -377,25 +375,3 @@ def big_result(checks: int, *, failing_every: int = 20) -> RunResult:
             )
         )
     return result_of(requirements, done)
-
-
-def run_of(
-    verdicts: dict[str, str], *, version: str = "2.10.0", started: str = FIRST, waiver: str = ""
-) -> RunResult:
-    """A run in which each requirement ended so, each by a check of its own."""
-    rules = [requirement(name, f"What {name} says.", verdict) for name, verdict in verdicts.items()]
-    checks = [
-        CheckResult(
-            f"check/{rule.id}",
-            Outcome(rule.verdict),
-            (rule.id,),
-            Level.MUST,
-            message="" if rule.verdict == "passed" else f"why {rule.id}",
-            waiver=waiver if rule.verdict == "waived" else "",
-        )
-        for rule in rules
-        if rule.verdict in set(Outcome)
-    ]
-    made = result_of(rules, checks)
-    target = Target("nats://127.0.0.1:1", version=version, arguments=("--server", "/opt/nats-server"))
-    return replace(made, target=target, summary=replace(made.summary, started=started))

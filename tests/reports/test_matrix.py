@@ -21,7 +21,8 @@ from reports.matrix.runs import Run, stored, target_name
 from reports.matrix.site import build
 from reports.matrix.table import since, tables
 from reports.result_json import encode
-from tests.reports.samples import FIRST, HOSTILE, SECOND, run_of, sample_result
+from tests.reports.runs import FIRST, SECOND, run_of
+from tests.reports.samples import HOSTILE, sample_result
 
 
 def named(found: RunResult) -> Run:

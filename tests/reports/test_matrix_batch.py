@@ -16,7 +16,7 @@ from reports.cli import register
 from reports.matrix.batch import Missed, Wanted, run_all
 from reports.matrix.runs import Run, load
 from reports.result_json import encode
-from tests.reports.samples import run_of
+from tests.reports.runs import run_of
 
 VERIFY = """
 import sys, shutil
