@@ -26,6 +26,7 @@ from wire.amqp_frames import (
 )
 from wire.amqp_methods import SHAPES, SentBy, Shape
 from wire.amqp_properties import PROPERTIES, encode_properties
+from wire.escapes import escaped, escaped_bytes
 
 ELIDE_AFTER = 1000  # bytes of a body that a log line shows
 
@@ -173,17 +174,17 @@ class Method(Operation, frozen=True, gc=False):
         return cls(raw, channel, shape, shape.defaults | given, properties, head)
 
     def __str__(self) -> str:
-        shown = [f"{name}={_shown(self.arguments[name])}" for name in self.arguments if _is_told(name, self)]
-        line = " ".join([f"[{self.channel}]", self.method, *shown])
+        told = [f"{name}={_shown(value)}" for name, value in self.arguments.items() if _is_told(name, value)]
+        line = " ".join([f"[{self.channel}]", self.method, *told])
         if self.properties is None:
             return line
         told = [f"{name}={_shown(value)}" for name, value in self.properties.items()]
         return " ".join([line, "|", *told, f"body={_elided(self.body)}"])
 
 
-def _is_told(name: str, operation: Method) -> bool:
+def _is_told(name: str, value: Any) -> bool:
     """Reserved arguments are told only where they are not what everybody sends."""
-    return not name.startswith("reserved_") or bool(operation.arguments[name])
+    return bool(value) or not name.startswith("reserved_")
 
 
 def _shown(value: Any) -> str:
@@ -191,12 +192,11 @@ def _shown(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         text = value.replace('"', '\\"')
-        if not text.isprintable():
-            text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-        return f'"{text}"'
+        return f'"{escaped(text)}"'
     return str(value)
 
 
 def _elided(data: bytes) -> str:
     more = f"... ({len(data)} bytes)" if len(data) > ELIDE_AFTER else ""
-    return _shown(data[:ELIDE_AFTER].decode("utf-8", "backslashreplace")) + more
+    text = escaped_bytes(data[:ELIDE_AFTER].replace(b'"', b'\\"'))
+    return f'"{text}"{more}'

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from wire.errors import ErrorKind, ProtocolError
+from wire.escapes import escaped_bytes
 from wire.headers import Headers, encode_headers
 from wire.json_text import json_object
 
@@ -37,10 +38,7 @@ def parse_size(field: bytes) -> int | None:
 
 def printable(data: bytes) -> str:
     r"""``data`` as a line for logs: text stays, all else is escaped (``\r``, ``\x00``), ``\`` is doubled."""
-    text = data.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return escaped_bytes(data.replace(b"\\", rb"\\"))
 
 
 def _text(field: bytes) -> str:
