@@ -63,7 +63,9 @@ class AmqpReader:
             return
         read = _READERS.get((seen.sender, operation.method))
         if read is not None:
-            channel = self.state.channels.setdefault(operation.channel, _Channel())
+            channel = self.state.channels.get(operation.channel)
+            if channel is None:
+                channel = self.state.channels[operation.channel] = _Channel()
             about = {"place": seen.place, "server": seen.server, "channel": operation.channel}
             yield from read(self, channel, operation, about)
 

@@ -47,13 +47,23 @@ MONITORS: tuple[type[Monitor], ...] = (
 )
 
 
+class _Scope:
+    """The monitors of one scope: a fact goes to all of one key, or, if its type has no key here, to none."""
+
+    def __init__(self, kinds: tuple[type[Monitor], ...]) -> None:
+        self.kinds = kinds
+        self.key = kinds[0].key
+        self.groups: dict[str, tuple[Monitor, ...]] = {}
+
+
 class Watch:
     """Observations of any number of connections in, violations out; memory grows with what is alive."""
 
     def __init__(self, monitors: Iterable[type[Monitor]] = MONITORS) -> None:
         kinds = tuple(monitors)
         of_scope = (tuple(kind for kind in kinds if kind.scope is scope) for scope in Scope)
-        self._scopes = [of_one for of_one in of_scope if of_one]  # of one scope, a fact has one key
+        self._scopes = [_Scope(of_one) for of_one in of_scope if of_one]
+        self._scopes_of: dict[type[Fact], list[_Scope]] = {}
         self.readers: dict[str, NatsReader | AmqpReader] = {}
         self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
 
@@ -68,25 +78,41 @@ class Watch:
 
     def judge(self, fact: Fact) -> Iterator[Violation]:
         """What a fact breaks, for callers that keep their own readers."""
-        for kinds in self._scopes:
-            key = kinds[0].key(fact)
-            if key is None:
-                continue
-            for kind in kinds:
-                monitor = self.monitors.get((kind, key))
-                if monitor is None:
-                    monitor = self.monitors[kind, key] = kind()
-                yield from monitor.observe(fact)
+        scopes = self._scopes_of.get(type(fact))
+        if scopes is None:
+            scopes = [scope for scope in self._scopes if scope.key(fact) is not None]
+            self._scopes_of[type(fact)] = scopes
+        for scope in scopes:
+            key = scope.key(fact)
+            if key is not None:
+                for monitor in scope.groups.get(key) or self._begin(scope, key):
+                    yield from monitor.observe(fact)
+
+    def _begin(self, scope: _Scope, key: str) -> tuple[Monitor, ...]:
+        for kind in scope.kinds:
+            if (kind, key) not in self.monitors:
+                self.monitors[kind, key] = kind()
+        group = scope.groups[key] = tuple(self.monitors[kind, key] for kind in scope.kinds)
+        return group
 
     def close(self, connection: str) -> None:
         """The connection ended: what only it could break is forgotten."""
         self.readers.pop(connection, None)
         for kind, key in list(self.monitors):
-            of_connection = kind.scope is Scope.CONNECTION and key == connection
-            if of_connection or (kind.scope is Scope.CHANNEL and key.rpartition("/")[0] == connection):
+            if _is_of(kind.scope, key, connection):
                 del self.monitors[kind, key]
+        for scope in self._scopes:
+            for key in list(scope.groups):
+                if _is_of(scope.kinds[0].scope, key, connection):
+                    del scope.groups[key]
 
     def finish(self) -> Iterator[Violation]:
         """What the end of the traffic shows. Call it only if all traffic of the servers was observed."""
         for monitor in self.monitors.values():
             yield from monitor.finish()
+
+
+def _is_of(scope: Scope, key: str, connection: str) -> bool:
+    if scope is Scope.CHANNEL:
+        return key.rpartition("/")[0] == connection
+    return scope is Scope.CONNECTION and key == connection
