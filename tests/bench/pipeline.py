@@ -235,7 +235,7 @@ def _generated(size: int, protocols: Sequence[str] = ("nats", "amqp")) -> Iterat
     from tests.pipeline.planted import write
 
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as place:
-        write(Path(place), size=size, connections=16, protocols=protocols)
+        write(Path(place), size=size, connections=64, protocols=protocols)
         yield Path(place)
 
 
