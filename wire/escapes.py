@@ -7,7 +7,7 @@ import re
 _ANYTHING_ELSE = re.compile("[^ -~]")  # than what ASCII prints
 _LONGEST_CHAR = 4  # bytes of UTF-8
 _ALONE = [ascii(chr(byte))[1:-1] for byte in range(256)]
-_ALONE[ord("'")], _ALONE[ord("\\")] = "'", "\\"
+_ALONE[ord("\\")] = "\\"  # doubled by callers, if at all
 
 
 def escaped(text: str) -> str:
