@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
@@ -26,7 +27,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -196,10 +197,16 @@ def await_children(pid: int) -> None:
     """Until those of socat, one for each connection, have ended: only then is their time known."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     deadline = time.monotonic() + READY_WITHIN_S
-    while left := children.read_text():
-        if time.monotonic() > deadline:
+    while left := children.read_text().split():
+        within = deadline - time.monotonic()
+        if within <= 0:
             raise RuntimeError(f"{pid}'s children {left} have not ended: their CPU time is not known")
-        time.sleep(0.01)
+        with suppress(ProcessLookupError):  # it was fetched meanwhile
+            ended = os.pidfd_open(int(left[0]))
+            try:
+                select.select([ended], [], [], within)
+            finally:
+                os.close(ended)
 
 
 def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]]]:
