@@ -1,5 +1,5 @@
-"""Packets of a flow, in their order, to operations and what its own connections broke: reassembled, decoded,
-read into facts, judged by the monitors of connections and channels.
+"""Bundled packets of a flow, in their order, to operations and what its own connections broke: reassembled,
+decoded, read into facts, judged by the monitors of connections and channels.
 
 A flow is all that passed between two ends, in whichever files. What goes across connections leaves as facts,
 each with the key under which ``streams`` judges it. A connection's id is provisional: the place of its first
@@ -19,9 +19,11 @@ import msgspec
 from conformance.monitors import MONITORS, Scope, Violation, Watch
 from conformance.monitors.facts import Fact
 from conformance.monitors.nats_pulls import BatchIsTheLimit
+from pipeline.bundles import BUNDLES, STATE, opened, problem_told
 from pipeline.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
+from pipeline.files import Problem
 from pipeline.links import Links
-from pipeline.packets import PROBLEM, problem_of
+from pipeline.packets import PROBLEM
 from pipeline.rows import Collector, rows_of
 from pipeline.states import dumped, restored
 from pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Column, Table
@@ -29,7 +31,7 @@ from proxy.judging import Judge
 from proxy.operations import Reader, Row
 from proxy.reassembly import introduced
 from proxy.seen import Seen
-from proxy.segments import Place, Segment
+from proxy.segments import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,11 +40,6 @@ LOCAL = tuple(kind for kind in MONITORS if kind.scope in (Scope.CONNECTION, Scop
 _ACROSS = {kind.scope: kind for kind in MONITORS if kind not in LOCAL}
 FRAME_BITS = 40  # of a provisional id; the file's place stands before them
 
-# What ``decode`` wants, and gives. ``flow`` groups the packets between two ends, or between several pairs.
-PACKET_COLUMNS = (
-    "flow", "file", "frame", "capture", "time_ns", "source", "target", "seq", "ack", "flags", "missing",
-    "comments", "payload",
-)  # fmt: skip
 STAGED = Table(
     "staged",
     "Operations as they are decoded, before connections have their numbers.",
@@ -61,7 +58,6 @@ STAGED = Table(
 FOR_VIOLATIONS = STAGED.without(*(name for name in OPERATIONS.names if name not in (*VIOLATIONS.names, "op")))
 
 
-STATE = "state"
 LINGER_S = 60.0  # after its end, late packets of a connection are still expected
 
 
@@ -218,18 +214,16 @@ def decode(
     table: Table = STAGED,
     ending: Ending = Ending.FINAL,
 ) -> Iterator[pa.RecordBatch]:
-    """Packets, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
+    """Bundles, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
 
     ``FOR_VIOLATIONS``: only rows that violate something, or matter across connections, and remarks. With
     ``Ending.TO_BE_CONTINUED`` what is remembered of each flow leaves as a row whose ``op`` is ``STATE``; as a
-    packet without ends, with that comment, before all others of its flow, it comes back.
+    bundle of that kind, before all others of its flow, it comes back.
     """
     collected = Collector(table)
 
     def begin() -> FlowJudge:
         return FlowJudge(keeps_payloads=keeps_payloads, whole="payload_hash" in table.names)
-
-    places: dict[str, Place] = {}
 
     def end(flow: int | None, judge: FlowJudge) -> Iterator[Cells]:
         if ending is Ending.FINAL:
@@ -238,22 +232,18 @@ def decode(
             yield {"op": STATE, "connection": flow, "facts": dumped(judge), "number": 0}
 
     current, judge = None, begin()
-    for flow, file, frame, capture, at, source, target, *rest in rows_of(batches, PACKET_COLUMNS):
+    for flow, file, _, capture, kind, content in rows_of(batches, BUNDLES.names):
+        if kind == PROBLEM:
+            yield from _collected(collected, _problem(problem_told(content), file))
+            continue
         if flow != current:
             yield from _collected(collected, end(current, judge))
             current, judge = flow, begin()
-            places.clear()
-        seq, ack, flags, missing, comments, payload = rest
-        if comments == [STATE]:
-            judge = restored(payload)
+        if kind == STATE:
+            judge = restored(content)
             continue
-        if source is None:
-            yield from _collected(collected, _problem(comments, file, capture))
-            continue
-        sender = places.get(source) or places.setdefault(source, _place(source))
-        receiver = places.get(target) or places.setdefault(target, _place(target))
-        carried = Segment(sender, receiver, seq, ack, flags, payload, missing, at, tuple(comments or ()))
-        yield from _collected(collected, judge.feed(carried, file, frame, capture))
+        for frame, carried in opened(content):
+            yield from _collected(collected, judge.feed(carried, file, frame, capture))
     yield from _collected(collected, end(current, judge))
     yield from collected.take()
 
@@ -265,19 +255,12 @@ def _collected(collected: Collector, rows: Iterable[Cells]) -> Iterator[pa.Recor
             yield from collected.take()
 
 
-def _problem(comments: list[str], file: int, capture: str) -> Iterator[Cells]:
+def _problem(problem: Problem, file: int) -> Iterator[Cells]:
     """A row of what is wrong with a file: its ``op`` is ``packets.PROBLEM``."""
-    if told := problem_of(comments):
-        kind, text, size = told
-        yield {
-            "op": PROBLEM, "description": kind, "text": text, "size": size, "file": file, "capture": capture,
-            "number": 0,
-        }  # fmt: skip
-
-
-def _place(text: str) -> Place:
-    host, _, port = text.rpartition(":")
-    return Place(host.strip("[]"), int(port))
+    yield {
+        "op": PROBLEM, "description": problem.kind, "text": problem.text, "size": problem.bytes, "file": file,
+        "capture": problem.capture, "number": 0,
+    }  # fmt: skip
 
 
 def packed(values: list[Any]) -> bytes:

@@ -21,9 +21,10 @@ import msgspec
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from pipeline import answered, problems, transforms
+from pipeline.bundles import BUNDLES, STATE
 from pipeline.compliance import compliance
 from pipeline.files import Problem, capture_files
-from pipeline.flows import STAGED, STATE, Ending
+from pipeline.flows import STAGED, Ending
 from pipeline.judge import Asked, counted, shuffled
 from pipeline.printing import print_problems, print_violations, summary
 from pipeline.results import Manifest, new_run, publish, read_table, write_table
@@ -79,7 +80,7 @@ class Following:
         capture_files(self._asked.places)
         scratch = Path(tempfile.mkdtemp(prefix="plumbline-follow-"))
         until = scratch / "until"
-        options = {"places": json.dumps(self._asked.places), "until": str(until)}
+        options = {"places": json.dumps(self._asked.places), "until": str(until), "rows": BUNDLES.name}
         source = self._spark.readStream.format(NAME).options(**options).load()
         try:
             with shuffled(self._spark, self._parts):
@@ -106,22 +107,22 @@ class Following:
 
     # -- batches -----------------------------------------------------------------------------
 
-    def _judge(self, packets: DataFrame, _: int) -> None:
+    def _judge(self, bundles: DataFrame, _: int) -> None:
         before, self._batch = self._batch, self._batch + 1
         if before >= 0:
-            packets = packets.unionByName(
-                transforms.as_packets(self._staging("operations", before, STAGED)), allowMissingColumns=True
+            bundles = bundles.unionByName(
+                transforms.as_bundles(self._staging("operations", before, STAGED)), allowMissingColumns=True
             )
-        packets = packets.persist()
-        self._one(packets, Ending.TO_BE_CONTINUED)
-        packets.unpersist()
+        bundles = bundles.persist()
+        self._one(bundles, Ending.TO_BE_CONTINUED)
+        bundles.unpersist()
         if before >= 0:
             for name in ("operations", "violations"):
                 self._folder.delete(f"{self._manifest.run}/{_STAGING}/{name}-{before}")
 
-    def _one(self, packets: DataFrame, ending: Ending, more: Sequence[Problem] = ()) -> None:
+    def _one(self, bundles: DataFrame, ending: Ending, more: Sequence[Problem] = ()) -> None:
         keeps, number = self._asked.keeps_payloads, self._batch
-        decoded = transforms.staged(packets, self._parts, keeps_payloads=keeps, ending=ending)
+        decoded = transforms.staged(bundles, self._parts, keeps_payloads=keeps, ending=ending)
         staged = self._staged("operations", decoded, STAGED)
         known = self._staging("violations", number - 1, FOUND_OR_STATE) if number else None
         broken = self._staged(
@@ -132,8 +133,7 @@ class Following:
         operations = self._added(transforms.operations(staged, numbers), OPERATIONS)
         real = broken.where(F.col("rule") != STATE)
         violations = self._added(transforms.violations(real, numbers), VIOLATIONS)
-        plain = packets if keeps else packets.drop("payload")
-        self._added(transforms.packets_table(plain), PACKETS)
+        self._added(transforms.packets_table(transforms.unbundled(bundles, with_payload=keeps)), PACKETS)
         told = problems.of_places(self._spark, more).unionByName(problems.of_files(staged))
         wrong = self._added(told.unionByName(problems.of_connections(operations)), PROBLEMS)
         self._tell(operations, violations, wrong)
@@ -155,13 +155,13 @@ class Following:
 
     def _finish(self) -> None:
         """The captures are over: what flows still hold is told, and the tables over time are made."""
-        packets = self._spark.createDataFrame([], spark_schema(PACKETS))
+        bundles = self._spark.createDataFrame([], spark_schema(BUNDLES))
         if self._batch >= 0:
-            remembered = transforms.as_packets(self._staging("operations", self._batch, STAGED))
-            packets = packets.unionByName(remembered, allowMissingColumns=True)
+            remembered = transforms.as_bundles(self._staging("operations", self._batch, STAGED))
+            bundles = bundles.unionByName(remembered, allowMissingColumns=True)
         self._batch += 1
         _, without_captures = capture_files(self._asked.places)
-        self._one(packets, Ending.FINAL, without_captures)
+        self._one(bundles, Ending.FINAL, without_captures)
         operations, violations = self._grown(OPERATIONS), self._grown(VIOLATIONS)
         for table, rows in (
             (DELIVERIES, answered.deliveries(operations)),

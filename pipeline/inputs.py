@@ -1,4 +1,4 @@
-"""Captures as a DataFrame of packets, from wherever they are.
+"""Captures as a DataFrame of packets, or of bundles of them, from wherever they are.
 
 Files of this machine, or of a file system that every worker mounts, are read by the source ``plumbline``. An
 address with a scheme (s3a, hdfs, file) is read by Spark's own file systems: whole files, each into the memory
@@ -8,13 +8,14 @@ of one task, so a file may have 1 GiB at most; ``plumbline record`` rolls them a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
+from pipeline.bundles import BUNDLES, bundles
 from pipeline.files import CaptureFile, Problem, Section, capture_files
 from pipeline.packets import batches
 from pipeline.rows import rows_of
@@ -88,19 +89,34 @@ def _binary(spark: SparkSession, places: Sequence[str]) -> DataFrame:
 def packets(spark: SparkSession, found: Input, *, section_bytes: int, with_payload: bool = True) -> DataFrame:
     """The packets of all files, with rows that tell problems (see ``packets.problem_of``)."""
     table = PACKETS if with_payload else PACKETS.without("payload")
-    if found.is_remote:
-        return _remote_packets(spark, found, table)
-    reader = spark.read.format(NAME).schema(spark_schema(table))
-    options = {"places": json.dumps(found.places), "section_bytes": str(section_bytes), "problems": "rows"}
-    return reader.options(**options).load()
+
+    def read(section: Section, content: bytes) -> Iterator[pa.RecordBatch]:
+        return batches(section, table.names, tell_problems=True, content=content)
+
+    return _read(spark, found, table, {"section_bytes": str(section_bytes), "problems": "rows"}, read)
 
 
-def _remote_packets(spark: SparkSession, found: Input, table: Table) -> DataFrame:
+def bundled(spark: SparkSession, found: Input, *, section_bytes: int) -> DataFrame:
+    """The same as bundles, for ``transforms.staged``."""
+    return _read(spark, found, BUNDLES, {"section_bytes": str(section_bytes), "rows": BUNDLES.name}, bundles)
+
+
+def _read(
+    spark: SparkSession,
+    found: Input,
+    table: Table,
+    options: dict[str, str],
+    read: Callable[[Section, bytes], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """By the source, or ``read`` from what Spark's own file systems bring."""
+    if not found.is_remote:
+        reader = spark.read.format(NAME).schema(spark_schema(table))
+        return reader.options(places=json.dumps(found.places), **options).load()
     files = {file.path: file for file in found.files}
 
-    def read(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read_all(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, content in rows_of(given, ("path", "content")):
-            yield from batches(Section(files[path]), table.names, tell_problems=True, content=content)
+            yield from read(Section(files[path]), content)
 
     contents = _binary(spark, found.places).where(F.col("length") <= MOST_REMOTE_BYTES)
-    return contents.select("path", "content").mapInArrow(read, spark_schema(table))
+    return contents.select("path", "content").mapInArrow(read_all, spark_schema(table))

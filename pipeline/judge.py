@@ -1,6 +1,6 @@
 """``plumbline judge``: captures to tables in a folder, and what they break.
 
-    packets --staged--> operations --found--> violations, and by SQL everything else
+    bundles --staged--> operations --found--> violations, and by SQL everything else
 
 What is decoded once is put aside in the run's own folder, so that no later step decodes again.
 """
@@ -19,7 +19,7 @@ from pipeline import answered, problems, transforms
 from pipeline.compliance import compliance
 from pipeline.files import SECTION_BYTES
 from pipeline.flows import STAGED
-from pipeline.inputs import Input, find, packets
+from pipeline.inputs import Input, bundled, find, packets
 from pipeline.results import Manifest, new_run, publish, read_table, write_table
 from pipeline.storage import folder
 from pipeline.streams import FOUND_OR_STATE
@@ -85,9 +85,8 @@ class Judging:
     def _tables(self, found: Input) -> Manifest:
         keeps = self._asked.keeps_payloads
         self._tell(f"decoding {len(found.files)} {'capture' if len(found.files) == 1 else 'captures'}")
-        decoded = transforms.staged(
-            self._packets(found, with_payload=True), self._parts, keeps_payloads=keeps
-        )
+        source = bundled(self._spark, found, section_bytes=self._asked.section_bytes)
+        decoded = transforms.staged(source, self._parts, keeps_payloads=keeps)
         staged = self._staged("operations", decoded, STAGED)
         self._tell("judging streams and queues across connections")
         broken = self._staged("violations", transforms.found(staged, self._parts), FOUND_OR_STATE)
@@ -98,7 +97,8 @@ class Judging:
         self._written(answered.deliveries(operations), DELIVERIES)
         self._written(answered.pulls(operations), PULLS)
         self._written(answered.publishes(operations), PUBLISHES)
-        self._written(transforms.packets_table(self._packets(found, with_payload=keeps)), PACKETS)
+        read = packets(self._spark, found, section_bytes=self._asked.section_bytes, with_payload=keeps)
+        self._written(transforms.packets_table(read), PACKETS)
         told = problems.of_places(self._spark, found.problems).unionByName(problems.of_files(staged))
         told = told.unionByName(problems.of_connections(operations)).coalesce(1)
         wrong = self._written(told.sort("capture", "frame"), PROBLEMS)
@@ -107,9 +107,6 @@ class Judging:
         names = tuple(file.name for file in found.files)
         manifest = Manifest(run=self._run, tables=tuple(TABLES), captures=names, payloads=keeps)
         return msgspec.structs.replace(manifest, **counted(operations, violations, wrong))
-
-    def _packets(self, found: Input, *, with_payload: bool) -> DataFrame:
-        return packets(self._spark, found, section_bytes=self._asked.section_bytes, with_payload=with_payload)
 
     def _staged(self, name: str, rows: DataFrame, table: Table) -> DataFrame:
         place = self._folder.at(self._run, _STAGING, name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pipeline.files import Problem, Section, packets
+from pipeline.files import CaptureFile, Problem, Section, packets
 from pipeline.tables import PACKETS, arrow_schema
 from proxy.capture_reader import CaptureError
 from proxy.segments import Segment, segment
@@ -23,11 +23,11 @@ PROBLEM = "problem"  # first comment of a row that is no packet; then follow kin
 
 _text = lru_cache(maxsize=65536)(str)  # of a place: there are few, each many times
 _Segments = Sequence[Segment]
-_Column = Callable[[Section, Sequence[int], _Segments], list[Any]]
-# The values of each column, for packets of one section: their frames and what they carry.
+_Column = Callable[[CaptureFile, Sequence[int], _Segments], list[Any]]
+# The values of each column, for packets of one file: their frames and what they carry.
 COLUMNS: dict[str, _Column] = {
     "frame": lambda _, frames, __: list(frames),
-    "file": lambda section, frames, _: [section.file.number] * len(frames),
+    "file": lambda file, frames, _: [file.number] * len(frames),
     "time": lambda _, __, carried: [one.time // 1000 for one in carried],
     "time_ns": lambda _, __, carried: [one.time for one in carried],
     "source": lambda _, __, carried: [_text(one.source) for one in carried],
@@ -40,7 +40,7 @@ COLUMNS: dict[str, _Column] = {
     "comments": lambda _, __, carried: [list(one.comments) or None for one in carried],
     "payload": lambda _, __, carried: [one.data for one in carried],
     "day": lambda _, __, carried: [one.time // _NS_OF_DAY for one in carried],
-    "capture": lambda section, frames, _: [section.file.name] * len(frames),
+    "capture": lambda file, frames, _: [file.name] * len(frames),
 }
 
 
@@ -50,8 +50,8 @@ class Condition(Struct, frozen=True):
     column: str
     test: Callable[[Any], bool]
 
-    def holds(self, section: Section, frame: int, carried: Segment) -> bool:
-        (value,) = COLUMNS[self.column](section, (frame,), (carried,))
+    def holds(self, file: CaptureFile, frame: int, carried: Segment) -> bool:
+        (value,) = COLUMNS[self.column](file, (frame,), (carried,))
         return self.test(value)
 
 
@@ -69,8 +69,7 @@ def batches(
     file that merely ends in the middle of a block is read to its last whole block. ``content`` is the file's,
     where it is not Python that reads files.
     """
-    table = PACKETS.without(*(name for name in PACKETS.names if name not in columns))
-    collected = _Batch(section, sorted(table.names, key=list(columns).index), arrow_schema(table))
+    collected = PacketRows(section.file, columns)
     for found in packets(section, content):
         if isinstance(found, Problem):
             if tell_problems:
@@ -81,7 +80,7 @@ def batches(
             continue
         frame, packet = found
         carried = segment(packet)
-        if carried is None or not all(one.holds(section, frame, carried) for one in conditions):
+        if carried is None or not all(one.holds(section.file, frame, carried) for one in conditions):
             continue
         if collected.add(frame, carried):
             yield from collected.take()
@@ -95,14 +94,17 @@ def problem_of(comments: Sequence[str] | None) -> tuple[str, str, int | None] | 
     return comments[1], comments[2], int(comments[3]) if comments[3] else None
 
 
-class _Batch:
-    """Packets of a section, until there are enough: columns of those names."""
+class PacketRows:
+    """Packets of a file, until there are enough: rows of ``PACKETS``, in those columns."""
 
-    def __init__(self, section: Section, names: Sequence[str], schema: pa.Schema) -> None:
+    def __init__(self, file: CaptureFile, columns: Sequence[str]) -> None:
         import pyarrow as pa
 
-        self._section, self._names = section, names
-        self._schema = pa.schema([schema.field(name) for name in names])
+        table = PACKETS.without(*(name for name in PACKETS.names if name not in columns))
+        schema = arrow_schema(table)
+        self._file = file
+        self._names = sorted(table.names, key=list(columns).index)
+        self._schema = pa.schema([schema.field(name) for name in self._names])
         self._frames: list[int] = []
         self._carried: list[Segment] = []
         self._bytes = 0
@@ -118,8 +120,8 @@ class _Batch:
         """One row that tells it."""
         size = "" if problem.bytes is None else str(problem.bytes)
         told: dict[str, Any] = {
-            "file": self._section.file.number,
-            "capture": self._section.file.name,
+            "file": self._file.number,
+            "capture": self._file.name,
             "comments": [PROBLEM, problem.kind, problem.text, size],
         }
         return self._batch([told.get(name)] for name in self._names)
@@ -127,9 +129,7 @@ class _Batch:
     def take(self) -> Iterator[pa.RecordBatch]:
         """What was collected: one batch, or none."""
         if self._frames:
-            yield self._batch(
-                COLUMNS[name](self._section, self._frames, self._carried) for name in self._names
-            )
+            yield self._batch(COLUMNS[name](self._file, self._frames, self._carried) for name in self._names)
             self._frames, self._carried, self._bytes = [], [], 0
 
     def _batch(self, columns: Iterable[list[Any]]) -> pa.RecordBatch:

@@ -5,11 +5,13 @@
 
 Options: ``places`` (a JSON list, instead of the path), ``section_bytes`` (plain files are read in parts of
 that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``), ``until`` (of a stream: the name
-of a file; once it exists, the stream has no more than what is written by then). A schema that names fewer
-columns is all the pruning there is: Spark tells no Python source which columns a query needs. With
-``filters`` = ``push`` and ``spark.sql.python.filterPushdown.enabled`` filters on simple columns are taken
-over. That is not the default: Spark 4.3 keeps the filters of the first query of a DataFrame for its later
-ones, which then miss rows. Who wants it loads anew for each query.
+of a file; once it exists, the stream has no more than what is written by then), ``rows`` (``packets``, or
+``bundles`` of them with the problems among them, which ``flows.decode`` reads).
+
+A schema that names fewer columns is all the pruning there is: Spark tells no Python source which columns a
+query needs. With ``filters`` = ``push`` and ``spark.sql.python.filterPushdown.enabled`` filters on simple
+columns are taken over. That is not the default: Spark 4.3 keeps the filters of the first query of a DataFrame
+for its later ones, which then miss rows. Who wants it loads anew for each query.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from pipeline.bundles import BUNDLES, bundles
 from pipeline.files import SECTION_BYTES, CaptureFile, Section, Walk, capture_files, sections
 from pipeline.packets import Condition, batches
-from pipeline.tables import PACKETS, spark_schema
+from pipeline.tables import PACKETS, Table, spark_schema
 from proxy.capture_reader import CaptureError
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ class PlumblineSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        return spark_schema(PACKETS)
+        return spark_schema(_table(self.options))
 
     def reader(self, schema: StructType) -> CaptureReader:
         kind = FilteringReader if self.options.get("filters") == "push" else CaptureReader
@@ -81,14 +84,16 @@ class CaptureReader(DataSourceReader):
     """Reads captures to their ends."""
 
     def __init__(self, options: Any, columns: Sequence[str]) -> None:
-        unknown = [name for name in columns if name not in PACKETS.names]
+        self._table = _table(options)
+        unknown = [name for name in columns if name not in self._table.names]
         if unknown:
             raise ValueError(
-                f"packets have no column {', '.join(unknown)}; they have {', '.join(PACKETS.names)}"
+                f"{self._table.name} have no column {', '.join(unknown)}; "
+                f"they have {', '.join(self._table.names)}"
             )
         self._places = places_of(options)
         self._section_bytes = int(options.get("section_bytes", SECTION_BYTES))
-        self._tell_problems = options.get("problems", "fail") == "rows"
+        self._tell_problems = self._table == BUNDLES or options.get("problems", "fail") == "rows"
         self._columns = tuple(columns)
         self._filters: list[tuple[str, str, Any]] = []
 
@@ -104,11 +109,13 @@ class CaptureReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, SectionPartition):
-            conditions = [_condition(*told) for told in self._filters]
-            yield from batches(
-                partition.section, self._columns, conditions, tell_problems=self._tell_problems
-            )
+        if not isinstance(partition, SectionPartition):
+            return
+        if self._table == BUNDLES:
+            yield from bundles(partition.section)
+            return
+        conditions = [_condition(*told) for told in self._filters]
+        yield from batches(partition.section, self._columns, conditions, tell_problems=self._tell_problems)
 
     def _is_wanted(self, file: CaptureFile) -> bool:
         known = {"capture": file.name, "file": file.number}
@@ -137,6 +144,7 @@ class CaptureStreamReader(DataSourceStreamReader):
 
     def __init__(self, options: Any, columns: Sequence[str]) -> None:
         self._places = places_of(options)
+        self._table = _table(options)
         self._columns = tuple(columns)
         self._until = Path(options["until"]) if "until" in options else None
         self._last: dict[str, int] | None = None
@@ -169,7 +177,11 @@ class CaptureStreamReader(DataSourceStreamReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, SectionPartition):
+        if not isinstance(partition, SectionPartition):
+            return
+        if self._table == BUNDLES:
+            yield from bundles(partition.section)
+        else:
             yield from batches(partition.section, self._columns, tell_problems=True)
 
 
@@ -180,6 +192,10 @@ def places_of(options: Any) -> list[str]:
     if "path" in options:
         return [str(options["path"])]
     raise ValueError('say where the captures are: load("captures/")')
+
+
+def _table(options: Any) -> Table:
+    return {table.name: table for table in (PACKETS, BUNDLES)}[options.get("rows", PACKETS.name)]
 
 
 def _condition(column: str, kind: str, value: Any) -> Condition:

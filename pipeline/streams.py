@@ -12,7 +12,8 @@ from msgspec.msgpack import Decoder
 from conformance.monitors import MONITORS, Monitor, Place, Violation
 from conformance.monitors import amqp_facts as amqp
 from conformance.monitors import facts as nats
-from pipeline.flows import STATE, Ending, unpacked
+from pipeline.bundles import STATE
+from pipeline.flows import Ending, unpacked
 from pipeline.rows import Collector, rows_of
 from pipeline.states import dumped, restored
 from pipeline.tables import BYTES, INT, LONG, VIOLATIONS, Column, Table
@@ -55,7 +56,7 @@ def judge_streams(
     """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key. What an
     operation has ``broken`` on its connection is passed on, whether it has a key or not.
 
-    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row whose ``rule`` is ``flows.STATE`` and whose
+    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row whose ``rule`` is ``bundles.STATE`` and whose
     ``text`` is the key; with that as ``protocol``, before all others of its key, it comes back.
     """
     collected = Collector(FOUND_OR_STATE)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.flows import FOR_VIOLATIONS, PACKET_COLUMNS, STAGED, STATE, Ending, decode
+from pipeline.bundles import STATE, packet_rows
+from pipeline.flows import FOR_VIOLATIONS, STAGED, Ending, decode
 from pipeline.packets import PROBLEM
 from pipeline.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
 from pipeline.tables import (
@@ -34,30 +35,23 @@ NUMBERS = Table(
 )
 
 
-def flows(packets: DataFrame, parts: int) -> DataFrame:
-    """Packets between two ends together and in order, in so many parts; no rows that tell problems."""
-    ends = F.least("source", "target"), F.greatest("source", "target")
-    remembered = F.col("flow") if "flow" in packets.columns else F.lit(None).cast("bigint")
-    return (
-        packets.withColumn("flow", F.coalesce(remembered, F.xxhash64(*ends)))
-        .select(*PACKET_COLUMNS)
-        .repartition(parts, "flow")
-        .sortWithinPartitions("flow", "file", "frame")
-    )
+def flows(bundles: DataFrame, parts: int) -> DataFrame:
+    """What passes between two ends together and in order, in so many parts."""
+    return bundles.repartition(parts, "flow").sortWithinPartitions("flow", "file", "frame")
 
 
 def staged(
-    packets: DataFrame, parts: int, *, keeps_payloads: bool, ending: Ending = Ending.FINAL
+    bundles: DataFrame, parts: int, *, keeps_payloads: bool, ending: Ending = Ending.FINAL
 ) -> DataFrame:
-    """Packets to ``flows.STAGED``."""
+    """Bundles to ``flows.STAGED``."""
     function = partial(decode, keeps_payloads=keeps_payloads, ending=ending)
-    return flows(packets, parts).mapInArrow(function, spark_schema(STAGED))
+    return flows(bundles, parts).mapInArrow(function, spark_schema(STAGED))
 
 
-def staged_for_violations(packets: DataFrame, parts: int) -> DataFrame:
-    """Packets to ``flows.FOR_VIOLATIONS``: much less, where nobody wants the operations."""
+def staged_for_violations(bundles: DataFrame, parts: int) -> DataFrame:
+    """Bundles to ``flows.FOR_VIOLATIONS``: much less, where nobody wants the operations."""
     function = partial(decode, keeps_payloads=False, table=FOR_VIOLATIONS)
-    return flows(packets, parts).mapInArrow(function, spark_schema(FOR_VIOLATIONS))
+    return flows(bundles, parts).mapInArrow(function, spark_schema(FOR_VIOLATIONS))
 
 
 def found(
@@ -83,13 +77,17 @@ def _as_facts(found: DataFrame) -> DataFrame:
     )
 
 
-def as_packets(staged: DataFrame) -> DataFrame:
+def as_bundles(staged: DataFrame) -> DataFrame:
     """What is remembered of each flow, to stand before its packets."""
     return staged.where(F.col("op") == STATE).select(
-        F.col("connection").alias("flow"),
-        F.array(F.lit(STATE)).alias("comments"),
-        F.col("facts").alias("payload"),
+        F.col("connection").alias("flow"), F.lit(STATE).alias("kind"), F.col("facts").alias("content")
     )
+
+
+def unbundled(bundles: DataFrame, *, with_payload: bool) -> DataFrame:
+    """The packets of bundles, one a row."""
+    table = PACKETS if with_payload else PACKETS.without("payload")
+    return bundles.mapInArrow(partial(packet_rows, columns=table.names), spark_schema(table))
 
 
 def numbers(staged: DataFrame) -> DataFrame:

@@ -102,7 +102,7 @@ def _plain(folder: Path) -> Run:
 def _spark(what: str, master: str, folder: Path) -> Run:
     """The operations are not counted: only what violates a rule, or matters across connections, is a row."""
     from pipeline import transforms
-    from pipeline.inputs import find, packets
+    from pipeline.inputs import bundled, find
     from pipeline.session import session
     from tests.pipeline.planted import write
 
@@ -110,7 +110,7 @@ def _spark(what: str, master: str, folder: Path) -> Run:
     parts = 4 * spark.sparkContext.defaultParallelism
 
     def judged(place: str) -> int:
-        source = packets(spark, find(spark, [place]), section_bytes=16 * MEGABYTE)
+        source = bundled(spark, find(spark, [place]), section_bytes=16 * MEGABYTE)
         return transforms.found(transforms.staged_for_violations(source, parts), parts).count()
 
     with tempfile.TemporaryDirectory() as warming:

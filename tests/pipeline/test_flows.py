@@ -13,6 +13,7 @@ import pytest
 from msgspec.msgpack import Decoder
 
 from conformance.monitors import Violation
+from pipeline.bundles import bundles
 from pipeline.cells import Cells, text_without_payload
 from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, packets, sections
 from pipeline.flows import STAGED, FlowJudge, decode, packed, unpacked
@@ -42,17 +43,10 @@ def staged(places: list[str], section_bytes: int = 1 << 26, *, keeps_payloads: b
     """As Spark's shuffle would bring the packets together."""
     files, _ = capture_files(places)
     read = [
-        batch
-        for file in files
-        for section in sections(file, section_bytes)
-        for batch in batches(section, tell_problems=True)
+        batch for file in files for section in sections(file, section_bytes) for batch in bundles(section)
     ]
-    table = pa.Table.from_batches(read)
-    ends = zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
-    flows = [hash(frozenset(pair)) for pair in ends]
-    table = table.append_column("flow", pa.array(flows, pa.int64()))
     order = [(name, "ascending") for name in ("flow", "file", "frame")]
-    decoded = decode(table.sort_by(order).to_batches(), keeps_payloads=keeps_payloads)
+    decoded = decode(pa.Table.from_batches(read).sort_by(order).to_batches(), keeps_payloads=keeps_payloads)
     return pa.Table.from_batches(list(decoded), schema=arrow_schema(STAGED))
 
 

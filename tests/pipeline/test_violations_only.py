@@ -8,12 +8,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipeline import transforms
-from pipeline.inputs import find, packets
+from pipeline.inputs import bundled, find
 from tests.pipeline.planted import write
 
 
 def test_all_that_is_planted_is_found(spark: SparkSession, tmp_path: Path) -> None:
     planted = write(tmp_path, size=1000)
-    source = packets(spark, find(spark, [str(tmp_path)]), section_bytes=1_000_000)
+    source = bundled(spark, find(spark, [str(tmp_path)]), section_bytes=1_000_000)
     found = transforms.found(transforms.staged_for_violations(source, 2), 2).select("rule").collect()
     assert Counter(row.rule for row in found) == Counter(one.rule for one in planted)
