@@ -8,19 +8,17 @@ packet, so that ids are in the order of the capture and can be numbered later.
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from conformance.monitors import MONITORS, Scope, Violation, Watch
+from conformance.monitors import Violation, Watch
 from conformance.monitors.facts import Fact
 from conformance.monitors.nats_pulls import BatchIsTheLimit
 from pipeline.bundles import BUNDLES, STATE, opened, problem_told
 from pipeline.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
+from pipeline.crossing import LOCAL, Collected, Noted, key_across, packed
 from pipeline.files import Problem
 from pipeline.links import Links
 from pipeline.packets import PROBLEM
@@ -36,8 +34,6 @@ from proxy.segments import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOCAL = tuple(kind for kind in MONITORS if kind.scope in (Scope.CONNECTION, Scope.CHANNEL))
-_ACROSS = {kind.scope: kind for kind in MONITORS if kind not in LOCAL}
 FRAME_BITS = 40  # of a provisional id; the file's place stands before them
 
 STAGED = Table(
@@ -48,8 +44,8 @@ STAGED = Table(
         Column("file", INT, "place of the file"),
         Column("recorded", LONG, "of an opening: the number that the recorder gave, 0 if none"),
         Column("key", TEXT, "whose facts these are: a stream's or a queue's"),
-        Column("facts", BYTES, "what goes across connections: see packed"),
-        Column("broken", BYTES, "violations found on the connection: see packed"),
+        Column("facts", BYTES, "what goes across connections, in rows of its own: see crossing"),
+        Column("broken", BYTES, "violations found on the connection: see crossing.packed"),
     ),
     ("capture",),
 )
@@ -118,6 +114,7 @@ class FlowJudge:
         self._protocols: dict[int, str] = {}
         self._libraries: dict[int, str] = {}
         self._at: Cells = {}
+        self._across = Collected()
         self._open: dict[int, int] = {}  # connection -> directions that have not ended
         self._latest = 0  # time of the last packet, ns
 
@@ -141,6 +138,11 @@ class FlowJudge:
         """The captures are over."""
         for row in self._reader.finish():
             yield from self._rows(row)
+        yield from self.put_aside()
+
+    def put_aside(self) -> Iterator[Cells]:
+        """The rows that are not full yet."""
+        return self._across.take()
 
     def _rows(self, row: Row) -> Iterator[Cells]:
         connection = row.connection
@@ -153,24 +155,28 @@ class FlowJudge:
             self._protocols[number] = row.dialect.name
         if row.number and (library := library_of(row.operation)):
             self._libraries[number] = library
-        across = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
-        if not (self._whole or violations or across or row.remark[0]):
+        across: list[Any] = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
+        wants_row = self._whole or violations or row.remark[0]
+        if not (wants_row or across):
             return
-        cells = self._own_cells(row, facts)
-        cells |= self._at
-        cells |= {
-            "connection": number, "number": row.number, "time": row.time // 1000, "time_ns": row.time,
-            "protocol": self._protocols.get(number, connection.protocol),
+        about: Cells = {
+            "connection": number, "protocol": self._protocols.get(number, connection.protocol),
             "client": connection.addresses[0], "server": connection.addresses[1],
-            "library": self._libraries.get(number), "sender": row.sender,
+            "library": self._libraries.get(number), "file": self._at["file"], "capture": self._at["capture"],
+        }  # fmt: skip
+        if across:
+            noted = Noted(self._at["frame"], row.number, row.time, [fact for _, fact in across])
+            yield from self._across.add(across[0][0], about, noted)
+        if not wants_row:
+            return
+        cells = self._own_cells(row, facts) | self._at | about
+        cells |= {
+            "number": row.number, "time": row.time // 1000, "time_ns": row.time, "sender": row.sender,
         }  # fmt: skip
         if answers:
             cells["answers"] = answers
         if violations:
             cells["broken"] = packed(violations)
-        if across:
-            cells["key"] = across[0][0]
-            cells["facts"] = packed([fact for _, fact in across])
         yield cells
 
     def _count(self, row: Row) -> None:
@@ -198,15 +204,6 @@ class FlowJudge:
         return cells
 
 
-def key_across(fact: Fact) -> str | None:
-    """Whose fact this is beyond its connection, if anybody's. An operation's facts have at most one."""
-    for scope, kind in _ACROSS.items():
-        key = kind.key(fact)
-        if key is not None:
-            return f"{scope}|{key}"
-    return None
-
-
 def decode(
     batches: Iterable[pa.RecordBatch],
     *,
@@ -216,7 +213,8 @@ def decode(
 ) -> Iterator[pa.RecordBatch]:
     """Bundles, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
 
-    ``FOR_VIOLATIONS``: only rows that violate something, or matter across connections, and remarks. With
+    What goes across connections has rows of its own, whose ``op`` is ``crossing.FACTS``.
+    ``FOR_VIOLATIONS``: besides them only rows that violate something, and remarks. With
     ``Ending.TO_BE_CONTINUED`` what is remembered of each flow leaves as a row whose ``op`` is ``STATE``; as a
     bundle of that kind, before all others of its flow, it comes back.
     """
@@ -228,7 +226,9 @@ def decode(
     def end(flow: int | None, judge: FlowJudge) -> Iterator[Cells]:
         if ending is Ending.FINAL:
             yield from judge.finish()
-        elif flow is not None and not judge.is_over:
+            return
+        yield from judge.put_aside()
+        if flow is not None and not judge.is_over:
             yield {"op": STATE, "connection": flow, "facts": dumped(judge), "number": 0}
 
     current, judge = None, begin()
@@ -248,10 +248,12 @@ def decode(
     yield from collected.take()
 
 
+_LARGE = "payload", "facts"
+
+
 def _collected(collected: Collector, rows: Iterable[Cells]) -> Iterator[pa.RecordBatch]:
     for row in rows:
-        payload = row.get("payload")
-        if collected.add(row, len(payload) if payload else 0):
+        if collected.add(row, sum(len(row.get(name) or b"") for name in _LARGE)):
             yield from collected.take()
 
 
@@ -261,18 +263,3 @@ def _problem(problem: Problem, file: int) -> Iterator[Cells]:
         "op": PROBLEM, "description": problem.kind, "text": problem.text, "size": problem.bytes, "file": file,
         "capture": problem.capture, "number": 0,
     }  # fmt: skip
-
-
-def packed(values: list[Any]) -> bytes:
-    """Facts or violations as bytes: MessagePack, or a pickle where text was no UTF-8 on the wire."""
-    try:
-        return msgspec.msgpack.encode(values)
-    except UnicodeEncodeError:
-        return pickle.dumps(values)
-
-
-def unpacked(data: bytes, decoder: msgspec.msgpack.Decoder[Any]) -> Any:
-    """What was packed, ``decoder`` being that of its type: making one takes longer than using it."""
-    if data[:1] == pickle.PROTO:
-        return pickle.loads(data)  # written by ``packed``
-    return decoder.decode(data)

@@ -28,6 +28,12 @@ class Collector:
         self._bytes += size
         return len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
+    def all(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+        """Adds them; the batches that are full by then."""
+        for row in rows:
+            if self.add(row):
+                yield from self.take()
+
     def take(self) -> Iterator[pa.RecordBatch]:
         """What was collected: one batch, or none."""
         import pyarrow as pa

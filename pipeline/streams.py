@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from msgspec.msgpack import Decoder
 
 from conformance.monitors import MONITORS, Monitor, Place, Violation
-from conformance.monitors import amqp_facts as amqp
-from conformance.monitors import facts as nats
 from pipeline.bundles import STATE
-from pipeline.flows import Ending, unpacked
+from pipeline.cells import Cells
+from pipeline.crossing import Merge, Noted, unpacked
+from pipeline.flows import Ending
 from pipeline.rows import Collector, rows_of
 from pipeline.states import dumped, restored
 from pipeline.tables import BYTES, INT, LONG, VIOLATIONS, Column, Table
@@ -21,11 +19,6 @@ from pipeline.tables import BYTES, INT, LONG, VIOLATIONS, Column, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KINDS = (
-    nats.Delivered, nats.Acknowledged, nats.AckAnswered, nats.PublishAnswered, nats.Administered, nats.Pulled,
-    amqp.Delivered,
-)  # fmt: skip
-FACTS = Decoder[Any](list[reduce(or_, _KINDS)])  # type: ignore[misc]
 BROKEN = Decoder(list[Violation])
 _ORDER = {kind.rule: number for number, kind in enumerate(MONITORS)}
 
@@ -54,34 +47,40 @@ def judge_streams(
     batches: Iterable[pa.RecordBatch], ending: Ending = Ending.FINAL
 ) -> Iterator[pa.RecordBatch]:
     """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key. What an
-    operation has ``broken`` on its connection is passed on, whether it has a key or not.
+    operation has ``broken`` on its connection is passed on.
 
     With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row whose ``rule`` is ``bundles.STATE`` and whose
     ``text`` is the key; with that as ``protocol``, before all others of its key, it comes back.
     """
     collected = Collector(FOUND_OR_STATE)
     current: str | None = None
-    monitors = _monitors("")
+    monitors, merge = _monitors(""), Merge()
 
-    def end() -> None:
+    def judged(given: Iterator[tuple[Cells, Noted]]) -> Iterator[Cells]:
+        for row, noted in given:
+            for violation in [one for fact in noted.facts for kind in monitors for one in kind.observe(fact)]:
+                at = {"frame": noted.frame, "number": noted.number, "time_ns": noted.time_ns}
+                yield cells_of_violation(violation, row | at)
+
+    def end() -> Iterator[Cells]:
+        yield from judged(merge.until())
         if ending is Ending.TO_BE_CONTINUED and current is not None:
-            collected.add({"rule": STATE, "text": current, "state": dumped(monitors)})
+            yield {"rule": STATE, "text": current, "state": dumped(monitors)}
 
     for *shared, key, facts, broken in rows_of(batches, FACT_COLUMNS):
-        if key != current:
-            end()
-            current, monitors = key, _monitors(key or "")
-        if shared[SHARED.index("protocol")] == STATE:
-            monitors = restored(facts)
+        row = dict(zip(SHARED, shared, strict=True))
+        if broken:
+            found = (cells_of_violation(violation, row) for violation in unpacked(broken, BROKEN))
+            yield from collected.all(found)
             continue
-        violations: list[Violation] = unpacked(broken, BROKEN) if broken else []
-        for fact in unpacked(facts, FACTS) if facts else ():
-            for monitor in monitors:
-                violations += monitor.observe(fact)
-        for violation in violations:
-            if collected.add(cells_of_violation(violation, dict(zip(SHARED, shared, strict=True)))):
-                yield from collected.take()
-    end()
+        if key != current:
+            yield from collected.all(end())
+            current, monitors = key, _monitors(key)
+        if row["protocol"] == STATE:
+            monitors = restored(facts)
+        else:
+            yield from collected.all(judged(merge.add(row, facts)))
+    yield from collected.all(end())
     yield from collected.take()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from pipeline.bundles import STATE, packet_rows
+from pipeline.crossing import FACTS
 from pipeline.flows import FOR_VIOLATIONS, STAGED, Ending, decode
 from pipeline.packets import PROBLEM
 from pipeline.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
@@ -61,8 +62,7 @@ def found(
 
     ``remembered``: what ``found`` gave for the batch before, where there is one.
     """
-    is_fact = F.col("facts").isNotNull() & ~F.col("op").eqNullSafe(STATE)
-    wanted = staged.where(is_fact | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
+    wanted = staged.where((F.col("op") == FACTS) | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
     if remembered is not None:
         wanted = wanted.unionByName(_as_facts(remembered), allowMissingColumns=True)
     whose = F.coalesce("key", F.col("connection").cast("string"))  # without a key: wherever
@@ -108,7 +108,7 @@ def given_numbers(spark: SparkSession, given: Sequence[tuple[int, int]]) -> Data
 
 def operations(staged: DataFrame, numbers: DataFrame) -> DataFrame:
     """Staged operations to the table, with numbers for ids."""
-    decoded = staged.where(~F.col("op").isin(PROBLEM, STATE))
+    decoded = staged.where(~F.col("op").isin(PROBLEM, STATE, FACTS))
     return _with_day(_given(decoded, numbers)).select(*OPERATIONS.names)
 
 

@@ -13,10 +13,12 @@ import pytest
 from msgspec.msgpack import Decoder
 
 from conformance.monitors import Violation
+from pipeline import crossing
 from pipeline.bundles import bundles
 from pipeline.cells import Cells, text_without_payload
+from pipeline.crossing import FACTS, packed, unpacked
 from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, packets, sections
-from pipeline.flows import STAGED, FlowJudge, decode, packed, unpacked
+from pipeline.flows import STAGED, FlowJudge, decode
 from pipeline.packets import batches
 from pipeline.states import dumped, restored
 from pipeline.streams import judge_streams
@@ -53,7 +55,7 @@ def staged(places: list[str], section_bytes: int = 1 << 26, *, keeps_payloads: b
 def violations(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows of ``FOUND``, in order."""
     order = [(name, "ascending") for name in ("key", "file", "frame", "number")]
-    wanted = pc.or_(pc.is_valid(rows["facts"]), pc.is_valid(rows["broken"]))
+    wanted = pc.or_(pc.equal(rows["op"], FACTS), pc.is_valid(rows["broken"]))
     found = judge_streams(rows.filter(wanted).sort_by(order).to_batches())
     told = [row for batch in found for row in batch.to_pylist()]
     return sorted(told, key=lambda row: (row["file"], row["frame"], row["number"], row["rank"]))
@@ -75,7 +77,11 @@ def test_all_that_is_planted_is_found_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(found) == planted
 
 
-def test_flows_apart_find_what_one_reader_finds(captures: Path) -> None:
+@pytest.mark.parametrize("operations", [crossing.ROW_OPERATIONS, 1, 3])
+def test_flows_apart_find_what_one_reader_finds(
+    captures: Path, operations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crossing, "ROW_OPERATIONS", operations)
     expected = as_live(captures)
     found = violations(staged([str(captures)], keeps_payloads=True))
     assert [(row["rule"], row["expected"], row["actual"], row["text"], row["time_ns"]) for row in found] == [

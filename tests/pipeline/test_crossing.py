@@ -1,0 +1,88 @@
+"""Facts on their way to the monitors of streams and queues: none is lost, and they keep their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from conformance.monitors import Place
+from conformance.monitors.facts import Administered, Pulled
+from pipeline import crossing
+from pipeline.cells import Cells
+from pipeline.crossing import Collected, Merge, Noted
+
+ABOUT: Cells = {"connection": 1, "protocol": "nats", "client": "c", "server": "s", "file": 0, "capture": "a"}
+
+
+def noted(frame: int, number: int = 1, text: str = "PUB") -> Noted:
+    place = Place("1", number, 1000 * frame, text)
+    return Noted(frame, number, 1000 * frame, [Administered(place=place, stream="S", verb="CONSUMER.DELETE")])
+
+
+def rows_for(
+    collected: Collected, given: Sequence[tuple[str, Cells, Noted]], *, rest: bool = True
+) -> list[Cells]:
+    found = [row for one in given for row in collected.add(*one)]
+    return found + (list(collected.take()) if rest else [])
+
+
+def merged(rows: Sequence[Cells]) -> Iterator[tuple[int, int, int]]:
+    merge = Merge()
+    for row in sorted(rows, key=lambda row: (row["file"], row["frame"], row["number"])):
+        for whose, one in merge.add(row, row["facts"]):
+            yield whose["connection"], one.frame, one.number
+    for whose, one in merge.until():
+        yield whose["connection"], one.frame, one.number
+
+
+def test_what_two_connections_say_is_merged_operation_by_operation() -> None:
+    first = rows_for(Collected(), [("k", ABOUT, noted(frame)) for frame in (1, 4, 5, 9)])
+    other = rows_for(
+        Collected(), [("k", ABOUT | {"connection": 2}, noted(*at)) for at in ((2, 1), (2, 2), (6, 1), (7, 1))]
+    )
+    assert len(first) == len(other) == 1
+    assert list(merged(first + other)) == [
+        (1, 1, 1), (2, 2, 1), (2, 2, 2), (1, 4, 1), (1, 5, 1), (2, 6, 1), (2, 7, 1), (1, 9, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["ROW_OPERATIONS", "HELD_OPERATIONS"])
+def test_a_row_that_has_enough_leaves(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crossing, limit, 4)
+    collected = Collected()
+    given = [(key, ABOUT, noted(frame)) for frame in range(6) for key in "ab"]
+    early = rows_for(collected, given, rest=False)
+    assert early
+    rows = [*early, *collected.take()]
+    assert list(collected.take()) == []
+    for key in "ab":
+        assert [frame for _, frame, _ in merged([row for row in rows if row["key"] == key])] == list(range(6))
+
+
+def test_a_row_is_of_one_file_and_one_connection() -> None:
+    changed: list[dict[str, Any]] = [{}, {"file": 1, "capture": "b"}, {"library": "late"}, {"connection": 2}]
+    about, given = ABOUT, []
+    for frame, change in enumerate(changed, 1):
+        about = about | change
+        given.append(("k", about, noted(frame)))
+    rows = rows_for(Collected(), given)
+    assert len(rows) == len(changed)
+    for row, (_, told, one) in zip(rows, given, strict=True):
+        assert row | told == row
+        assert (row["frame"], row["number"], row["time_ns"], row["time"]) == (
+            one.frame,
+            1,
+            one.time_ns,
+            one.frame,
+        )
+
+
+def test_facts_with_text_that_is_no_utf8_arrive() -> None:
+    place = Place("1", 1, 1, "PUB \udcff")
+    pulled = Pulled(place=place, stream="S", consumer="C", inbox="r", sid="1", batch=1)
+    (row,) = rows_for(Collected(), [("k", ABOUT, Noted(1, 1, 1, [pulled]))])
+    merge = Merge()
+    assert list(merge.add(row, row["facts"])) == []
+    assert [one.facts for _, one in merge.until()] == [[pulled]]
