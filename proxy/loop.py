@@ -17,6 +17,8 @@ from collections.abc import Callable
 from itertools import count
 
 Handler = Callable[[int], None]  # takes the epoll mask
+TALK_TURNS = 16  # with one event each, soon after another: somebody asks and somebody answers
+AWAKE_S = 0.0002  # so long the next event of a talk is waited for awake
 
 
 class Timer:
@@ -50,6 +52,8 @@ class Loop:
         self._calls: deque[Callable[[], None]] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._running = True
+        self._has_company = len(os.sched_getaffinity(0)) > 1  # who is waited for runs on another processor
+        self._alone = 0  # turns before this one that served one descriptor, soon after the turn before
         self._closed = False
         self._lock = threading.RLock()  # a signal handler may interrupt ``call`` and call
         self.add(self._wakeup, select.EPOLLIN, self._woken)
@@ -95,7 +99,7 @@ class Loop:
         while self._running:
             while timers and timers[0].action is None:  # cancelled: nobody waits for it
                 heapq.heappop(timers)
-            events = poll(self._timeout()) if timers else poll()
+            events = self._wait(poll)
             self.ready = len(events)
             for fd, mask in events:
                 handler = handlers.get(fd)
@@ -111,6 +115,27 @@ class Loop:
             self._closed = True
             self._epoll.close()
             os.close(self._wakeup)
+
+    def _wait(self, poll: Callable[..., list[tuple[int, int]]]) -> list[tuple[int, int]]:
+        """The next events, or none when a timer is due.
+
+        A process that sleeps takes as long to wake as all its work on a message: in a talk it stays awake,
+        and lets others of its processor go first.
+        """
+        began = time.monotonic()
+        if self._alone >= TALK_TURNS and self._has_company:
+            until = began + AWAKE_S
+            if self._timers:
+                until = min(until, self._timers[0].at)
+            while not (events := poll(0)) and time.monotonic() < until:
+                os.sched_yield()
+            if events:
+                self._alone = self._alone + 1 if len(events) == 1 else 0
+                return events
+        events = poll(self._timeout()) if self._timers else poll()
+        is_soon = time.monotonic() - began < AWAKE_S
+        self._alone = self._alone + 1 if is_soon and len(events) == 1 else 0
+        return events
 
     def _timeout(self) -> float:
         return max(self._timers[0].at - time.monotonic(), 0)

@@ -1,12 +1,22 @@
-"""The loop under the relay: timers."""
+"""The loop under the relay: timers, and when it sleeps."""
 
 from __future__ import annotations
 
+import os
+import select
+import socket
+import subprocess
 import threading
+import time
+from collections.abc import Callable
 
-from proxy.loop import Loop
+import pytest
+
+from proxy import loop as loop_module
+from proxy.loop import TALK_TURNS, Loop
 
 SOON_S = 0.05
+EXCHANGES = 500
 
 
 def test_a_cancelled_timer_wakes_nobody() -> None:
@@ -35,3 +45,87 @@ def test_timers_are_done_in_the_order_of_their_times() -> None:
     finally:
         loop.close()
     assert done == ["first", "second"]
+
+
+class Epoll:
+    """Counts the calls that may sleep."""
+
+    slept = 0
+
+    def __init__(self, make: Callable[[], select.epoll] = select.epoll) -> None:
+        self._epoll = make()
+        self.register, self.unregister = self._epoll.register, self._epoll.unregister
+        self.close = self._epoll.close
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        Epoll.slept += timeout != 0
+        return self._epoll.poll(timeout)
+
+
+def talk(loop: Loop, then: Callable[[], object]) -> None:
+    """Exchanges so many words with ``cat``, one at a time; runs until ``then`` stops the loop."""
+    ours, theirs = socket.socketpair()
+    left = EXCHANGES
+
+    def answer(_mask: int) -> None:
+        nonlocal left
+        word = ours.recv(100)
+        left -= 1
+        if left:
+            ours.send(word)
+        else:
+            then()
+
+    with subprocess.Popen(["cat"], stdin=theirs.fileno(), stdout=theirs.fileno()) as cat, ours:
+        theirs.close()
+        loop.add(ours.fileno(), select.EPOLLIN, answer)
+        ours.send(b"word")
+        loop.run()
+        loop.remove(ours.fileno())
+        ours.close()
+        assert cat.wait() == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one processor the loop always sleeps")
+@pytest.mark.parametrize("awake_s", [0.0, 10.0])
+def test_in_a_talk_it_stays_awake(awake_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "AWAKE_S", awake_s)
+    monkeypatch.setattr("select.epoll", Epoll)
+    Epoll.slept = 0
+    loop = Loop()
+    try:
+        talk(loop, loop.stop)
+    finally:
+        loop.close()
+    assert (Epoll.slept < 2 * TALK_TURNS) == bool(awake_s), Epoll.slept
+
+
+def test_after_a_talk_it_sleeps() -> None:
+    loop = Loop()
+    began: list[float] = []
+
+    def rest() -> None:
+        began.append(time.thread_time())
+        loop.after(10 * SOON_S, loop.stop)
+
+    try:
+        talk(loop, rest)
+    finally:
+        loop.close()
+    assert time.thread_time() - began[0] < SOON_S
+
+
+def test_a_talk_keeps_no_timer_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "AWAKE_S", 10.0)
+    loop = Loop()
+    began: list[float] = []
+
+    def rest() -> None:
+        began.append(time.monotonic())
+        loop.after(SOON_S, loop.stop)
+
+    try:
+        talk(loop, rest)
+    finally:
+        loop.close()
+    assert time.monotonic() - began[0] < 5.0
