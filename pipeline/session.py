@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 INSTALL = "pip install 'plumbline[spark]'"
 _LOOPBACK = "127.0.0.1"
+_LONGEST_SOCKET_FOLDER = 60  # bytes: Spark's names take 42 more, and a socket's path has at most 107
+# Python does the work: Java's second compiler takes more of the processors than its code gives back.
+_LIGHT = ("-XX:TieredStopAtLevel=1",)
 _QUIET = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -64,9 +67,9 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_QUIET)
     builder = SparkSession.builder.appName("plumbline").master(master)
-    configured = (
-        _configuration(scratch, quiet) | (_local() if master.startswith("local") else {}) | dict(settings)
-    )
+    is_local = master.startswith("local")
+    java = [f"-Dlog4j2.configurationFile={quiet.as_uri()}", *(_LIGHT if is_local else ())]
+    configured = _configuration(scratch, java) | (_local(scratch) if is_local else {}) | dict(settings)
     for name, value in configured.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -82,12 +85,12 @@ def _find_ourselves() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, known)))
 
 
-def _configuration(scratch: Path, quiet: Path) -> dict[str, str]:
+def _configuration(scratch: Path, java: Sequence[str]) -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(java),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.artifact.isolation.enabled": "false",
         # A row may carry a whole packet, so that batches are limited in bytes too.
@@ -99,5 +102,13 @@ def _configuration(scratch: Path, quiet: Path) -> dict[str, str]:
     }
 
 
-def _local() -> dict[str, str]:
-    return {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+def _local(scratch: Path) -> dict[str, str]:
+    """Nothing of a local master can be reached from elsewhere."""
+    own = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if len(os.fsencode(scratch)) <= _LONGEST_SOCKET_FOLDER:
+        # Over TCP each Python task waits 40 ms for an acknowledgement.
+        own |= {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.unix.domain.socket.dir": str(scratch),
+        }
+    return own

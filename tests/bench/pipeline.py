@@ -30,7 +30,7 @@ from msgspec import Struct
 from pipeline.results import MANIFEST
 from tests.bench.processes import MEGABYTE, cpu_below, size_of, take
 
-WARMING = MEGABYTE  # bytes of the capture that goes through Spark first
+WARMING = 20 * MEGABYTE  # bytes of the capture that goes through Spark first: Java has compiled by then
 _MODULE = "tests.bench.pipeline"
 PLAIN, ONE_CORE, ONE, TWO = "plain loop", "local[1] on one core", "local[1]", "local[2]"
 # What tshark is asked for. The columns are those of Plumbline's operations that tshark has.

@@ -12,8 +12,8 @@ from statistics import median
 Address = tuple[str, int]
 
 PAYLOAD = b"x" * 128
-MESSAGES = 200_000
-BATCH = 500
+MESSAGES = 600_000
+BATCH = 500  # messages that are written together
 ROUND_TRIPS = 3000
 CLIENTS = 32
 EXCHANGES = 20_000
@@ -50,8 +50,13 @@ def rate(address: Address, messages: int = MESSAGES) -> float:
         subscriber.link.sendall(b"SUB bench 1\r\n")
         subscriber.ping()
         batch = (b"PUB bench %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n") * BATCH
+
+        def send() -> None:
+            for _ in range(messages // BATCH):
+                publisher.link.sendall(batch)
+
         started = time.perf_counter()
-        sender = threading.Thread(target=lambda: publisher.link.sendall(batch * (messages // BATCH)))
+        sender = threading.Thread(target=send)
         sender.start()
         subscriber.take(messages * len(b"MSG bench 1 %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n"))
         elapsed = time.perf_counter() - started
