@@ -11,8 +11,8 @@ messages through a real nats-server,
 What counts is the ratio within a round, since a busy machine is busy for all. Clients, server and proxy share
 the processors, so no proxy can be faster than the server is without one: that is the first line. A Python
 loop that only receives and sends, and records nothing, shows what Python costs. Before the first round a file
-is written and deleted: what a virtual machine has never used comes from its host, and slowly, while files that
-are written later get pages that are known. Who records would pay for that, who relays would not.
+is written and deleted: what a virtual machine has never used it gets from its host, slowly, while files that
+come later get pages that are known. Who records would pay for that, who relays would not.
 """
 
 from __future__ import annotations
