@@ -195,7 +195,11 @@ def places_of(options: Any) -> list[str]:
 
 
 def _table(options: Any) -> Table:
-    return {table.name: table for table in (PACKETS, BUNDLES)}[options.get("rows", PACKETS.name)]
+    asked = options.get("rows", PACKETS.name)
+    for table in (PACKETS, BUNDLES):
+        if table.name == asked:
+            return table
+    raise ValueError(f"rows are {PACKETS.name} or {BUNDLES.name}, not {asked}")
 
 
 def _condition(column: str, kind: str, value: Any) -> Condition:

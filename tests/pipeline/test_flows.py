@@ -20,6 +20,7 @@ from pipeline.crossing import FACTS, packed, unpacked
 from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, packets, sections
 from pipeline.flows import STAGED, FlowJudge, decode
 from pipeline.packets import batches
+from pipeline.source import CaptureReader, PlumblineSource
 from pipeline.states import dumped, restored
 from pipeline.streams import judge_streams
 from pipeline.tables import TABLES, arrow_schema, describe, spark_schema
@@ -204,6 +205,13 @@ def test_the_source_fails_where_nobody_reads_problems(tmp_path: Path) -> None:
     (file,), _ = capture_files([str(tmp_path)])
     with pytest.raises(CaptureError, match=r"other\.pcapng: no capture"):
         list(batches(sections(file)[0]))
+
+
+def test_the_source_says_what_it_cannot_give() -> None:
+    with pytest.raises(ValueError, match="rows are packets or bundles, not frames"):
+        PlumblineSource({"path": "captures", "rows": "frames"}).schema()
+    with pytest.raises(ValueError, match="packets have no column colour; they have frame, file"):
+        CaptureReader({"path": "captures"}, ["frame", "colour"])
 
 
 def test_a_folder_without_captures_is_a_problem(tmp_path: Path) -> None:
