@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 INSTALL = "pip install 'plumbline[spark]'"
 _LOOPBACK = "127.0.0.1"
-_LONGEST_SOCKET_FOLDER = 60  # bytes: Spark's names take 42 more, and a socket's path has at most 107
 # Python does the work: Java's second compiler takes more of the processors than its code gives back.
 _LIGHT = ("-XX:TieredStopAtLevel=1",)
 _QUIET = """rootLogger.level = error
@@ -69,7 +68,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("plumbline").master(master)
     is_local = master.startswith("local")
     java = [f"-Dlog4j2.configurationFile={quiet.as_uri()}", *(_LIGHT if is_local else ())]
-    configured = _configuration(scratch, java) | (_local(scratch) if is_local else {}) | dict(settings)
+    configured = _configuration(scratch, java) | (_local() if is_local else {}) | dict(settings)
     for name, value in configured.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -102,13 +101,5 @@ def _configuration(scratch: Path, java: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _local(scratch: Path) -> dict[str, str]:
-    """Nothing of a local master can be reached from elsewhere."""
-    own = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    if len(os.fsencode(scratch)) <= _LONGEST_SOCKET_FOLDER:
-        # Over TCP each Python task waits 40 ms for an acknowledgement.
-        own |= {
-            "spark.python.unix.domain.socket.enabled": "true",
-            "spark.python.unix.domain.socket.dir": str(scratch),
-        }
-    return own
+def _local() -> dict[str, str]:
+    return {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
