@@ -10,9 +10,9 @@ messages through a real nats-server,
 
 What counts is the ratio within a round, since a busy machine is busy for all. Clients, server and proxy share
 the processors, so no proxy can be faster than the server is without one: that is the first line. A Python
-loop that only receives and sends, and records nothing, shows what Python costs. Before the first round a file
-is written and deleted: what a virtual machine has never used it gets from its host, slowly, while files that
-come later get pages that are known. Who records would pay for that, who relays would not.
+loop that only receives and sends, and records nothing, shows what Python costs. Before each of them a file
+is written and deleted: a virtual machine gives free memory back to its host within seconds, and gets it again
+slowly, page by page. Who records would pay for that, who relays would not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from tests.bench import proxy_traffic as traffic
 from tests.bench.proxy_traffic import Address
 
 READY_WITHIN_S = 60.0
-FAMILIAR_BYTES = 2_000_000_000  # of the page cache, before it starts; several times what one of them records
+FAMILIAR_BYTES = 600_000_000  # of the page cache: more than one of them records
+WARMING = 6  # so much less than is measured goes through each of them first
 
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
 SOCAT, STRICT, MITMPROXY = "socat", "record --strict", "mitmproxy, TCP mode"
@@ -237,11 +238,11 @@ def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]
     return found
 
 
-def make_memory_familiar(size: int = FAMILIAR_BYTES) -> None:
-    """Has the host give the memory that files of so many bytes take."""
-    piece = bytes(4 * 1024 * 1024)
+def make_memory_familiar() -> None:
+    """Has the host give the memory that a recording takes."""
+    piece = bytes(128 * 1024)  # about what a recording writes at once: the kernel takes pages by size
     with tempfile.TemporaryFile() as file:
-        for _ in range(size // len(piece)):
+        for _ in range(FAMILIAR_BYTES // len(piece)):
             file.write(piece)
 
 
@@ -252,6 +253,8 @@ def compare(server: Address, rounds: int, volume: Volume) -> dict[str, list[Figu
         for name, start in ways(server).items():
             with ExitStack() as running:
                 address, pid = start(running)
+                traffic.rate(address, volume.messages // WARMING)
+                make_memory_familiar()
                 figures.setdefault(name, []).append(measured(address, pid, volume))
     return figures
 
@@ -302,7 +305,6 @@ LOADS: dict[str, Callable[[Figures], float]] = {
 def main() -> None:
     """Prints a table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    make_memory_familiar()
     binary = real_servers()[0]
     if isinstance(binary, MissingServer):
         print(binary)
