@@ -190,13 +190,18 @@ async def stored(url: str) -> list[Delivered]:
     found: list[Delivered] = []
     # Interest of exactly the deliver_subject counts, and only once.
     link.send(Unsub.make(1), Sub.make(f"{link.inbox}.api", 2), Sub.make(f"{link.inbox}.log", 3))
-    await link.ask(
-        f"$JS.API.CONSUMER.CREATE.{STREAM}",
-        {"stream_name": STREAM, "config": {"deliver_subject": f"{link.inbox}.log", "ack_policy": "none"}},
-    )
+    config: dict[str, object] = {"deliver_subject": f"{link.inbox}.log", "ack_policy": "none"}
+    # There is more than a connection may owe: without flow control a late reader is a slow consumer.
+    config |= {"flow_control": True, "idle_heartbeat": 1_000_000_000}
+    await link.ask(f"$JS.API.CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": config})
     while len(found) < state["messages"]:
         message = await link.message()
-        assert message.reply is not None
-        found.append(Delivered(message.payload.split()[0].decode(), int(message.reply.split(".")[5])))
+        reply = message.reply
+        if reply is None:
+            continue  # a heartbeat
+        if reply.startswith("$JS.ACK."):
+            found.append(Delivered(message.payload.split()[0].decode(), int(reply.split(".")[5])))
+        else:
+            link.send(Pub.make(reply, b""))
     link.close()
     return found
