@@ -40,7 +40,7 @@ from tests.bench import proxy_traffic as traffic
 from tests.bench.proxy_traffic import Address
 
 READY_WITHIN_S = 60.0
-FAMILIAR_BYTES = 600_000_000  # of the page cache: more than one of them records
+FAMILIAR_BYTES = 1000  # of the page cache, for each message of the stream: more than one of them records
 WARMING = 6  # so much less than is measured goes through each of them first
 
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
@@ -238,11 +238,11 @@ def ways(server: Address) -> dict[str, Callable[[ExitStack], tuple[Address, int]
     return found
 
 
-def make_memory_familiar() -> None:
-    """Has the host give the memory that a recording takes."""
+def make_memory_familiar(messages: int) -> None:
+    """Has the host give the memory that a recording of so many takes."""
     piece = bytes(128 * 1024)  # about what a recording writes at once: the kernel takes pages by size
     with tempfile.TemporaryFile() as file:
-        for _ in range(FAMILIAR_BYTES // len(piece)):
+        for _ in range(messages * FAMILIAR_BYTES // len(piece)):
             file.write(piece)
 
 
@@ -254,7 +254,7 @@ def compare(server: Address, rounds: int, volume: Volume) -> dict[str, list[Figu
             with ExitStack() as running:
                 address, pid = start(running)
                 traffic.rate(address, volume.messages // WARMING)
-                make_memory_familiar()
+                make_memory_familiar(volume.messages)
                 figures.setdefault(name, []).append(measured(address, pid, volume))
     return figures
 

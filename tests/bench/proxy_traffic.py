@@ -44,7 +44,9 @@ class Client:
 
 
 def rate(address: Address, messages: int = MESSAGES) -> float:
-    """Messages a second from a publisher to a subscriber."""
+    """Messages a second from a publisher to a subscriber; whole batches, at least one."""
+    batches = max(messages // BATCH, 1)
+    messages = batches * BATCH
     subscriber, publisher = Client(address), Client(address)
     with subscriber.link, publisher.link:
         subscriber.link.sendall(b"SUB bench 1\r\n")
@@ -52,7 +54,7 @@ def rate(address: Address, messages: int = MESSAGES) -> float:
         batch = (b"PUB bench %d\r\n" % len(PAYLOAD) + PAYLOAD + b"\r\n") * BATCH
 
         def send() -> None:
-            for _ in range(messages // BATCH):
+            for _ in range(batches):
                 publisher.link.sendall(batch)
 
         started = time.perf_counter()
