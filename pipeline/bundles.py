@@ -96,8 +96,7 @@ def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.Recor
     for found in packets(section, content):
         if isinstance(found, Problem):
             told = Problem(*map(readable, astuple(found)))  # a file's name may be no UTF-8
-            row = _row(section.file, PROBLEM, _encode(told))
-            if collected.add(row):
+            if collected.add(_row(section.file, PROBLEM, _encode(told))):
                 yield from collected.take()
             continue
         frame, packet = found
@@ -121,7 +120,7 @@ def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.Recor
         held += size
         if len(flow.packets) >= BUNDLE_PACKETS or flow.bytes >= BUNDLE_BYTES:
             held -= flow.bytes
-            if collected.add(row := flow.take(section.file), len(row["content"])):
+            if collected.add(flow.take(section.file)):
                 yield from collected.take()
         elif held >= HELD_BYTES:
             yield from _all(flows, section.file, collected)
@@ -135,7 +134,7 @@ def _all(
 ) -> Iterator[pa.RecordBatch]:
     """What is collected of every flow; they are forgotten."""
     for flow, _ in flows.values():
-        if flow.packets and collected.add(row := flow.take(file), len(row["content"])):
+        if flow.packets and collected.add(flow.take(file)):
             yield from collected.take()
     flows.clear()
 

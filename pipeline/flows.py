@@ -234,27 +234,18 @@ def decode(
     current, judge = None, begin()
     for flow, file, _, capture, kind, content in rows_of(batches, BUNDLES.names):
         if kind == PROBLEM:
-            yield from _collected(collected, _problem(problem_told(content), file))
+            yield from collected.all(_problem(problem_told(content), file))
             continue
         if flow != current:
-            yield from _collected(collected, end(current, judge))
+            yield from collected.all(end(current, judge))
             current, judge = flow, begin()
         if kind == STATE:
             judge = restored(content)
             continue
         for frame, carried in opened(content):
-            yield from _collected(collected, judge.feed(carried, file, frame, capture))
-    yield from _collected(collected, end(current, judge))
+            yield from collected.all(judge.feed(carried, file, frame, capture))
+    yield from collected.all(end(current, judge))
     yield from collected.take()
-
-
-_LARGE = "payload", "facts"
-
-
-def _collected(collected: Collector, rows: Iterable[Cells]) -> Iterator[pa.RecordBatch]:
-    for row in rows:
-        if collected.add(row, sum(len(row.get(name) or b"") for name in _LARGE)):
-            yield from collected.take()
 
 
 def _problem(problem: Problem, file: int) -> Iterator[Cells]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline.tables import Table, arrow_schema
+from pipeline.tables import BYTES, Table, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,13 +19,16 @@ class Collector:
     def __init__(self, table: Table) -> None:
         self._schema = arrow_schema(table)
         self._names = table.names
+        self._large = [column.name for column in table.columns if column.type == BYTES]
         self._rows: list[Mapping[str, Any]] = []
         self._bytes = 0
 
-    def add(self, row: Mapping[str, Any], size: int = 0) -> bool:
-        """Whether it is time to take them. ``size``: bytes of its large values."""
+    def add(self, row: Mapping[str, Any]) -> bool:
+        """Whether it is time to take them."""
         self._rows.append(row)
-        self._bytes += size
+        for name in self._large:
+            if value := row.get(name):
+                self._bytes += len(value)
         return len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
     def all(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
