@@ -40,7 +40,7 @@ from pipeline.tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARTS_PER_CORE, PART_BYTES = 4, 8 * 1024 * 1024  # at most so many; so large at least
+PARTS_PER_CORE, PART_BYTES = 6, 8 * 1024 * 1024  # at most so many; so large at least
 ROWS_PER_FILE = 2_000_000  # of a capture's packets, in one file of a table
 _STAGING = "staging"
 

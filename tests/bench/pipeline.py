@@ -103,11 +103,12 @@ def _spark(what: str, master: str, folder: Path) -> Run:
     """The operations are not counted: only what violates a rule, or matters across connections, is a row."""
     from pipeline import transforms
     from pipeline.inputs import bundled, find
+    from pipeline.judge import PARTS_PER_CORE
     from pipeline.session import session
     from tests.pipeline.planted import write
 
     spark = session(master, {"spark.driver.memory": "1g"})
-    parts = 4 * spark.sparkContext.defaultParallelism
+    parts = PARTS_PER_CORE * spark.sparkContext.defaultParallelism
 
     def judged(place: str) -> int:
         source = bundled(spark, find(spark, [place]), section_bytes=16 * MEGABYTE)
