@@ -327,28 +327,25 @@ class BrokerThread:
         """Start it. Raises ``OSError`` if the address cannot be had."""
         self._thread.start()
         self._started.wait()
-        if self._failure is not None:
-            raise self._failure
+        self._tell_failure()
         return self.broker.url
 
     def stop(self) -> None:
-        """Stop it and wait until it has ended."""
+        """Stop it and wait until it has ended. Raises what it failed with, if it did."""
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        self._tell_failure()
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's clock forward; returns once what is due by then has run."""
-        loop, done = self._loop, threading.Event()
-        if loop is None:
+        """Move the broker's clock forward; returns once what is due by then has run, or raises as it does."""
+        if self._loop is None:
             raise RuntimeError("the broker does not run")
 
-        def run() -> None:
+        async def run() -> None:
             self.broker.advance(seconds)
-            done.set()
 
-        loop.call_soon_threadsafe(run)
-        done.wait()
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def __enter__(self) -> str:
         return self.start()
@@ -367,6 +364,11 @@ class BrokerThread:
         except BaseException as failure:  # whoever started it must hear of it
             self._failure = failure
             self._started.set()
+
+    def _tell_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

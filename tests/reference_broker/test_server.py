@@ -109,6 +109,34 @@ def test_an_address_in_use_is_an_error_that_the_caller_gets() -> None:
     assert caught.value.errno == errno.EADDRINUSE
 
 
+class BreaksAtTheEnd(NatsBroker):
+    async def __aexit__(self, *exception: object) -> None:
+        await super().__aexit__(*exception)
+        raise OSError("no space left on device")
+
+
+def test_what_fails_while_it_runs_or_ends_is_told_by_stop() -> None:
+    running = BreaksAtTheEnd.in_thread()
+    with pytest.raises(OSError, match="no space left"), running as url:
+        assert url.startswith("nats://")
+    running.stop()  # told once
+
+
+class BreaksWhenMoved(NatsBroker):
+    def advance(self, seconds: float) -> None:
+        raise ValueError("no")
+
+
+def test_what_fails_when_the_clock_is_moved_is_told_and_it_goes_on() -> None:
+    running = BreaksWhenMoved.in_thread()
+    with running as url:
+        with pytest.raises(ValueError, match="no"):
+            running.advance(1)
+        with closing(dial(url)) as connection:
+            connection.sendall(b"PING\r\n")
+            assert receive(connection, 6) == b"PONG\r\n"
+
+
 def test_a_whole_megabyte_passes_and_one_byte_more_does_not() -> None:
     with NatsBroker.in_thread() as url, closing(dial(url)) as connection:
         payload = b"x" * 1024 * 1024
