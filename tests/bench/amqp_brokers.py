@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from ci.rabbitmq import RabbitMQ, rabbitmq_server
 from ci.servers import MissingServer
+from tests.bench.command_line import runs_asked
 from wire.amqp import PROTOCOL_HEADER, Decoder, Method, Sender
 
 MESSAGES = 10_000
@@ -159,7 +160,7 @@ def told(
 
 def main() -> None:
     """Prints a table."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    runs = runs_asked(__doc__, 5)
     binary = rabbitmq_server()
     if isinstance(binary, MissingServer):
         print(f"skipped: {binary}")

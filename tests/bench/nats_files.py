@@ -6,12 +6,12 @@ what it does by default; all are measured in turn. Printed are medians, in messa
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from statistics import median
 from tempfile import TemporaryDirectory
 
 from ci.servers import NatsServer
+from tests.bench.command_line import runs_asked
 from tests.bench.nats_servers import newest, pull_and_ack, reference_broker, stream_publish
 
 POLICIES = ("never", "interval", "always")
@@ -21,7 +21,7 @@ PULLED = 5_000  # few enough to be done before a server sends its first PING
 
 def main() -> None:
     """Prints a table."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    runs = runs_asked(__doc__, RUNS)
     server = newest()
     with ExitStack() as running:
         brokers = {"in memory": running.enter_context(reference_broker())}

@@ -22,6 +22,7 @@ from typing import Self
 import msgspec
 
 from ci.servers import NatsServer, ServerBinary, real_servers
+from tests.bench.command_line import runs_asked
 from wire.nats import Pub
 
 PAYLOAD = b"x" * 128
@@ -232,7 +233,7 @@ def newest() -> ServerBinary:
 
 def main() -> None:
     """Prints a table."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    runs = runs_asked(__doc__, 5)
     server = newest()
     python = f"{platform.python_implementation()} {platform.python_version()}"
     print(f"{python}, {runs} runs of each in turn, beside nats-server {server.version}; messages a second")

@@ -28,6 +28,7 @@ from typing import Any
 from msgspec import Struct
 
 from pipeline.results import MANIFEST
+from tests.bench.command_line import parser_of
 from tests.bench.processes import MEGABYTE, cpu_below, size_of, take
 
 WARMING = 20 * MEGABYTE  # bytes of the capture that goes through Spark first: Java has compiled by then
@@ -241,19 +242,17 @@ def _generated(size: int, protocols: Sequence[str] = ("nats", "amqp")) -> Iterat
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {_MODULE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=("rates", "tshark", "memory", "one"))
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--size", type=size_of, default=size_of("50MB"), help="of the captures: 50MB")
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
-    if asked.what == "one":
-        what, folder = asked.rest
+    given = parser.parse_args()
+    if given.what == "one":
+        what, folder = given.rest
         print(json.dumps(_as_json(_ONE[what](Path(folder)))))
         return
-    {"rates": rates, "tshark": tshark, "memory": memory}[asked.what](asked.size, asked.rounds)
+    {"rates": rates, "tshark": tshark, "memory": memory}[given.what](given.size, given.rounds)
 
 
 def _as_json(run: Run) -> dict[str, Any]:

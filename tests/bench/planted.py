@@ -7,7 +7,6 @@ table of violations has exactly what was planted.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.results import MANIFEST, Manifest
+from tests.bench.command_line import parser_of
 from tests.bench.processes import MEGABYTE, size_of, take
 from tests.pipeline.planted import Planted, write
 
@@ -67,7 +67,7 @@ def run(size: int, payload_bytes: int, place: Path, options: Sequence[str] = ())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.planted", description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("size", type=size_of, help="of the captures: 2GB, 100MB")
     parser.add_argument("--payload", type=int, default=1000, help="bytes of a payload")
     parser.add_argument("--temporary", help="where the temporary folder is made")

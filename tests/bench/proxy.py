@@ -37,6 +37,7 @@ from typing import Any
 
 from ci.servers import MissingServer, NatsServer, real_servers
 from tests.bench import proxy_traffic as traffic
+from tests.bench.command_line import runs_asked
 from tests.bench.proxy_traffic import Address
 
 READY_WITHIN_S = 60.0
@@ -304,7 +305,7 @@ LOADS: dict[str, Callable[[Figures], float]] = {
 
 def main() -> None:
     """Prints a table."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    rounds = runs_asked(__doc__, 5)
     binary = real_servers()[0]
     if isinstance(binary, MissingServer):
         print(binary)

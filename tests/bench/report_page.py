@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from reports.html import render
+from tests.bench.command_line import runs_asked
 from tests.reports.browser import PATIENCE_MS, chromium
 from tests.reports.samples import big_result
 
@@ -81,4 +82,4 @@ def main(runs: int = RUNS) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:2])))
+    sys.exit(main(runs_asked(__doc__, RUNS)))

@@ -21,6 +21,7 @@ from ci.rabbitmq import rabbitmq_server
 from ci.servers import ServerBinary, real_servers
 from plumbline_parts.parts import Parts
 from proxy.record import RecordingProxy, recorded
+from tests.bench.command_line import parser_of
 
 MAIN = "main"
 
@@ -98,11 +99,16 @@ def here() -> list[str]:
 
 def main() -> int:
     """Prints what differs."""
-    asked = sys.argv[1:]
-    at = asked.index("--") if "--" in asked else len(asked)
+    given = sys.argv[1:]
+    at = given.index("--") if "--" in given else len(given)
+    parser = parser_of(__doc__)
+    parser.usage = "%(prog)s [-h] [TARGET...] [-- ARGUMENT...]"
+    parser.epilog = "example: python -m tests.bench.through_proxy embedded -- --select 'JS-PULL-*'"
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="what to verify: all that there is")
+    targets = parser.parse_args(given[:at]).targets
     differing = 0
-    for target in asked[:at] or here():
-        for line in compare(target, asked[at + 1 :]):
+    for target in targets or here():
+        for line in compare(target, given[at + 1 :]):
             differing += 1
             print(line)
     return 1 if differing else 0

@@ -8,10 +8,10 @@ broker writes. A second is one of this process's CPU time, so that other process
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Callable
 from time import process_time
 
+from tests.bench.command_line import runs_asked
 from tests.bench.wire_nats import SEGMENTS, Rate, segments
 from wire.amqp import SHAPES, Decoder, FrameType, Limits, Method, Sender, content_frames, frame
 
@@ -75,7 +75,7 @@ def measure(work: Callable[[], float], runs: int) -> Rate:
 
 def main() -> None:
     """Prints a table."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 25
+    runs = runs_asked(__doc__, 25)
     python = f"{platform.python_implementation()} {platform.python_version()}"
     print(f"{python}, {runs} runs of {OPERATIONS} operations with {len(BODY)} B each")
     print(f"{'operations a second':30} {'segments':>10} {'min':>11} {'median':>11} {'max':>11}")

@@ -8,12 +8,12 @@ Target: a million plain messages.
 from __future__ import annotations
 
 import platform
-import sys
 from dataclasses import dataclass
 from random import Random
 from statistics import median
 from time import process_time
 
+from tests.bench.command_line import runs_asked
 from wire.nats import Decoder, HMsg, Limits, Msg, Operation, Sender
 
 TARGET = 1_000_000
@@ -71,7 +71,7 @@ def measure(operation: Operation, segment: int, runs: int) -> Rate:
 
 def main() -> None:
     """Prints a table."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 25
+    runs = runs_asked(__doc__, 25)
     python = f"{platform.python_implementation()} {platform.python_version()}"
     print(f"{python}, {runs} runs of {OPERATIONS} operations; target {TARGET:,} MSG a second")
     print(f"{'operations a second':30} {'segments':>10} {'min':>11} {'median':>11} {'max':>11}")
