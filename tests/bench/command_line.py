@@ -27,10 +27,6 @@ def runs_asked(doc: str | None, default: int) -> int:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-_positive.__name__ = "number"  # as argparse calls it in its errors
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)

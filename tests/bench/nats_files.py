@@ -28,7 +28,7 @@ def main() -> None:
         for policy in POLICIES:
             folder = running.enter_context(TemporaryDirectory(prefix="plumbline-bench-"))
             options = ("-sd", folder, "--fsync", policy)
-            brokers[f"--fsync {policy}"] = running.enter_context(reference_broker(-1, *options))
+            brokers[f"--fsync {policy}"] = running.enter_context(reference_broker(*options))
         real = running.enter_context(NatsServer(server.path))
         brokers[f"nats-server {server.version}"] = ("127.0.0.1", int(real.url.rpartition(":")[2]))
         rates: dict[str, list[tuple[float, float]]] = {name: [] for name in brokers}

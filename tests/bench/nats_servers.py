@@ -39,9 +39,8 @@ SUBJECT = "bench.orders"
 class Client:
     """One connection that counts bytes and lines."""
 
-    def __init__(self, address: tuple[str, int], *, wait_s: float = PATIENCE_S) -> None:
-        self.socket = _connected(address, wait_s)
-        self.socket.settimeout(PATIENCE_S)
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.held = b""
         self.until(b"\r\n")  # INFO
@@ -100,17 +99,6 @@ class Client:
 
     def __exit__(self, *exception: object) -> None:
         self.socket.close()
-
-
-def _connected(address: tuple[str, int], wait_s: float) -> socket.socket:
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            return socket.create_connection(address, timeout=PATIENCE_S)
-        except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.001)
 
 
 def core(address: tuple[str, int], messages: int = CORE_MESSAGES) -> float:
@@ -198,28 +186,24 @@ MEASURES = (
     Measure(f"pull({BATCH}) and ack", pull_and_ack, 0.2),
 )
 START_TARGET_S = 0.3
-BROKER = (sys.executable, "-m", "plumbline", "broker", "nats", "-js", "-a", "127.0.0.1", "-p")
+BROKER = (sys.executable, "-m", "plumbline", "broker", "nats", "-js", "-a", "127.0.0.1", "-p", "-1")
 
 
 @contextmanager
-def reference_broker(port: int = -1, *options: str) -> Iterator[tuple[str, int]]:
-    """The reference broker as a process; where it listens."""
-    with subprocess.Popen((*BROKER, str(port), *options), stdout=subprocess.PIPE, text=True) as process:
+def reference_broker(*options: str) -> Iterator[tuple[str, int]]:
+    """The reference broker as a process; where it listens, once it says so."""
+    with subprocess.Popen((*BROKER, *options), stdout=subprocess.PIPE, text=True) as process:
         try:
-            if port == -1:
-                assert process.stdout is not None
-                port = int(process.stdout.readline().split()[0].rpartition(":")[2])
-            yield "127.0.0.1", port
+            assert process.stdout is not None
+            yield "127.0.0.1", int(process.stdout.readline().split()[0].rpartition(":")[2])
         finally:
             process.terminate()
 
 
 def seconds_to_pong() -> float:
     """From starting the process to the first PONG."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     started = time.perf_counter()
-    with reference_broker(port) as address, Client(address):
+    with reference_broker() as address, Client(address):
         return time.perf_counter() - started
 
 

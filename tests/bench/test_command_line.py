@@ -19,8 +19,8 @@ def test_a_number_of_runs(monkeypatch: pytest.MonkeyPatch, given: list[str], run
     ("given", "code", "told"),
     [
         ("--help", 0, "usage: python -m tests.bench.wire_nats [-h] [RUNS]\n\nWhat it measures.\n"),
-        ("many", 2, "argument RUNS: invalid number value: 'many'"),
-        ("0", 2, "argument RUNS: invalid number value: '0'"),
+        ("many", 2, "argument RUNS: 'many' is no number from 1 on"),
+        ("0", 2, "argument RUNS: '0' is no number from 1 on"),
     ],
 )
 def test_anything_else(

@@ -22,8 +22,3 @@ def test_parts_shrink_and_each_key_is_in_one(spark: SparkSession) -> None:
     for part, size in enumerate(sizes):
         wanted = SHARE * (2 * (PARTS - part) - 1)
         assert abs(size - wanted) < 5 * wanted**0.5, (part, size, wanted)
-
-
-def test_rows_that_are_nobodys_are_kept(spark: SparkSession) -> None:
-    rows = spark.range(10).select(F.lit(None).cast("long").alias("key"))
-    assert together(rows, PARTS, F.col("key")).count() == 10
