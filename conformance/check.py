@@ -107,5 +107,5 @@ def check_of(function: Callable[[Any], None]) -> Check | None:
 
 
 def module_path(function: Callable[[Any], None]) -> str:
-    """The function's file as users know it: below the ``conformance`` package."""
-    return f"{function.__module__.replace('.', '/')}.py"
+    """The function's file as it is called in the repository: below the folder ``conformance``."""
+    return f"{function.__module__.removeprefix('plumbline.').replace('.', '/')}.py"

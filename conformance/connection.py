@@ -1,117 +1,379 @@
-"""One NATS connection of a check to the target. What connections share: ``base_connection``."""
+"""What connections of every protocol share: operations out, decoded operations in, all of it logged.
+
+Sockets are read for every connection of the session whenever one of them waits (``Pump``), so an
+arrival carries the time it arrived, not the time somebody looked.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection
-from typing import Any, TypeVar
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar, NoReturn, Protocol
 
-from conformance.base_connection import Arrival, BaseConnection, Closed, Wiring
-from conformance.differences import differences
-from conformance.outcomes import Failed
-from conformance.redaction import redacted
-from wire.headers import Status
-from wire.nats import (
-    Connect,
-    Decoder,
-    Err,
-    HMsg,
-    Info,
-    Limits,
-    Ok,
-    Operation,
-    Ping,
-    Pong,
-    Raw,
-    Sender,
-)
+from msgspec import Struct
 
-__all__ = ["Arrival", "Closed", "Connection", "handshake"]
+from plumbline.conformance.journal import Journal
+from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.conformance.pump import Pump
+from plumbline.wire.errors import ProtocolError
 
-Expected = TypeVar("Expected", bound=Operation)
-
-# A server may raise its max_payload to 64 MiB; the decoder must not be what refuses it.
-CLIENT_LIMITS = Limits(max_payload=64 * 1024 * 1024 + 1024)
+GRACE_S = 0.5  # how long after a limit an arrival still counts as late rather than as missing
+PATIENCE = 4.0  # how many times as long as the question took
+ANSWER_S = 2.0  # how long a server may take to answer the question that tells silence from loss
+RECEIVE_BYTES = 256 * 1024
 
 
-class Connection(BaseConnection):
-    """A NATS client under the check's full control."""
+class Closed(Inconclusive):
+    """The peer closed the connection and everything it sent before has been taken."""
 
-    unasked = (Ping, Info)  # what a server may send at any time
-    question = "PING"
 
-    def __init__(self, name: str, link: socket.socket, wiring: Wiring) -> None:
-        super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
-        self.info: Info | None = None
+class Arrival(Struct, frozen=True):
+    """An operation and the monotonic time in seconds at which its last byte was read."""
 
-    def _shown(self, operation: Operation) -> tuple[str, bytes]:
-        shown = redacted(operation)
-        return repr(operation.raw)[2:-1] if isinstance(operation, Raw) else str(shown), shown.raw
+    operation: Any
+    at: float
 
-    def _came(self, operation: Operation) -> None:
-        if isinstance(operation, Ping) and self.answers_pings:
-            self._answer(Pong.make().raw, "PONG")
+
+class Decoder(Protocol):
+    """A codec of ``wire``. Raises ``ProtocolError``."""
+
+    def feed(self, data: bytes) -> Sequence[Any]: ...
+
+
+class Wiring(Struct, frozen=True):
+    """What a session gives to its connections."""
+
+    pump: Pump
+    journal: Journal
+    slack_s: float
+    is_alive: Callable[[], bool]
+    on_send: Callable[[float, Any], None]
+    on_evidence: Callable[[], None]
+
+
+class BaseConnection:
+    """A client connection under the check's full control.
+
+    Windows (``within``, seconds) run from the call and are enforced with the target's slack added.
+    ``Failed`` carries expected and actual; ``Inconclusive`` is raised for what came too late to
+    judge, and for a server that stopped answering.
+
+    A protocol adds: the decoder, what a server may send ``unasked``, what is answered by itself, the question
+    that every living server answers, and the streams that a connection may have (AMQP: its channels).
+    """
+
+    unasked: ClassVar[tuple[type[Any], ...]] = ()  # skipped unless a check asks for it
+    question: ClassVar[str] = ""  # how reports call the question
+
+    def __init__(self, name: str, link: socket.socket, decoder: Decoder, wiring: Wiring) -> None:
+        self.name = name
+        self.answers_pings = True
+        self.is_closed = False
+        self.may_end = False  # the protocol's own words for the end have been exchanged
+        self._link = link
+        self._decoder = decoder
+        self._pump = wiring.pump
+        self._journal = wiring.journal
+        self._slack_s = wiring.slack_s
+        self._is_alive = wiring.is_alive
+        self._on_send = wiring.on_send
+        self._on_evidence = wiring.on_evidence
+        self._arrived: deque[Arrival] = deque()
+        self._broken: ProtocolError | None = None
+        self._ended = False
+        self._is_read = True
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._pump.add(self, link)
+
+    # -- what a protocol adds ----------------------------------------------------------------
+
+    def _shown(self, operation: Any) -> tuple[str, bytes]:
+        """An operation that is sent, for the journal: its text and its bytes, without secrets."""
+        return str(operation), operation.raw
+
+    def _came(self, operation: Any) -> None:
+        """Answer by itself what an ordinary client answers."""
 
     def _ask(self) -> bool:
-        self.send(Ping.make())
+        """Send the question that every living server answers; False if one cannot ask on this connection."""
+        raise NotImplementedError
+
+    def _is_answer(self, operation: Any) -> bool:
+        """Whether this is the answer to it."""
+        raise NotImplementedError
+
+    def _is_on(self, operation: Any, stream: int | None) -> bool:
+        """Whether who waits on ``stream`` of this connection must look at ``operation``; None is all."""
         return True
 
-    def _is_answer(self, operation: Operation) -> bool:
-        return isinstance(operation, Pong)
+    # -- out ---------------------------------------------------------------------------------
 
-    def take(self, within: float, skip: Collection[type[Operation]] | None = None) -> Operation | None:
-        operation = super().take(within, skip)
-        assert operation is None or isinstance(operation, Operation)
-        return operation
+    def send(self, *operations: Any) -> None:
+        """Write operations in one segment as far as TCP allows. A connection the peer has closed is no error
+        here: what the peer sent before is still to be read, and reading tells of the close."""
+        now = time.monotonic()
+        for operation in operations:
+            text, raw = self._shown(operation)
+            self._journal.add(now, self.name, ">", text, raw)
+            self._on_send(now, operation)
+        self._write(b"".join(operation.raw for operation in operations))
+
+    def _answer(self, raw: bytes, text: str) -> None:
+        """Write what the check did not ask for."""
+        self._journal.add(time.monotonic(), self.name, ">", text, raw)
+        self._write(raw)
+
+    def _write(self, data: bytes) -> None:
+        # Blocking writes with reading in between: a target that stops reading must not stop us.
+        self._link.settimeout(ANSWER_S)
+        try:
+            self._link.sendall(data)
+        except TimeoutError:
+            raise Inconclusive(f"{self.name}: the target stopped reading") from None
+        except OSError:
+            pass  # reset or closed by the peer: the next read says so
+
+    # -- in ----------------------------------------------------------------------------------
+
+    def readable(self) -> None:
+        """Called by the pump: read what is there."""
+        self._link.setblocking(False)
+        try:
+            data = self._link.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(f"connection lost: {error.strerror or error}")
+            return
+        now = time.monotonic()
+        if not data:
+            self._end("closed by the server")
+            return
+        try:
+            operations = self._decoder.feed(data)
+        except ProtocolError as error:
+            operations = list(error.operations)
+            self._broken = error
+        for operation in operations:
+            self._journal.add(now, self.name, "<", str(operation), operation.raw)
+            self._arrived.append(Arrival(operation, now))
+            self._came(operation)
+        if self._broken is not None:
+            self._journal.add(now, self.name, "!", str(self._broken), data[:512])
+            self._end("unreadable")
+
+    def _end(self, why: str) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._journal.add(time.monotonic(), self.name, "!", why)
+        self._pump.remove(self._link)
+
+    def stop_reading(self) -> None:
+        """Leave in the socket what comes from now on, as a client does that is too slow."""
+        if self._is_read and not self._ended:
+            self._pump.remove(self._link)
+        self._is_read = False
+
+    def read_on(self) -> None:
+        """The end of ``stop_reading``."""
+        if not self._is_read and not self._ended:
+            self._pump.add(self, self._link)
+        self._is_read = True
+
+    def poll(
+        self, deadline: float, skip: Collection[type[Any]] | None = None, stream: int | None = None
+    ) -> Arrival | None:
+        """The next arrival (on ``stream``), or None at the monotonic ``deadline``.
+
+        Raises ``Closed`` when the peer has closed and nothing is left, ``Failed`` when it sent bytes that
+        are not the protocol.
+        """
+        unasked = self.unasked if skip is None else tuple(skip)
+        place = -1  # of what was found among what has arrived
+
+        def ready() -> bool:
+            nonlocal place
+            while self._arrived and isinstance(self._arrived[0].operation, unasked):
+                self._arrived.popleft()
+            matching = (
+                position
+                for position, arrival in enumerate(self._arrived)
+                if self._is_on(arrival.operation, stream) and not isinstance(arrival.operation, unasked)
+            )
+            place = next(matching, -1)
+            return place >= 0 or self._ended
+
+        if not self._pump.run(ready, deadline):
+            return None
+        if place >= 0:
+            found = self._arrived[place]
+            del self._arrived[place]
+            return found
+        if self._broken is not None:
+            raise Failed(
+                f"{self.name}: the target sent what is not the protocol",
+                expected="an operation of the client protocol",
+                actual=str(self._broken),
+            )
+        raise Closed(f"{self.name}: the target closed the connection")
+
+    def take(self, within: float, skip: Collection[type[Any]] | None = None) -> Any:
+        """The next operation, or None when ``within`` (plus slack) has passed. Raises as ``poll``."""
+        arrival = self.poll(time.monotonic() + within + self._slack_s, skip)
+        return arrival.operation if arrival else None
+
+    # -- evidence ----------------------------------------------------------------------------
+
+    def arrival(
+        self,
+        within: float,
+        wanted: str,
+        skip: Collection[type[Any]] | None = None,
+        *,
+        since: float | None = None,
+        stream: int | None = None,
+        judge: Callable[[Any], None] = lambda operation: None,
+    ) -> Arrival:
+        """The next arrival within a window that runs from ``since`` (default: now).
+
+        ``judge`` raises ``Failed`` for a wrong operation: lateness excuses only the right one. Raises
+        ``Failed`` also if the target is alive and sent nothing or closed; ``Inconclusive`` if the right
+        operation was late, or the target does not answer.
+        """
+        limit = (since if since is not None else time.monotonic()) + within + self._slack_s
+        try:
+            arrival = self.poll(limit, skip, stream)
+        except Closed:
+            self.lost(wanted)
+        if arrival is None:
+            arrival = self._late(within, wanted, skip, stream)
+        judge(arrival.operation)
+        if arrival.at > limit:
+            raise Inconclusive(
+                f"{self.name}: came {arrival.at - limit:.3f} s after its limit of {within:g} s",
+                expected=wanted,
+                actual=str(arrival.operation),
+            )
+        return arrival
+
+    def _late(
+        self, within: float, wanted: str, skip: Collection[type[Any]] | None, stream: int | None
+    ) -> Arrival:
+        """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
+        asked = time.monotonic()
+        answered = not self._ask() and self._is_alive()
+        until = time.monotonic() + GRACE_S
+        limit = time.monotonic() + ANSWER_S
+        while (arrival := self._poll_or_lost(until if answered else limit, wanted, skip)) is not None:
+            if self._is_answer(arrival.operation):
+                answered = True
+                # Slow to answer this, it may be slow with the other, too; a quick one costs no time.
+                until = max(until, arrival.at + PATIENCE * (arrival.at - asked))
+            elif self._is_on(arrival.operation, stream):
+                return arrival
+        if not answered:
+            raise Inconclusive(
+                f"{self.name}: nothing within {within:g} s, and {self.question} is not answered",
+                expected=wanted,
+                actual="nothing",
+            )
+        raise Failed(
+            f"{self.name}: nothing came",
+            expected=wanted,
+            actual=f"nothing within {within:g} s; the server answers {self.question}",
+        )
+
+    def _poll_or_lost(
+        self, deadline: float, wanted: str, skip: Collection[type[Any]] | None = None
+    ) -> Arrival | None:
+        try:
+            return self.poll(deadline, skip)
+        except Closed:
+            self.lost(wanted)
+
+    def lost(self, wanted: str) -> NoReturn:
+        """The peer closed instead of ``wanted``: ``Failed`` if the target is alive, else ``Inconclusive``."""
+        if self._is_alive():
+            raise Failed(
+                f"{self.name}: the target closed the connection",
+                expected=wanted,
+                actual="connection closed; the target answers a fresh one",
+            ) from None
+        raise Inconclusive(
+            f"{self.name}: connection lost, and the target does not answer a fresh one",
+            expected=wanted,
+            actual="connection lost",
+        ) from None
+
+    def nothing(self, for_s: float) -> None:
+        """Nothing (but what is ``unasked``) arrives for ``for_s`` seconds."""
+        wanted = f"nothing for {for_s:g} s"
+        limit = time.monotonic() + for_s
+        arrival = self._poll_or_lost(limit, wanted)
+        if arrival is not None:
+            self.mark_offending(arrival.operation)
+            if arrival.at > limit:  # we were kept from reading, so it may have come after the silence
+                raise Inconclusive(
+                    f"{self.name}: something came, and was read {arrival.at - limit:.3f} s after the silence",
+                    expected=wanted,
+                    actual=str(arrival.operation),
+                )
+            raise Failed(f"{self.name}: something came", expected=wanted, actual=str(arrival.operation))
+        self._on_evidence()
+
+    def closed(self, within: float = 1.0) -> None:
+        """The server closes this connection, sends nothing before, and answers a fresh one."""
+        wanted = f"connection closed within {within:g} s"
+        limit = time.monotonic() + within + self._slack_s
+        try:
+            arrival = self.poll(limit) or self.poll(limit + GRACE_S)
+        except Closed:
+            late = time.monotonic() - limit
+            if late > 0:
+                raise Inconclusive(
+                    f"{self.name}: closed {late:.3f} s after its limit", expected=wanted
+                ) from None
+            if not self._is_alive():
+                raise Inconclusive(
+                    f"{self.name}: the target closed and answers no fresh connection"
+                ) from None
+            self._on_evidence()
+            return
+        if arrival is not None:
+            self.mark_offending(arrival.operation)
+            raise Failed(
+                f"{self.name}: the server did not close", expected=wanted, actual=str(arrival.operation)
+            )
+        raise Failed(
+            f"{self.name}: the server did not close", expected=wanted, actual="connection still open"
+        )
 
     def send_bytes(self, data: bytes) -> None:
         """Write any bytes at all."""
-        self.send(Raw.make(data))
+        raise NotImplementedError
 
-    def expect(self, kind: type[Expected], *, within: float = 1.0, **fields: Any) -> Expected:
-        """The next operation, which must be of ``kind`` and have these attribute values.
+    def flush(self, within: float = ANSWER_S) -> Sequence[Any]:
+        """Ask, and give what comes before the answer. Raises as ``arrival`` if none comes."""
+        raise NotImplementedError
 
-        ``status="404 No Messages"`` compares a status line. Raises ``Failed`` or ``Inconclusive``.
-        """
-        wanted = " ".join([kind.verb, *(f"{name}={value!r}" for name, value in fields.items())])
-        skip = tuple(unasked for unasked in self.unasked if unasked is not kind)
+    def mark_offending(self, operation: Any) -> None:
+        """Let reports point at the line of the journal that holds ``operation``."""
+        self._journal.mark_offending(self.name, operation.raw)
 
-        def judge(operation: Operation) -> None:
-            if different := differences(operation, kind, fields):
-                self.mark_offending(operation)
-                raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+    def abort(self) -> None:
+        """Let the close that follows reset the TCP connection, as a crash of the client's machine does."""
+        self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-        operation = self.arrival(within, wanted, skip, judge=judge).operation
-        self._on_evidence()
-        assert isinstance(operation, kind)
-        return operation
-
-    def expect_status(self, code: int, description: str | None = None, *, within: float = 1.0) -> HMsg:
-        """The next operation, which must be an HMSG with this status line."""
-        if description is not None:
-            return self.expect(HMsg, within=within, status=str(Status(code, description)))
-        return self.expect(HMsg, within=within, status_code=code)
-
-    def flush(self, within: float = 2.0) -> list[Operation]:
-        """PING, and what comes before its PONG, without +OK. Raises as ``arrival`` if none comes."""
-        self.send(Ping.make())
-        before: list[Operation] = []
-        while not isinstance(operation := self.arrival(within, "PONG").operation, Pong):
-            if isinstance(operation, Err):
-                raise Failed(f"{self.name}: PING was refused", expected="PONG", actual=str(operation))
-            if not isinstance(operation, Ok):
-                before.append(operation)
-        return before
-
-
-def handshake(connection: Connection, options: dict[str, Any]) -> None:
-    """INFO, CONNECT, PING, PONG. Raises ``Failed`` if the target does not keep to it."""
-    connection.info = connection.expect(Info, within=2.0)
-    connection.send(Connect.make(options), Ping.make())
-    while not isinstance(operation := connection.arrival(2.0, "PONG after CONNECT").operation, Pong):
-        if not isinstance(operation, Ok):
-            raise Failed(
-                f"{connection.name}: the handshake was refused",
-                expected="PONG after CONNECT",
-                actual=str(operation),
-            )
+    def close(self) -> None:
+        """Close our side. Idempotent."""
+        if not self.is_closed:
+            self.is_closed = True
+            if not self._ended:
+                self.stop_reading()
+                self._ended = True
+                self._journal.add(time.monotonic(), self.name, "!", "closed by us")
+            self._link.close()

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from conformance.verdicts import Direction, WireLine
+from plumbline.verdicts import Direction, WireLine
 
 # Of one operation: nobody reads through megabytes of payload, and results would carry them along.
 MOST_RAW_BYTES = 4096

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conformance.verdicts import KnownFailure
+from plumbline.verdicts import KnownFailure
 
 _FIELDS = {"target": str, "releases": list, "text": str, "link": str}
 _OPTIONAL = {"link"}

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from conformance.alone import locked
-from conformance.amqp_session import AmqpSession
-from conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
-from conformance.own_server import OwnAmqpServer
-from conformance.verdicts import WireLine
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
+from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.runner.alone import locked
+from plumbline.verdicts import WireLine
 
 Part = Callable[[AmqpSession, OwnAmqpServer], Iterator[None]]
 Ending = Callable[[OwnAmqpServer], None]

@@ -1,6 +1,6 @@
 """How a check ends early: one exception for each outcome that is not "passed".
 
-A check raises one of these, from anywhere; ``conformance.engine`` turns it into a ``CheckResult``.
+A check raises one of these, from anywhere; ``conformance.runner.engine`` turns it into a ``CheckResult``.
 """
 
 from __future__ import annotations

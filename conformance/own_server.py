@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from conformance.outcomes import Inconclusive
+from plumbline.conformance.outcomes import Inconclusive
 
 RESTARTS = (
     "the check restarts its server, and Plumbline did not start this one "

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance.base_session import BaseSession
-from conformance.outcomes import CheckEnded
+from plumbline.conformance.outcomes import CheckEnded
+from plumbline.conformance.session import BaseSession
 
 POLL_EVERY_S = 0.01
 

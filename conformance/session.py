@@ -1,173 +1,202 @@
-"""One execution of one NATS check. What sessions share: ``base_session``.
+"""What a check is given, whatever the protocol: its names, its connections, everything it exchanged.
 
-Every stream that a session made is deleted with it.
+One execution of one check is one session. It cleans up after itself: connections are closed and every object
+that it made on the target is deleted.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any
+import socket
+import time
+from types import TracebackType
+from typing import Any, Self
 
-import msgspec
+from plumbline.conformance.connection import BaseConnection, Wiring
+from plumbline.conformance.journal import Journal
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.conformance.own_server import OwnServer
+from plumbline.conformance.pump import Pump
+from plumbline.conformance.target import CONNECT_TIMEOUT_S, TargetAccess
+from plumbline.conformance.urls import AnyUrl
+from plumbline.verdicts import WireLine
 
-from conformance.base_session import STAGE, BaseSession, TouchesStranger
-from conformance.connection import Connection, handshake
-from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from conformance.own_server import RESTARTS, OwnServer
-from conformance.stage import Stage
-from conformance.target import CONNECT_DEFAULTS, TargetAccess
-from conformance.urls import Url
-from wire.jetstream import API_PREFIX
-from wire.nats import HPub, Operation, Pub
-
-__all__ = ["BUCKET_PREFIXES", "Session", "TouchesStranger"]
-
-BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
-_CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
-# The requests that only read may name what is not ours; every other one changes what it names.
-_CHANGES = re.compile(
-    rf"{re.escape(API_PREFIX)}\.(?:STREAM|CONSUMER)\.(?!(?:INFO|NAMES|LIST|MSG\.GET)\b)(?:[A-Z]+\.)+\S+"
-)
+STAGE = "stage"
+DEATH_S = 0.05
 
 
-class Session(BaseSession):
-    """What a NATS check is given. See ``Connection`` for what a connection can show."""
+class TouchesStranger(Exception):
+    """A check is about to change an object on the target that may be somebody else's."""
+
+
+class BaseSession:
+    """What sessions of every protocol share."""
 
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
-        super().__init__(target, variant=variant)
-        self._streams: set[str] = set()
-        self._stage: Stage | None = None
+        self.target = target
+        self.variant = variant
+        self.observations = 0
+        self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
+        self._journal = Journal()
+        self._pump = Pump()
+        self._token = target.next_token()
+        self._connections: list[BaseConnection] = []
+        self._names: dict[str, str] = {}
+        self._stage: Any = None
+        self._own_servers: list[OwnServer] = []
+        self._home: OwnServer | None = None  # where every connection goes, if not to the target
 
-    # -- names -------------------------------------------------------------------------------
+    # -- what a protocol adds ----------------------------------------------------------------
 
     def name(self, label: str) -> str:
-        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: valid as stream, consumer, queue and subject token.
-
-        The stream of a bucket has the name of the bucket in its own: ``KV_cfg`` -> ``KV_PL7f3a2x1_cfg``.
-        """
-        kind = next((prefix for prefix in BUCKET_PREFIXES if label.startswith(prefix)), "")
-        return self._names.setdefault(label, f"{kind}{self._token}_{label.removeprefix(kind)}")
+        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: what an object of the check is called on the target."""
+        return self._names.setdefault(label, f"{self._token}_{label}")
 
     def inbox(self, label: str = "inbox") -> str:
-        """A subject nobody else uses; the same one for the same label."""
-        return f"_INBOX.{self._token}.{label}"
-
-    # -- connections -------------------------------------------------------------------------
+        """What ``$inbox`` stands for in a trace: a name nobody else uses, the same one for the same label."""
+        raise NotImplementedError
 
     def connect(
         self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
-    ) -> Connection:
-        """A new connection; ``options`` override fields of CONNECT, and one that is None is left out.
+    ) -> BaseConnection:
+        """A new connection. Without ``handshake`` nothing is read or sent. Raises ``Unsupported``."""
+        raise NotImplementedError
 
-        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
-        """
-        connection = self._open(name, self.url(variant or self.variant))
-        if handshake:
-            self.handshake(connection, variant=variant, **options)
-        return connection
+    @property
+    def stage(self) -> Any:
+        """Means to set the stage, on a connection of their own. Raises ``Unsupported``, ``Untestable``."""
+        raise NotImplementedError
 
-    def handshake(self, connection: Connection, *, variant: str | None = None, **options: Any) -> None:
-        """INFO, CONNECT with ``options`` over the defaults, PING, PONG; no evidence of anything yet."""
-        before = self.observations
-        handshake(connection, self.connect_fields(variant, **options))
-        self.observations = before
-
-    def connect_fields(self, variant: str | None = None, **options: Any) -> dict[str, Any]:
-        """The fields of CONNECT: defaults, the URL's credentials, then ``options`` (None removes)."""
-        variant = variant or self.variant
-        credentials = self.url(variant).credentials
-        fields = {**CONNECT_DEFAULTS, **credentials, **options}
-        if variant is None and not self.target.info.get("headers"):
-            # A server without headers refuses who asks for no_responders.
-            fields = {**fields, "headers": False, "no_responders": False, **options}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    def url(self, variant: str | None) -> Url:
-        if self._home is not None:
-            return Url.parse(self._home.url)
-        url = super().url(variant)
-        assert isinstance(url, Url)
-        return url
-
-    def _open(self, name: str, url: Url, *, own: bool = False) -> Connection:
-        wiring = self._wiring(url)
-        if own or self._home is not None:
-            wiring = msgspec.structs.replace(wiring, on_send=self._sent_to_own)
-        connection = Connection(name, self._link(name, url), wiring)
-        self._connections.append(connection)
-        return connection
-
-    def _sent_to_own(self, at: float, operation: Operation) -> None:
-        """Nothing there is a stranger's, and all of it vanishes with the server."""
+    def _sent(self, at: float, operation: Any) -> None:
+        """Called for every operation that is sent."""
         self.moment = at
 
-    def _sent(self, at: float, operation: Operation) -> None:
-        super()._sent(at, operation)
-        if isinstance(operation, Pub | HPub):
-            self._refuse_strangers(operation.subject)
-        if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):
-            self._streams.add(operation.subject[len(_CREATES_STREAM) :])
+    def _clean_up(self) -> None:
+        """Delete what the check made on the target, as far as it lets us."""
 
-    def _refuse_strangers(self, subject: str) -> None:
-        """Nothing on the target that is not the run's own is touched: a check that would do so is wrong."""
-        if _CHANGES.fullmatch(subject) and self.target.prefix not in subject:
-            raise TouchesStranger(f"{subject} names what this run did not make: take names from the session")
+    # -- connections -------------------------------------------------------------------------
+
+    def url(self, variant: str | None) -> AnyUrl:
+        """Where ``variant`` listens. Raises ``Unsupported`` if the run names no such server."""
+        url = self.target.url_of(variant)
+        if url is None:
+            raise Unsupported(
+                f"the run names no server with the configuration {variant!r} "
+                f"(--variant {variant}=URL, or --server BINARY)"
+            )
+        return url
+
+    def _link(self, name: str, url: AnyUrl) -> socket.socket:
+        """Raises ``Inconclusive`` if nobody answers."""
+        try:
+            return socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise Inconclusive(f"{name}: {url.address} cannot be reached ({error})") from None
+
+    def _wiring(self, url: AnyUrl) -> Wiring:
+        return Wiring(
+            pump=self._pump,
+            journal=self._journal,
+            slack_s=self.target.slack_s,
+            is_alive=lambda: self.target.is_alive(url),
+            on_send=self._sent,
+            on_evidence=self.observed,
+        )
 
     # -- a server of its own -----------------------------------------------------------------
 
-    def own_server(self, **config: Any) -> OwnServer:
-        """A server like the target that no other check uses, not started yet; ``config`` goes into its
-        configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
-        if not self.target.program:
-            raise Unsupported(RESTARTS)
-        server = OwnServer(self.target.program, config)
-        self._own_servers.append(server)
-        return server
+    def own_server(self) -> OwnServer:
+        """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
+        Plumbline does not know how to start one."""
+        raise NotImplementedError
 
-    def connect_to(self, server: OwnServer, name: str = "client", **options: Any) -> Connection:
-        """As ``connect``, to a server of its own."""
-        connection = self._open(name, Url.parse(server.url), own=True)
-        self.handshake(connection, **options)
-        return connection
+    def settle_on_own_server(self) -> None:
+        """From now on every connection, the stage's too, is one to a server of its own, which is started.
 
-    def stage_on(self, server: OwnServer) -> Stage:
-        """A stage on a server of its own, until that is restarted."""
-        self.needs("jetstream")
-        try:
-            return Stage(self, self.connect_to(server, STAGE))
-        except Failed as error:
-            raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+        Raises ``Unsupported``, and ``Inconclusive`` if it does not come up."""
+        self._home = self.own_server()
+        self._home.start()
 
-    def needs(self, feature: str) -> None:
-        """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""
-        if self.variant is None and feature not in self.target.target.features:
-            said = self.target.info.get(feature)
-            raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {said!r})")
+    def death(self, within: float = DEATH_S) -> str:
+        """What that server printed last if it has ended; empty if it lives, or there is none.
 
-    # -- stage -------------------------------------------------------------------------------
+        A process that dies closes its connections some time before it has ended: so long it is waited for.
+        """
+        return self._home.death(within) if self._home is not None else ""
+
+    def restart(self, *, killed: bool) -> None:
+        """End that server, in order or by kill -9, and start it on what it has stored. Every connection ends
+        before it does. Raises ``Inconclusive`` if it does not come up."""
+        assert self._home is not None
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._stage = None
+        if killed:
+            self._home.kill()
+        else:
+            self._home.stop()
+        self._home.start()
+
+    # -- evidence ----------------------------------------------------------------------------
 
     @property
-    def stage(self) -> Stage:
-        """JetStream requests on a connection of their own. Raises ``Unsupported`` without JetStream."""
-        if self._stage is None:
-            self.needs("jetstream")
-            try:
-                self._stage = Stage(self, self.connect(STAGE))
-            except Failed as error:
-                raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
-        return self._stage
+    def wire(self) -> list[WireLine]:
+        """Everything exchanged so far, in the order of time."""
+        return self._journal.lines
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    def observed(self) -> None:
+        """Count one piece of evidence: a check that has none fails."""
+        self.observations += 1
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass on the wire, still reading and answering PING. For what the protocol itself times
+        (``ack_wait``); where an event can be awaited, await it."""
+        self._pump.run(lambda: False, time.monotonic() + seconds)
+
+    def require(self, condition: object, message: str, *, expected: str, actual: str) -> None:
+        """Evidence that is not an arrival: ``condition`` must hold. Raises ``Failed``."""
+        if not condition:
+            raise Failed(message, expected=expected, actual=actual)
+        self.observed()
+
+    def needs(self, feature: str) -> None:
+        """Raises ``Unsupported`` unless the target says that it has ``feature``."""
+        raise NotImplementedError
 
     # -- end ---------------------------------------------------------------------------------
 
-    def _clean_up(self) -> None:
-        if not self._streams:
-            return
-        for connection in self._connections:
-            if connection.name != STAGE:
-                connection.close()
+    def close(self) -> None:
+        """Delete what was made, close every connection; servers of its own end last.
+
+        Idempotent; a target that is gone is no error."""
+        self._journal.paused = True
         try:
-            for stream in sorted(self._streams):
-                self.stage.delete_stream(stream)
-            self._streams.clear()
-        except (Failed, Inconclusive, Untestable, Unsupported):
-            pass  # the run's final sweep (conformance.sweep) deletes what is left, and says so
+            self._clean_up()
+        finally:
+            try:
+                self._disconnect()
+            finally:
+                self._end_own_servers()
+
+    def _disconnect(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._pump.close()
+
+    def _end_own_servers(self) -> None:
+        for server in self._own_servers:
+            server.close()
+        self._own_servers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

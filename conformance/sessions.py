@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.amqp_session import AmqpSession
-from conformance.base_session import BaseSession
-from conformance.session import Session
-from conformance.target import TargetAccess
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.session import BaseSession
+from plumbline.conformance.target import TargetAccess
 
 _SESSIONS: dict[str, type[BaseSession]] = {"nats": Session, "amqp": AmqpSession}
 

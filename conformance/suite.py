@@ -10,10 +10,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from conformance.check import Check, check_of
-from conformance.trace.check import load_check
+from plumbline.conformance.check import Check, check_of
+from plumbline.conformance.requirements.references import check_files
+from plumbline.conformance.trace.check import load_check
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent  # one name in a checkout, where two paths lead here
 TRACES = HERE / "traces"
 CHECKS = HERE / "checks"
 
@@ -25,15 +26,19 @@ class UnknownPattern(ValueError):
 def all_checks(protocol: str = "") -> list[Check]:
     """Every packaged check (that speaks ``protocol``), traces first, each kind in the order of paths."""
     traces = [load_check(path) for path in sorted(TRACES.rglob("*.trace"))]
-    functions = [
-        check for path in sorted(CHECKS.glob("test_*.py")) for check in checks_in(import_module(path))
-    ]
+    functions = [check for path in check_files(CHECKS) for check in checks_in(import_module(path))]
     return [check for check in traces + functions if protocol in ("", check.protocol)]
 
 
+def is_packaged(path: Path) -> bool:
+    """Whether a file or folder belongs to the packaged suite."""
+    return path.resolve().is_relative_to(HERE)
+
+
 def import_module(path: Path) -> ModuleType:
-    """The module of one file of ``conformance/checks``."""
-    name = f"conformance.checks.{path.stem}"
+    """The module of one file below ``conformance/checks``."""
+    below = path.resolve().relative_to(HERE).with_suffix("")
+    name = ".".join(("plumbline", "conformance", *below.parts))
     if name not in sys.modules:
         importlib.import_module(name)
     return sys.modules[name]

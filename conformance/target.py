@@ -17,10 +17,19 @@ from typing import Any
 
 import msgspec
 
-from conformance import amqp_probe, nats_probe
-from conformance.nats_probe import CONNECT_DEFAULTS
-from conformance.urls import AccessRefused, AmqpUrl, AnyUrl, BadUrl, TargetUnreachable, Url, parse_url
-from conformance.verdicts import Target
+from plumbline.conformance.amqp import probe as amqp_probe
+from plumbline.conformance.nats import probe as nats_probe
+from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
+from plumbline.conformance.urls import (
+    AccessRefused,
+    AmqpUrl,
+    AnyUrl,
+    BadUrl,
+    TargetUnreachable,
+    Url,
+    parse_url,
+)
+from plumbline.verdicts import Target
 
 __all__ = [
     "CONNECT_DEFAULTS",

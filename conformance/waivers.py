@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from conformance.check import Check
-from conformance.verdicts import CheckResult, Outcome
+from plumbline.conformance.check import Check
+from plumbline.verdicts import CheckResult, Outcome
 
 _COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     "<=": operator.le,

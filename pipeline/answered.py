@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.tables import DELIVERIES, PUBLISHES, PULLS
+from plumbline.pipeline.tables import DELIVERIES, PUBLISHES, PULLS
 
 _HEARTBEAT = 100  # a status that ends no pull request
 

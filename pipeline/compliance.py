@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from conformance.catalogue import Catalogue
-from conformance.monitors import MONITORS
-from pipeline.tables import COMPLIANCE
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.monitors import MONITORS
+from plumbline.pipeline.tables import COMPLIANCE
 
 BROKEN, KEPT, NOT_SEEN = "broken", "kept", "not seen"
 _RULES = ", ".join(

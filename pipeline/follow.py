@@ -20,18 +20,20 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline import answered, problems, transforms
-from pipeline.bundles import BUNDLES, STATE
-from pipeline.compliance import compliance
-from pipeline.files import Problem, capture_files
-from pipeline.flows import STAGED, Ending
-from pipeline.judge import Asked, counted, shuffled
-from pipeline.printing import print_problems, print_violations, summary
-from pipeline.results import Manifest, new_run, publish, read_table, write_table
-from pipeline.source import NAME
-from pipeline.storage import folder, is_remote
-from pipeline.streams import FOUND_OR_STATE
-from pipeline.tables import (
+from plumbline.captures.reader import CaptureError
+from plumbline.captures.reassembly import Numbers
+from plumbline.pipeline import answered, problems, transforms
+from plumbline.pipeline.compliance import compliance
+from plumbline.pipeline.input.bundles import BUNDLES, STATE
+from plumbline.pipeline.input.files import Problem, capture_files
+from plumbline.pipeline.input.source import NAME
+from plumbline.pipeline.judge import Asked, counted, shuffled
+from plumbline.pipeline.judging.flows import STAGED, Ending
+from plumbline.pipeline.judging.streams import FOUND_OR_STATE
+from plumbline.pipeline.printing import print_problems, print_violations, summary
+from plumbline.pipeline.results import Manifest, new_run, publish, read_table, write_table
+from plumbline.pipeline.spark.storage import folder, is_remote
+from plumbline.pipeline.tables import (
     COMPLIANCE,
     DELIVERIES,
     OPERATIONS,
@@ -44,8 +46,6 @@ from pipeline.tables import (
     Table,
     spark_schema,
 )
-from proxy.capture_reader import CaptureError
-from proxy.reassembly import Numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,15 +15,15 @@ import msgspec
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline import answered, problems, transforms
-from pipeline.compliance import compliance
-from pipeline.files import SECTION_BYTES
-from pipeline.flows import STAGED
-from pipeline.inputs import Input, bundled, find, packets
-from pipeline.results import Manifest, new_run, publish, read_table, write_table
-from pipeline.storage import folder
-from pipeline.streams import FOUND_OR_STATE
-from pipeline.tables import (
+from plumbline.pipeline import answered, problems, transforms
+from plumbline.pipeline.compliance import compliance
+from plumbline.pipeline.input.files import SECTION_BYTES
+from plumbline.pipeline.input.frames import Input, bundled, find, packets
+from plumbline.pipeline.judging.flows import STAGED
+from plumbline.pipeline.judging.streams import FOUND_OR_STATE
+from plumbline.pipeline.results import Manifest, new_run, publish, read_table, write_table
+from plumbline.pipeline.spark.storage import folder
+from plumbline.pipeline.tables import (
     COMPLIANCE,
     DELIVERIES,
     OPERATIONS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from conformance.monitors import MONITORS, Place, Side, Violation
-from pipeline.results import Manifest, Results
+from plumbline.monitors import MONITORS, Place, Side, Violation
+from plumbline.pipeline.results import Manifest, Results
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

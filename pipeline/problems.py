@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.files import Problem
-from pipeline.packets import PROBLEM
-from pipeline.tables import PROBLEMS, spark_schema
-from proxy.operations import UNKNOWN
+from plumbline.captures.operations import UNKNOWN
+from plumbline.pipeline.input.files import Problem
+from plumbline.pipeline.input.packets import PROBLEM
+from plumbline.pipeline.tables import PROBLEMS, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from pipeline.storage import Folder, folder
-from pipeline.tables import TABLES, Table, spark_schema
+from plumbline.pipeline.spark.storage import Folder, folder
+from plumbline.pipeline.tables import TABLES, Table, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline.tables import BYTES, Table, arrow_schema
+from plumbline.pipeline.tables import BYTES, Table, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,21 +12,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.bundles import STATE, packet_rows
-from pipeline.crossing import FACTS
-from pipeline.flows import FOR_VIOLATIONS, STAGED, Ending, decode
-from pipeline.packets import PROBLEM
-from pipeline.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
-from pipeline.tables import (
-    LONG,
-    OPERATIONS,
-    PACKETS,
-    VIOLATIONS,
-    Column,
-    Table,
-    spark_schema,
-)
-from proxy.reassembly import Numbers
+from plumbline.captures.reassembly import Numbers
+from plumbline.pipeline.input.bundles import STATE, packet_rows
+from plumbline.pipeline.input.packets import PROBLEM
+from plumbline.pipeline.judging.crossing import FACTS
+from plumbline.pipeline.judging.flows import FOR_VIOLATIONS, STAGED, Ending, decode
+from plumbline.pipeline.judging.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
+from plumbline.pipeline.tables import LONG, OPERATIONS, PACKETS, VIOLATIONS, Column, Table, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from proxy.addresses import Endpoint
-from wire.nats import Decoder, Info, Sender
+from plumbline.proxy.addresses import Endpoint
+from plumbline.wire.nats import Decoder, Info, Sender
 
 PLACES = ("host", "port", "connect_urls", "ws_connect_urls")
 TOLD_OF_TLS = ("tls_required", "tls_available", "tls_verify")

@@ -17,9 +17,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from proxy.counters import Counters
-from proxy.loop import Loop, Timer
-from proxy.pipe import READ_MOST, Direction, End, Pipe, reason
+from plumbline.proxy.counters import Counters
+from plumbline.proxy.loop import Loop, Timer
+from plumbline.proxy.pipe import READ_MOST, End, Pipe, reason
+from plumbline.wire.sender import Direction
 
 CONNECT_WITHIN_S = 10.0
 RETRY_S = 0.01  # a Unix socket whose backlog is full

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conformance.monitors import Violation
-from proxy.counters import Counters
-from proxy.record import RecordingProxy
+from plumbline.monitors import Violation
+from plumbline.proxy.counters import Counters
+from plumbline.proxy.record import RecordingProxy
 
 REDRAW_S = 0.5
 _UNITS = ("B", "kB", "MB", "GB", "TB")

@@ -14,13 +14,13 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.loop import Loop
+from plumbline.proxy.loop import Loop
+from plumbline.wire.sender import Direction
 
 if TYPE_CHECKING:
-    from proxy.link import Link
+    from plumbline.proxy.link import Link
 
 READ_FIRST = 16 * 1024
 READ_MOST = 125 * 1024  # fits the processor's cache, and what malloc maps anew is larger: both cost more
@@ -29,18 +29,6 @@ FEW = TURN_BYTES // READ_MOST  # so many may read what they like
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _GONE = select.EPOLLHUP | select.EPOLLERR
-
-
-class Direction(IntEnum):
-    """Where bytes go."""
-
-    TO_SERVER = 0
-    TO_CLIENT = 1
-
-    @property
-    def other(self) -> Direction:
-        """The opposite one."""
-        return Direction(1 - self)
 
 
 class Disturbance(Protocol):

@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxy import info
-from proxy.addresses import ENCRYPTED, Endpoint
-from proxy.capture_file import CaptureFiles
-from proxy.counters import Counters
-from proxy.dialects import known
-from proxy.fault_language import Fault, Kind, parse_fault
-from proxy.faults import Faults
-from proxy.filters import parse
-from proxy.link import Link
-from proxy.pipe import Direction
-from proxy.recorder import Recorder, Recording
-from proxy.relay import Relay
-from proxy.tls import Tls
-from proxy.tls_opening import Openings
+from plumbline.captures.dialects import known
+from plumbline.captures.filters import parse
+from plumbline.captures.rolling import CaptureFiles
+from plumbline.proxy import info
+from plumbline.proxy.addresses import ENCRYPTED, Endpoint
+from plumbline.proxy.counters import Counters
+from plumbline.proxy.faults.injection import Faults
+from plumbline.proxy.faults.language import Fault, Kind, parse_fault
+from plumbline.proxy.link import Link
+from plumbline.proxy.recorder import Recorder, Recording
+from plumbline.proxy.relay import Relay
+from plumbline.proxy.tls.contexts import Tls
+from plumbline.proxy.tls.opening import Openings
+from plumbline.wire.sender import Direction
 
 HERE = "here"
 REWRITE_INFO = "rewrite-info"  # the name of the fault that does it

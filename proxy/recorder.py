@@ -15,19 +15,18 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from proxy.addresses import RAW
-from proxy.capture_file import CaptureFiles
-from proxy.counters import Counters
-from proxy.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
-from proxy.pcapng import packet
-from proxy.pipe import Direction
-from proxy.redaction import NatsRedactor, Redactor
-from proxy.redaction_amqp import AmqpRedactor, EitherRedactor
+from plumbline.captures.amqp.redaction import AmqpRedactor, EitherRedactor
+from plumbline.captures.nats.redaction import NatsRedactor, Redactor
+from plumbline.captures.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
+from plumbline.captures.pcapng import MARK, packet
+from plumbline.captures.rolling import CaptureFiles
+from plumbline.proxy.addresses import RAW
+from plumbline.proxy.counters import Counters
+from plumbline.wire.sender import Direction
 
 TO_SERVER = Direction.TO_SERVER
 LATE_S = 0.05  # after which what was forwarded is written; half of what is promised
 HOLD_BYTES = 64 * 1024  # so much is written at once, without waiting: it is still in the cache
-MARK = "plumbline: "  # every comment of ours begins so
 
 
 REDACTORS: dict[str, Callable[[], Redactor]] = {

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from proxy.addresses import Endpoint, listening_socket
-from proxy.counters import Counters
-from proxy.link import Link, Opening
-from proxy.loop import Loop
-from proxy.pipe import Direction, Pipe
+from plumbline.proxy.addresses import Endpoint, listening_socket
+from plumbline.proxy.counters import Counters
+from plumbline.proxy.link import Link, Opening
+from plumbline.proxy.loop import Loop
+from plumbline.proxy.pipe import Pipe
+from plumbline.wire.sender import Direction
 
 ACCEPT_AT_ONCE = 256
 NO_DESCRIPTORS_S = 0.1  # how long to leave the backlog alone when descriptors ran out

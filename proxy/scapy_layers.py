@@ -26,10 +26,10 @@ from scapy.fields import (
 from scapy.layers.inet import TCP
 from scapy.packet import Packet, Padding, bind_layers
 
-from proxy.nats_dialect import NatsDialect
-from proxy.pipe import Direction
-from wire.amqp import BY_NUMBERS, FRAME_OVERHEAD, PROTOCOL_HEADER, FrameType
-from wire.errors import ProtocolError
+from plumbline.captures.nats.dialect import NatsDialect
+from plumbline.wire.amqp import BY_NUMBERS, FRAME_OVERHEAD, PROTOCOL_HEADER, FrameType
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.sender import Direction
 
 NATS_PORT, AMQP_PORT = 4222, 5672
 _FRAME_SIZE = struct.Struct(">3xI")

@@ -17,17 +17,16 @@ from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
 
-from conformance.monitors import Observation
-from proxy.addresses import Endpoint
-from proxy.dialects import StreamDecoder, known
-from proxy.fault_language import Fault, parse_fault
-from proxy.faults import Faults
-from proxy.link import Link
-from proxy.pipe import Direction
-from proxy.record import ANY_PORT
-from proxy.relay import Relay, Untapped
-from wire.errors import ProtocolError
-from wire.sender import Sender
+from plumbline.captures.dialects import StreamDecoder, known
+from plumbline.monitors import Observation
+from plumbline.proxy.addresses import Endpoint
+from plumbline.proxy.faults.injection import Faults
+from plumbline.proxy.faults.language import Fault, parse_fault
+from plumbline.proxy.link import Link
+from plumbline.proxy.record import ANY_PORT
+from plumbline.proxy.relay import Relay, Untapped
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.sender import Direction, Sender
 
 _SENDERS = {Direction.TO_SERVER: Sender.CLIENT, Direction.TO_CLIENT: Sender.SERVER}
 

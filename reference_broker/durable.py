@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from reference_broker.ledger import Ledger
-from reference_broker.shell import Client, Core, Shell
-from reference_broker.store_folder import Stamp, StoreError, StoreFolder
+from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.shell import Client, Core, Shell
+from plumbline.reference_broker.store_folder import Stamp, StoreError, StoreFolder
 
 __all__ = ["DurableShell", "Keeping", "StoreError"]
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, cast
 
-from reference_broker.outputs import Close, Send
-from reference_broker.struct_types import build_struct_types
+from plumbline.reference_broker.outputs import Close, Send
+from plumbline.reference_broker.struct_types import build_struct_types
 
 NS = 1_000_000_000
 WRITE_BUFFER = 4 * 1024 * 1024  # beyond this, producers are held back

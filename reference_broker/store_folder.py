@@ -22,7 +22,7 @@ try:
 except ImportError:  # no file locks on this platform: two brokers on one folder are then not noticed
     fcntl = None  # type: ignore[assignment]
 
-from reference_broker.ledger import Append, Change, Move, Remove, Replace, Truncate
+from plumbline.reference_broker.ledger import Append, Change, Move, Remove, Replace, Truncate
 
 STAMP = "layout.json"
 LOCK = "lock"

@@ -1,4 +1,4 @@
-"""Reports: consumers of verdict events. They know ``conformance.verdicts`` and nothing else of ours.
+"""Reports: consumers of verdict events. They know ``verdicts`` and nothing else of ours.
 
 ``open_reports`` opens those that were asked for and fails before the run if one cannot be written;
 then every event goes to every consumer. Files appear, whole, when ``RunFinished`` comes: a run that ends
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from conformance.verdicts import Event, Target, WireLine
-from reports.files import ReportError
+from plumbline.reports.files import ReportError
+from plumbline.verdicts import Event, Target, WireLine
 
 __all__ = ["Capture", "Consumer", "ReportError", "open_reports"]
 
@@ -52,31 +52,31 @@ def open_reports(
             raise ReportError(f"two reports would be written to {path}; give each a file of its own")
     opened: list[Consumer] = []
     if json is not None:
-        from reports.result_json import ResultJson
+        from plumbline.reports.result_json import ResultJson
 
         opened.append(ResultJson(json))
     if junit is not None:
-        from reports.junit import JUnit
+        from plumbline.reports.junit import JUnit
 
         opened.append(JUnit(junit))
     if html is not None:
-        from reports.html import HtmlReport
+        from plumbline.reports.html.page import HtmlReport
 
         opened.append(HtmlReport(html))
     if markdown is not None:
-        from reports.summary_md import MarkdownSummary
+        from plumbline.reports.summary_md import MarkdownSummary
 
         opened.append(MarkdownSummary(markdown))
     if sarif is not None:
-        from reports.sarif import Sarif
+        from plumbline.reports.sarif import Sarif
 
         opened.append(Sarif(sarif, requirement_url))
     if badge is not None:
-        from reports.badge import Badge
+        from plumbline.reports.badge import Badge
 
         opened.append(Badge(badge))
     if allure is not None:
-        from reports.allure import Allure
+        from plumbline.reports.allure import Allure
 
         local = f"{html.resolve().as_uri()}#{{id}}" if html is not None else ""
         opened.append(Allure(allure, requirement_url or local, capture))

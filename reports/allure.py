@@ -20,7 +20,22 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 from markupsafe import escape
 
-from conformance.verdicts import (
+from plumbline.reports import Capture
+from plumbline.reports.by_hand import by_hand
+from plumbline.reports.diagram import draw
+from plumbline.reports.digest import (
+    counted_outcomes,
+    group_of,
+    replay_command,
+    requirements_of,
+    server,
+    verdict_line,
+    window,
+)
+from plumbline.reports.files import ReportError
+from plumbline.reports.links import requirement_link
+from plumbline.reports.text import elide, one_line, visible
+from plumbline.verdicts import (
     CheckFinished,
     CheckResult,
     Event,
@@ -33,21 +48,6 @@ from conformance.verdicts import (
     WireLine,
     is_red,
 )
-from reports import Capture
-from reports.by_hand import by_hand
-from reports.diagram import draw
-from reports.digest import (
-    counted_outcomes,
-    group_of,
-    replay_command,
-    requirements_of,
-    server,
-    verdict_line,
-    window,
-)
-from reports.files import ReportError
-from reports.links import requirement_link
-from reports.text import elide, one_line, visible
 
 SEVERITIES = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 STATUSES = {

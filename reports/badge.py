@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from conformance.verdicts import Event, RunFinished, RunResult
-from reports.files import ReportFile
-from reports.text import elide, one_line
+from plumbline.reports.files import ReportFile
+from plumbline.reports.text import elide, one_line
+from plumbline.verdicts import Event, RunFinished, RunResult
 
 LABEL = "plumbline"
 LABEL_GROUND = "#3c4454"

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from conformance.verdicts import CheckResult, Target, WireLine
-from reports.text import one_line
+from plumbline.reports.text import one_line
+from plumbline.verdicts import CheckResult, Target, WireLine
 
 LONGEST_OPERATION = 4096  # bytes; of a longer one a result holds the beginning only
 MOST_BYTES = 16_000

@@ -13,10 +13,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
-from conformance.verdicts import CheckResult, Outcome, WireLine
-from reports.digest import Window, window
-from reports.markup import asset
-from reports.text import elide, one_line
+from plumbline.reports.digest import Window, window
+from plumbline.reports.markup import asset
+from plumbline.reports.text import elide, one_line
+from plumbline.verdicts import CheckResult, Outcome, WireLine
 
 LINES = 40  # of an exchange
 WIDTH = 1000

@@ -1,6 +1,6 @@
 """What every report says of a run, worked out once: what is red, in which group, and how to try it again.
 
-Pure functions over ``conformance.verdicts``. Nothing here knows how a report looks.
+Pure functions over ``verdicts``. Nothing here knows how a report looks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from conformance.verdicts import (
+from plumbline.verdicts import (
     CheckResult,
     ExitCode,
     Level,

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from conformance.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult, is_red
-from reports.digest import replay_command, verdict_line, window
-from reports.files import ReportFile
-from reports.text import elide, one_line, visible
+from plumbline.reports.digest import replay_command, verdict_line, window
+from plumbline.reports.files import ReportFile
+from plumbline.reports.text import elide, one_line, visible
+from plumbline.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult, is_red
 
 SUITE = "plumbline"
 WIRE_LINES = 40

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.verdicts import RequirementResult
-from reports.digest import group_of
-from reports.html_view import slug
+from plumbline.reports.digest import group_of
+from plumbline.reports.html.view import slug
+from plumbline.verdicts import RequirementResult
 
 
 def requirement_link(template: str, requirement: RequirementResult) -> str:

@@ -14,8 +14,8 @@ from importlib.resources import files
 import jinja2
 from markupsafe import Markup, escape
 
-from reports.html_view import slug
-from reports.text import LAYOUT, elide, one_line, segments
+from plumbline.reports.html.view import slug
+from plumbline.reports.text import LAYOUT, elide, one_line, segments
 
 BRIEF_LIMIT = 200
 LONGEST = 10_000  # characters of one value, where a template sets no lower limit
@@ -26,7 +26,7 @@ LONGEST_ATTRIBUTE = 300
 def environment() -> jinja2.Environment:
     """The templates of ``reports/templates``."""
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports"),
+        loader=jinja2.PackageLoader("plumbline.reports"),
         autoescape=True,
         finalize=shown,
         trim_blocks=True,
@@ -66,7 +66,7 @@ def marked(text: str, keep: str) -> Markup:
 @cache
 def asset(name: str) -> Markup:
     """Our own style or script, put into the page as it is."""
-    return Markup(files("reports").joinpath("templates", name).read_text("utf-8"))
+    return Markup(files("plumbline.reports").joinpath("templates", name).read_text("utf-8"))
 
 
 def policy(style: str, script: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.verdicts import Event, RunFinished, RunResult
-from reports.files import ReportFile
-from reports.text import escape
+from plumbline.reports.files import ReportFile
+from plumbline.reports.text import escape
+from plumbline.verdicts import Event, RunFinished, RunResult
 
 SCHEMA = "plumbline.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result.schema.json")

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from conformance.verdicts import CheckResult, Event, Level, Outcome, RequirementResult, RunFinished, RunResult
-from reports.digest import replay_command, requirements_of, selected, verdict_line, window
-from reports.files import ReportFile
-from reports.links import requirement_link
-from reports.text import elide, one_line, visible
+from plumbline.reports.digest import replay_command, requirements_of, selected, verdict_line, window
+from plumbline.reports.files import ReportFile
+from plumbline.reports.links import requirement_link
+from plumbline.reports.text import elide, one_line, visible
+from plumbline.verdicts import CheckResult, Event, Level, Outcome, RequirementResult, RunFinished, RunResult
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {Level.MUST: "error", Level.SHOULD: "warning", Level.MAY: "note"}

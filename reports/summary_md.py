@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.verdicts import CheckResult, Event, RunFinished, RunResult
-from reports.digest import (
+from plumbline.reports.digest import (
     counted_outcomes,
     duration,
     red_checks,
@@ -21,8 +20,9 @@ from reports.digest import (
     verdict_line,
     window,
 )
-from reports.files import ReportFile
-from reports.text import elide, one_line, visible
+from plumbline.reports.files import ReportFile
+from plumbline.reports.text import elide, one_line, visible
+from plumbline.verdicts import CheckResult, Event, RunFinished, RunResult
 
 RED_SHOWN = 20  # a job page holds 1 MiB on the smallest of the known systems
 VALUE_LIMIT = 1_000

@@ -13,8 +13,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ci.rabbitmq import RabbitMQ, rabbitmq_server
-from ci.servers import MissingServer, NatsServer, ServerBinary, ServerError, real_servers
+from plumbline.servers.amqp.rabbitmq import RabbitMQ, rabbitmq_server
+from plumbline.servers.nats.nats_server import (
+    MissingServer,
+    NatsServer,
+    ServerBinary,
+    ServerError,
+    real_servers,
+)
 
 # A deadline measures the machine, not the code.
 settings.register_profile(

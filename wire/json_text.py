@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.errors import ErrorKind, ProtocolError
 
 Shape = TypeVar("Shape")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 class Sender(StrEnum):
@@ -10,3 +10,15 @@ class Sender(StrEnum):
 
     CLIENT = "client"
     SERVER = "server"
+
+
+class Direction(IntEnum):
+    """Where bytes go."""
+
+    TO_SERVER = 0
+    TO_CLIENT = 1
+
+    @property
+    def other(self) -> Direction:
+        """The opposite one."""
+        return Direction(1 - self)

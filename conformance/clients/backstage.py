@@ -6,8 +6,8 @@ import time
 
 import msgspec
 
-from conformance.target import TargetAccess, open_target
-from conformance.urls import AccessRefused, AnyUrl, TargetUnreachable
+from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.urls import AccessRefused, AnyUrl, TargetUnreachable
 
 ANSWERS_WITHIN_S = 20.0
 PATIENCE_S = 8.0  # added to every time limit: nobody measures this broker

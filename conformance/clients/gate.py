@@ -1,7 +1,7 @@
 """Gates a client library: what was asked for, the scenarios played side by side, events, the result.
 
 What is composed of other packages (brokers, proxies, reports) is handed in as ``Stands``. The requirements
-are those of ``clients/requirements``; the rules of ``conformance.monitors`` are judged over all scenarios.
+are those of ``clients/requirements``; the rules of ``monitors`` are judged over all scenarios.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from conformance.catalogue import Catalogue
-from conformance.clients.play import Played, Player
-from conformance.clients.protocol import FEATURES, Hello
-from conformance.clients.rules import RULES, Rule, judged
-from conformance.clients.scenario import Scenario, all_scenarios
-from conformance.clients.stand import Stands
-from conformance.clients.testee import TesteeProblem
-from conformance.events import Consumer, Emitter
-from conformance.interrupts import uninterrupted
-from conformance.prepare import UsageProblem, require_known
-from conformance.run import Finish, concluded, suite_of
-from conformance.suite import UnknownPattern, select
-from conformance.target import TargetUnreachable
-from conformance.verdicts import (
+from plumbline.conformance.clients.play import Played, Player
+from plumbline.conformance.clients.protocol import FEATURES, Hello
+from plumbline.conformance.clients.rules import RULES, Rule, judged
+from plumbline.conformance.clients.scenario import Scenario, all_scenarios
+from plumbline.conformance.clients.stand import Stands
+from plumbline.conformance.clients.testee import TesteeProblem
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.events import Consumer, Emitter
+from plumbline.conformance.runner.prepare import UsageProblem, require_known
+from plumbline.conformance.runner.run import Finish, concluded, suite_of
+from plumbline.conformance.suite import UnknownPattern, select
+from plumbline.conformance.target import TargetUnreachable
+from plumbline.conformance.waivers import Waiver, WaiverError, apply, load_waivers
+from plumbline.interrupts import uninterrupted
+from plumbline.verdicts import (
     CheckFinished,
     CheckResult,
     CheckStarted,
@@ -40,7 +41,6 @@ from conformance.verdicts import (
     RunStarted,
     Target,
 )
-from conformance.waivers import Waiver, WaiverError, apply, load_waivers
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 PROTOCOL_VARIABLE = "PLUMBLINE_PROTOCOL"  # tells an adapter of several protocols which one is wanted

@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from conformance.catalogue import Catalogue
-from conformance.clients.amqp_scene import AmqpScene
-from conformance.clients.nats_scene import NatsScene
-from conformance.clients.protocol import Hello
-from conformance.clients.rules import Passed, evidence
-from conformance.clients.scenario import Scenario
-from conformance.clients.scene import Scene
-from conformance.clients.stand import Stands
-from conformance.clients.testee import Testee, TesteeProblem
-from conformance.engine import WIRE_LINES, ended_as, result_of
-from conformance.monitors import Side, Violation, Watch
-from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
-from conformance.verdicts import CheckResult, Outcome, WireLine
+from plumbline.conformance.clients.amqp.scene import AmqpScene
+from plumbline.conformance.clients.nats.scene import NatsScene
+from plumbline.conformance.clients.protocol import Hello
+from plumbline.conformance.clients.rules import Passed, evidence
+from plumbline.conformance.clients.scenario import Scenario
+from plumbline.conformance.clients.scene import Scene
+from plumbline.conformance.clients.stand import Stands
+from plumbline.conformance.clients.testee import Testee, TesteeProblem
+from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import WIRE_LINES, ended_as, result_of
+from plumbline.monitors import Side, Violation, Watch
+from plumbline.verdicts import CheckResult, Outcome, WireLine
 
 FIRST_LINES = 100  # of a longer exchange
 # What a scenario is given, by protocol.

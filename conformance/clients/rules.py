@@ -1,4 +1,4 @@
-"""The rules of ``conformance.monitors`` that a client can break, judged over all scenarios of a run together.
+"""The rules of ``monitors`` that a client can break, judged over all scenarios of a run together.
 
 Each is one check, ``monitors::<rule>``, of one ``CLIENT-*`` requirement: whatever a scenario is about, what
 passed in it must keep the rule.
@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from conformance.catalogue import Catalogue
-from conformance.check import Check
-from conformance.engine import result_of
-from conformance.monitors import MONITORS, Observation, Violation
-from conformance.outcomes import Failed, Unsupported
-from conformance.verdicts import CheckResult, Outcome, WireLine
-from wire import amqp
-from wire.jetstream import ACK_PREFIX
-from wire.nats import HPub, Pub
-from wire.sender import Sender
+from plumbline.conformance.check import Check
+from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import result_of
+from plumbline.monitors import MONITORS, Observation, Violation
+from plumbline.verdicts import CheckResult, Outcome, WireLine
+from plumbline.wire import amqp
+from plumbline.wire.nats import HPub, Pub
+from plumbline.wire.nats.jetstream import ACK_PREFIX
+from plumbline.wire.sender import Sender
 
 
 class Rule(Struct, frozen=True):

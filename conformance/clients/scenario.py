@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from conformance.check import Check, module_path
+from plumbline.conformance.check import Check, module_path
 
 Function = TypeVar("Function", bound=Callable[[Any], None])
 
-_SCENARIOS = "conformance.clients.scenarios"
+_SCENARIOS = "plumbline.conformance.clients.scenarios"
 _ATTRIBUTE = "plumbline_scenario"
 
 

@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from conformance.clients.protocol import Answer, Message, Told
-from conformance.clients.stand import Stand
-from conformance.clients.testee import Testee
-from conformance.monitors import Observation
-from conformance.outcomes import Failed
-from conformance.verdicts import Direction, WireLine
-from wire.sender import Sender
+from plumbline.conformance.clients.protocol import Answer, Message, Told
+from plumbline.conformance.clients.stand import Stand
+from plumbline.conformance.clients.testee import Testee
+from plumbline.conformance.outcomes import Failed
+from plumbline.monitors import Observation
+from plumbline.verdicts import Direction, WireLine
+from plumbline.wire.sender import Sender
 
 ADAPTER = "adapter"  # the connection's name in wire lines between Plumbline and the adapter
 SOON_S = 8.0  # within which what nothing holds back has happened, on a busy machine too

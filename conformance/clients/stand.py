@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from conformance.clients.scenario import Stage
-from conformance.monitors import Observation
+from plumbline.conformance.clients.scenario import Stage
+from plumbline.monitors import Observation
 
 
 class Remark(Protocol):

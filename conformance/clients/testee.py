@@ -19,9 +19,9 @@ from typing import IO, Any, Self
 
 from msgspec import Struct
 
-from conformance.clients import protocol
-from conformance.clients.protocol import Answer, Hello, Nonsense, Told
-from conformance.interrupts import kept_from_children
+from plumbline.conformance.clients import protocol
+from plumbline.conformance.clients.protocol import Answer, Hello, Nonsense, Told
+from plumbline.interrupts import kept_from_children
 
 HELLO_WITHIN_S = 20.0
 ANSWER_WITHIN_S = 15.0  # beyond a command's own time-out: a busy machine is no hang

@@ -1,14 +1,14 @@
-"""Which scenario (or rule) names which requirement of clients: as ``conformance.references`` for checks."""
+"""Which scenario or rule names which requirement of clients: ``requirements.references`` for scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from conformance.catalogue import Catalogue
-from conformance.clients.gate import catalogue
-from conformance.clients.rules import RULES
-from conformance.clients.scenario import all_scenarios
-from conformance.references import Reference, Written, WrittenCheck
+from plumbline.conformance.clients.gate import catalogue
+from plumbline.conformance.clients.rules import RULES
+from plumbline.conformance.clients.scenario import all_scenarios
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.requirements.references import Reference, Written, WrittenCheck
 
 PREFIX = "CLIENT"  # of ids, groups and profiles of client libraries
 

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from conformance.explore.script import Script
-from conformance.explore.search import Found, Progress
-from conformance.explore.trial import requirement_of, trace_text
-from conformance.target import TargetAccess
+from plumbline.conformance.explore.script import Script
+from plumbline.conformance.explore.search import Found, Progress
+from plumbline.conformance.explore.trial import requirement_of, trace_text
+from plumbline.conformance.target import TargetAccess
 
 WIRE_LINES = 12
 LINE = 180  # characters of an operation

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from conformance.catalogue import within_levels
-from conformance.explore.programs import Program
-from conformance.explore.trial import Difference
+from plumbline.conformance.explore.programs import Program
+from plumbline.conformance.explore.trial import Difference
+from plumbline.conformance.requirements.catalogue import within_levels
 
 KNOWN = Path(__file__).with_name("known.toml")
 

@@ -12,9 +12,9 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conformance.explore.commands import STREAMS
-from wire.jetstream import ACK_PREFIX
-from wire.nats import Payload
+from plumbline.conformance.explore.commands import STREAMS
+from plumbline.wire.nats import Payload
+from plumbline.wire.nats.jetstream import ACK_PREFIX
 
 INBOX = "_INBOX."
 _ESCAPED = re.compile(r'[\\{}|*"]')

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     CONSUMERS,
     STREAMS,
     TOKENS,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import singledispatchmethod
 from typing import Any
 
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     CONSUMERS,
     STREAMS,
     Acknowledge,
@@ -30,10 +30,10 @@ from conformance.explore.commands import (
     Restart,
     Wait,
 )
-from conformance.explore.reference import Reference
-from conformance.explore.script import RESTART, Script
-from conformance.explore.transcript import CLIENT, REPLY, Transcript, as_json
-from wire.jetstream import api_subject, next_subject
+from plumbline.conformance.explore.reference import Reference
+from plumbline.conformance.explore.script import RESTART, Script
+from plumbline.conformance.explore.transcript import CLIENT, REPLY, Transcript, as_json
+from plumbline.wire.nats.jetstream import api_subject, next_subject
 
 
 def write(program: Iterable[Command], reference: Reference) -> Script:

@@ -19,16 +19,16 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.strategies import SearchStrategy
 from msgspec import Struct, field
 
-from conformance.explore.commands import Restart
-from conformance.explore.known import known_faults
-from conformance.explore.programs import Program, programs
-from conformance.explore.reference import Reference
-from conformance.explore.scribe import write
-from conformance.explore.script import Script
-from conformance.explore.shrink import Enough, shrink
-from conformance.explore.trial import PATIENCE, Difference, attempt
-from conformance.outcomes import CheckEnded
-from conformance.target import TargetAccess
+from plumbline.conformance.explore.commands import Restart
+from plumbline.conformance.explore.known import known_faults
+from plumbline.conformance.explore.programs import Program, programs
+from plumbline.conformance.explore.reference import Reference
+from plumbline.conformance.explore.scribe import write
+from plumbline.conformance.explore.script import Script
+from plumbline.conformance.explore.shrink import Enough, shrink
+from plumbline.conformance.explore.trial import PATIENCE, Difference, attempt
+from plumbline.conformance.outcomes import CheckEnded
+from plumbline.conformance.target import TargetAccess
 
 EXAMPLES = 50  # of a round
 SLOW_EXAMPLES = 6  # of a round that lets time pass, or restarts servers; each follows one of the others

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from conformance.explore.commands import CONSUMERS, STREAMS, TOKENS, Command
-from conformance.explore.programs import Program
+from plumbline.conformance.explore.commands import CONSUMERS, STREAMS, TOKENS, Command
+from plumbline.conformance.explore.programs import Program
 
 Question = Callable[[Program], bool]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from conformance.explore.commands import CONSUMERS, STREAMS
-from conformance.explore.lines import (
+from plumbline.conformance.explore.commands import CONSUMERS, STREAMS
+from plumbline.conformance.explore.lines import (
     INBOX,
     Captures,
     marked,
@@ -21,10 +21,10 @@ from conformance.explore.lines import (
     sent_subject,
     shown_state,
 )
-from conformance.explore.reference import Reference
-from conformance.target import CONNECT_DEFAULTS
-from wire.jetstream import ACK_PREFIX, api_subject
-from wire.nats import Connect, Decoder, HPub, Operation, Payload, Ping, Pub, Sender, Sub, Unsub
+from plumbline.conformance.explore.reference import Reference
+from plumbline.conformance.target import CONNECT_DEFAULTS
+from plumbline.wire.nats import Connect, Decoder, HPub, Operation, Payload, Ping, Pub, Sender, Sub, Unsub
+from plumbline.wire.nats.jetstream import ACK_PREFIX, api_subject
 
 CLIENT = "client"
 STAGE = "stage"  # asks for state; not in the trace

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     Acknowledge,
     AcknowledgeAndPull,
     Command,
@@ -26,13 +26,13 @@ from conformance.explore.commands import (
     Restart,
     Wait,
 )
-from conformance.explore.script import RESTART, Script
-from conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
-from conformance.session import Session
-from conformance.target import TargetAccess
-from conformance.trace.parser import parse_trace
-from conformance.trace.player import play
-from conformance.verdicts import WireLine
+from plumbline.conformance.explore.script import RESTART, Script
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
+from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.player import play
+from plumbline.verdicts import WireLine
 
 PATIENCE = "within 150ms"  # while searching: what a target answers at all, it answers soon
 NOT_BACK = "the server does not come back from a restart"

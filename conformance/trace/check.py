@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from conformance.check import Check
-from conformance.trace.parser import parse_trace
-from conformance.trace.player import play
+from plumbline.conformance.check import Check
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.player import play
 
-PACKAGED = Path(__file__).parents[1] / "traces"
+PACKAGED = Path(__file__).resolve().parents[1] / "traces"
 
 
 def load_check(path: Path) -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.text import Problem, Text
 
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
 _DURATION = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(ns|us|ms|s|m|h)")

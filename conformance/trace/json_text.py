@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from conformance.trace.reader import Reader, Use
-from conformance.trace.template import (
+from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.template import (
     Hole,
     Kind,
     Scope,
@@ -29,7 +29,7 @@ from conformance.trace.template import (
     match,
     show,
 )
-from conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.text import Problem, Text
 
 DEEPEST = 50
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')

@@ -1,7 +1,7 @@
 """What a trace is made of once it is read: pure data, and the interface to the protocol it speaks.
 
 The steps are the same for every protocol. What is sent and expected, which stage is set and which state
-is asked for is read by a ``Dialect`` (``conformance.trace.nats``; AMQP beside it).
+is asked for is read by a ``Dialect`` (``conformance.trace.nats.grammar``; AMQP beside it).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from conformance.trace.reader import Reader
-from conformance.trace.template import Scope, Template
-from conformance.trace.text import Text
+from plumbline.conformance.trace.reader import Reader
+from plumbline.conformance.trace.template import Scope, Template
+from plumbline.conformance.trace.text import Text
 
 if TYPE_CHECKING:
-    from conformance.base_session import BaseSession
+    from plumbline.conformance.session import BaseSession
 
 DEFAULT_CONNECTION = "client"
 DEFAULT_WITHIN_S = 1.0

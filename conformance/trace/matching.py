@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from conformance.trace.language import Difference, Expect
-from conformance.trace.template import Scope
+from plumbline.conformance.trace.language import Difference, Expect
+from plumbline.conformance.trace.template import Scope
 
 
 class Nearest(Struct, frozen=True):

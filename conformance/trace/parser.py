@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from conformance.trace.amqp import AmqpDialect
-from conformance.trace.json_text import evaluate
-from conformance.trace.language import (
+from plumbline.conformance.trace.amqp.grammar import AmqpDialect
+from plumbline.conformance.trace.json_text import evaluate
+from plumbline.conformance.trace.language import (
     DEFAULT_CONNECTION,
     DEFAULT_WITHIN_S,
     Await,
@@ -33,13 +33,13 @@ from conformance.trace.language import (
     Window,
     evidence,
 )
-from conformance.trace.names import Names
-from conformance.trace.nats import NatsDialect
-from conformance.trace.reader import Reader, Use
-from conformance.trace.settings import pairs, read_value
-from conformance.trace.template import Scope
-from conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
-from conformance.trace.windows import read_silence, take_window
+from plumbline.conformance.trace.names import Names
+from plumbline.conformance.trace.nats.grammar import NatsDialect
+from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.settings import pairs, read_value
+from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
+from plumbline.conformance.trace.windows import read_silence, take_window
 
 __all__ = ["TraceSyntaxError", "parse_trace"]
 

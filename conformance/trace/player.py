@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from conformance.base_connection import Arrival, BaseConnection
-from conformance.base_connection import Closed as PeerClosed
-from conformance.base_session import BaseSession
-from conformance.outcomes import CheckEnded, Failed
-from conformance.trace.language import (
+from plumbline.conformance.connection import Arrival, BaseConnection
+from plumbline.conformance.connection import Closed as PeerClosed
+from plumbline.conformance.outcomes import CheckEnded, Failed
+from plumbline.conformance.session import BaseSession
+from plumbline.conformance.trace.language import (
     Await,
     Close,
     Closed,
@@ -34,9 +34,9 @@ from conformance.trace.language import (
     Trace,
     Window,
 )
-from conformance.trace.matching import assign, closest
-from conformance.trace.names import Names
-from conformance.trace.template import NotANumber, Scope, as_bytes, fill
+from plumbline.conformance.trace.matching import assign, closest
+from plumbline.conformance.trace.names import Names
+from plumbline.conformance.trace.template import NotANumber, Scope, as_bytes, fill
 
 
 def play(trace: Trace, session: BaseSession) -> None:

@@ -11,9 +11,17 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 
-from conformance.trace.names import INBOX_PREFIX, inbox_label
-from conformance.trace.template import WRITTEN_KINDS, Hole, Kind, Subject, SubjectHole, Template, Value
-from conformance.trace.text import BLANKS, Problem, Text, near
+from plumbline.conformance.trace.names import INBOX_PREFIX, inbox_label
+from plumbline.conformance.trace.template import (
+    WRITTEN_KINDS,
+    Hole,
+    Kind,
+    Subject,
+    SubjectHole,
+    Template,
+    Value,
+)
+from plumbline.conformance.trace.text import BLANKS, Problem, Text, near
 
 _HOLE = re.compile(
     r"\{(?:subject[ \t]+(?P<subject>[^\s{}]+)"

@@ -13,12 +13,22 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from conformance.trace.json_text import JsonText, ends_at, read_json, starts_json
-from conformance.trace.language import Difference, Following
-from conformance.trace.reader import Reader, Use
-from conformance.trace.template import Scope, Template, Value, as_bytes, as_text, fill, match, plain, show
-from conformance.trace.text import Problem, Text
-from wire.headers import VERSION
+from plumbline.conformance.trace.json_text import JsonText, ends_at, read_json, starts_json
+from plumbline.conformance.trace.language import Difference, Following
+from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.template import (
+    Scope,
+    Template,
+    Value,
+    as_bytes,
+    as_text,
+    fill,
+    match,
+    plain,
+    show,
+)
+from plumbline.conformance.trace.text import Problem, Text
+from plumbline.wire.nats.headers import VERSION
 
 _VERSION = VERSION.decode()
 # Bars inside holes and escapes separate nothing.

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from conformance.trace.json_text import Constant, Node, ends_at, read_json, starts_json
-from conformance.trace.reader import Reader, Use
-from conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.json_text import Constant, Node, ends_at, read_json, starts_json
+from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.text import Problem, Text
 
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from conformance.trace.names import Names
+from plumbline.conformance.trace.names import Names
 
 
 class Kind(StrEnum):

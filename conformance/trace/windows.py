@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from conformance.trace.durations import read_seconds
-from conformance.trace.language import DEFAULT_WITHIN_S, Window
-from conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.durations import read_seconds
+from plumbline.conformance.trace.language import DEFAULT_WITHIN_S, Window
+from plumbline.conformance.trace.text import Problem, Text
 
 _WINDOW = re.compile(
     r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from conformance.histories import Publication, Settlement
-from conformance.monitors import AmqpReader, Observation, amqp_facts
-from conformance.monitors.amqp_consuming import settled_by
-from conformance.monitors.amqp_publishing import confirmed_by
-from pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
-from wire import amqp
+from plumbline.monitors import AmqpReader, Observation
+from plumbline.monitors.amqp import facts as amqp_facts
+from plumbline.monitors.amqp.consuming import settled_by
+from plumbline.monitors.amqp.publishing import confirmed_by
+from plumbline.monitors.histories import Publication, Settlement
+from plumbline.pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
+from plumbline.wire import amqp
 
 _GET, _DECLARE = "basic.get", "queue.declare"
 MOST_MANDATORY = 10_000  # of a channel, that basic.return may come for

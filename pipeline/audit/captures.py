@@ -6,14 +6,14 @@ import heapq
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from conformance.monitors import Observation
-from pipeline.audit.amqp import AmqpAuditor
-from pipeline.audit.ledger import Audited, Ledger, audit
-from pipeline.audit.nats import NatsAuditor
-from proxy.captures import Source, rows
-from proxy.operations import Reader, Row
-from wire import amqp
-from wire.sender import Sender
+from plumbline.captures.files import Source, rows
+from plumbline.captures.operations import Reader, Row
+from plumbline.monitors import Observation
+from plumbline.pipeline.audit.amqp import AmqpAuditor
+from plumbline.pipeline.audit.ledger import Audited, Ledger, audit
+from plumbline.pipeline.audit.nats import NatsAuditor
+from plumbline.wire import amqp
+from plumbline.wire.sender import Sender
 
 _TORN = ("lost", "undecodable", "entered")
 

@@ -1,7 +1,7 @@
 """What was published against what was delivered, for every receiver, by payload identity.
 
 A receiver is a JetStream consumer, an AMQP queue, or a subscription (a queue group counts as one). What
-became of each message is judged by ``conformance.histories``; this module says which messages a receiver was
+became of each message is judged by ``monitors.histories``; this module says which messages a receiver was
 to get, and what the captures cannot tell. That is given to the judge as unknown, so it is never a fault:
 
 - a message that nothing published after it has overtaken, unless the receiver was shown to have read on until
@@ -19,7 +19,8 @@ from hashlib import blake2b
 
 from msgspec import Struct, field
 
-from conformance.histories import (
+from plumbline.monitors import Place
+from plumbline.monitors.histories import (
     Delivered,
     History,
     Judgement,
@@ -28,7 +29,6 @@ from conformance.histories import (
     Settlement,
     judge,
 )
-from conformance.monitors import Place
 
 
 def digest(payload: bytes) -> str:

@@ -7,14 +7,16 @@ from functools import partial
 
 from msgspec import Struct
 
-from conformance.histories import Publication, Settlement
-from conformance.monitors import NatsReader, Observation, Place, facts
-from conformance.monitors.facts import Fact
-from conformance.monitors.nats_reader import matches
-from pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
-from wire import jetstream, nats
-from wire.errors import ProtocolError
-from wire.json_text import json_object
+from plumbline.monitors import NatsReader, Observation, Place
+from plumbline.monitors.histories import Publication, Settlement
+from plumbline.monitors.nats import facts
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.nats.reader import matches
+from plumbline.pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
+from plumbline.wire import nats
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.json_text import json_object
+from plumbline.wire.nats import jetstream
 
 _INBOX = "_INBOX."
 _CONSUMER_INFO = b"io.nats.jetstream.api.v1.consumer_"

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.histories import Judgement, Outcome
-from pipeline.audit.ledger import Audited
-from proxy.show import clock
+from plumbline.captures.show import clock
+from plumbline.monitors.histories import Judgement, Outcome
+from plumbline.pipeline.audit.ledger import Audited
 
 # In this order, worst first: the fields of a Judgement that are told message by message.
 TOLD = ("lost_prefix", "lost_middle", "lost_postfix", "duplicated", "unexpected", "indeterminate")

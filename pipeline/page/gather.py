@@ -11,9 +11,9 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from conformance.monitors import MONITORS
-from pipeline import statistics
-from pipeline.page.units import count, percent, text, time
+from plumbline.monitors import MONITORS
+from plumbline.pipeline import statistics
+from plumbline.pipeline.page.units import count, percent, text, time
 
 OF_A_RULE = 20  # violations that have a card
 BEFORE, AFTER = 6, 3  # operations that a card shows around the one that broke a rule

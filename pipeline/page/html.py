@@ -11,9 +11,9 @@ from importlib.resources import files
 import jinja2
 from markupsafe import Markup
 
-from pipeline.page import plots, units
-from pipeline.page.gather import Shown
-from reports import markup
+from plumbline.pipeline.page import plots, units
+from plumbline.pipeline.page.gather import Shown
+from plumbline.reports import markup
 
 
 def render(shown: Shown) -> bytes:
@@ -37,7 +37,7 @@ def render(shown: Shown) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = markup.environment().overlay(loader=jinja2.PackageLoader("pipeline"))
+    made = markup.environment().overlay(loader=jinja2.PackageLoader("plumbline.pipeline"))
     made.filters |= {
         "count": units.count,
         "duration": units.time,
@@ -49,4 +49,4 @@ def _environment() -> jinja2.Environment:
 
 @cache
 def _asset(name: str) -> Markup:
-    return Markup(files("pipeline").joinpath("templates", name).read_text("utf-8"))
+    return Markup(files("plumbline.pipeline").joinpath("templates", name).read_text("utf-8"))

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from pipeline.page.gather import Lane, Stretch
-from pipeline.page.units import count, moment, time
-from reports.text import elide, one_line
+from plumbline.pipeline.page.gather import Lane, Stretch
+from plumbline.pipeline.page.units import count, moment, time
+from plumbline.reports.text import elide, one_line
 
 WIDTH, LEFT, RIGHT = 960, 190, 56  # of every plot; names stand left of the axis, totals right of it
 _PLOT = WIDTH - LEFT - RIGHT

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from pipeline.page.gather import gather
-from pipeline.page.html import render
-from pipeline.results import Results
-from pipeline.storage import folder
+from plumbline.pipeline.page.gather import gather
+from plumbline.pipeline.page.html import render
+from plumbline.pipeline.results import Results
+from plumbline.pipeline.spark.storage import folder
 
 PAGE = "plumbline-report.html"
 

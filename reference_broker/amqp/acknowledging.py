@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from reference_broker.amqp.connection import Channel, Delivery, Transaction
-from reference_broker.amqp.dead_letters import REJECTED
-from reference_broker.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpFault
-from reference_broker.amqp.publishing import Publishing
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.connection import Channel, Delivery, Transaction
+from plumbline.reference_broker.amqp.dead_letters import REJECTED
+from plumbline.reference_broker.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.publishing import Publishing
+from plumbline.wire.amqp import Method
 
 ACK, REQUEUE, DISCARD = "ack", "requeue", "discard"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
-from reference_broker.amqp.queues import PriorityLanes, Queue
-from wire.amqp import Decimal, Float, Integer, Timestamp
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
+from plumbline.reference_broker.amqp.queues import PriorityLanes, Queue
+from plumbline.wire.amqp import Decimal, Float, Integer, Timestamp
 
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 MOST_PRIORITIES = 255

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from reference_broker.amqp.config import Config
-from reference_broker.amqp.core import Broker
-from reference_broker.ledger import Ledger
+from plumbline.reference_broker.amqp.config import Config
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.ledger import Ledger
 
 
 def build(
@@ -20,11 +20,11 @@ def build(
     """
     broker = Broker(config, random.randrange, ledger)
     if config.confirms:
-        from reference_broker.amqp.confirm_script import follow, read_script
+        from plumbline.reference_broker.amqp.confirm_script import follow, read_script
 
         follow(broker, read_script(config.confirms))
     for name in defects:
-        from reference_broker.amqp.defects import apply
+        from plumbline.reference_broker.amqp.defects import apply
 
         apply(broker, name)
     return broker

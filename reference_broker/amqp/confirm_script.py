@@ -16,11 +16,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from reference_broker.amqp.connection import Channel
-from reference_broker.amqp.core import Broker, Output
-from reference_broker.amqp.errors import PRECONDITION_FAILED, reply_text
-from reference_broker.registry import replace
-from wire.amqp import SHAPES
+from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.core import Broker, Output
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, reply_text
+from plumbline.reference_broker.registry import replace
+from plumbline.wire.amqp import SHAPES
 
 MILLISECOND = 1_000_000
 _STEP = re.compile(r"(ack|nack|pause) (\d+)( multiple)?|close|cut")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from reference_broker.amqp.messages import Entry, Message
-from reference_broker.amqp.queues import Consumer, Queue
-from wire.amqp import Decoder, Operation
+from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.wire.amqp import Decoder, Operation
 
 
 class Phase(IntEnum):

@@ -6,10 +6,10 @@ Notification", "Consumer Priorities".
 
 from __future__ import annotations
 
-from reference_broker.amqp.acknowledging import Acknowledging
-from reference_broker.amqp.arguments import check_priority
-from reference_broker.amqp.connection import Channel, Delivery
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.acknowledging import Acknowledging
+from plumbline.reference_broker.amqp.arguments import check_priority
+from plumbline.reference_broker.amqp.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
     NOT_FOUND,
@@ -18,9 +18,9 @@ from reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
-from reference_broker.amqp.queues import Consumer, Queue
-from wire.amqp import SHAPES, FrameType, Method, frame
-from wire.amqp_fields import encode_short
+from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
+from plumbline.wire.amqp.fields import encode_short
 
 _DELIVER = SHAPES["basic.deliver"]
 _GET_OK = SHAPES["basic.get-ok"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reference_broker.amqp.config import NS
-from reference_broker.amqp.connection import Channel, Connection, Phase
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.config import NS
+from plumbline.reference_broker.amqp.connection import Channel, Connection, Phase
+from plumbline.reference_broker.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
     INTERNAL_ERROR,
@@ -23,13 +23,13 @@ from reference_broker.amqp.errors import (
     AmqpFault,
     reply_text,
 )
-from reference_broker.amqp.exchange_methods import ExchangeMethods
-from reference_broker.amqp.exchanges import VirtualHost
-from reference_broker.amqp.handshake import Handshake
-from reference_broker.amqp.queues import Queue
-from reference_broker.amqp.restoring import Restored, read_journal
-from reference_broker.amqp.state import Alarm, Close, Output, Send
-from wire.amqp import (
+from plumbline.reference_broker.amqp.exchange_methods import ExchangeMethods
+from plumbline.reference_broker.amqp.exchanges import VirtualHost
+from plumbline.reference_broker.amqp.handshake import Handshake
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.state import Alarm, Close, Output, Send
+from plumbline.reference_broker.amqp.storage.restoring import Restored, read_journal
+from plumbline.wire.amqp import (
     PROTOCOL_HEADER,
     AmqpError,
     Decoder,
@@ -39,7 +39,7 @@ from wire.amqp import (
     ProtocolHeader,
     Sender,
 )
-from wire.errors import ErrorKind
+from plumbline.wire.errors import ErrorKind
 
 __all__ = ["Broker", "Close", "Output", "Send"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_broker.amqp.config import NS
-from reference_broker.amqp.messages import Message, altered
-from reference_broker.amqp.queues import Queue
-from wire.amqp import Integer, Timestamp
+from plumbline.reference_broker.amqp.config import NS
+from plumbline.reference_broker.amqp.messages import Message, altered
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.wire.amqp import Integer, Timestamp
 
 REJECTED, EXPIRED, MAXLEN = "rejected", "expired", "maxlen"
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from reference_broker.amqp.connection import Channel, Connection, Delivery
-from reference_broker.amqp.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
-from reference_broker.amqp.messages import Entry, Message
-from reference_broker.amqp.queues import Consumer, Queue
-from reference_broker.amqp.state import Alarm, State
-from wire.amqp_frames import FRAME_HEAD
+from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
+from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.state import Alarm, State
+from plumbline.wire.amqp.frames import FRAME_HEAD
 
 MILLISECOND = 1_000_000
 _TAG = struct.Struct(">QB")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_broker.amqp.arguments import invalid, type_name
-from reference_broker.amqp.connection import Channel
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.arguments import invalid, type_name
+from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
     NOT_FOUND,
@@ -17,9 +17,9 @@ from reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
-from reference_broker.amqp.exchanges import PREDECLARED, TYPES, Binding, Exchange, VirtualHost
-from reference_broker.amqp.topology import RESERVED, Topology, stripped
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.exchanges import PREDECLARED, TYPES, Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.topology import RESERVED, Topology, stripped
+from plumbline.wire.amqp import Method
 
 _ALTERNATE = "alternate-exchange"
 

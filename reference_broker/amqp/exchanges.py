@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reference_broker.amqp.queues import Queue
-from wire.amqp import encode_table
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.wire.amqp import encode_table
 
 TYPES = ("direct", "fanout", "headers", "topic")
 # AMQP 0-9-1, 3.1.3: what every virtual host has from the beginning.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reference_broker.amqp.config import NS
-from reference_broker.amqp.connection import Connection, Phase
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.config import NS
+from plumbline.reference_broker.amqp.connection import Connection, Phase
+from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,
     CONNECTION_FORCED,
@@ -19,8 +19,8 @@ from reference_broker.amqp.errors import (
     AmqpFault,
     reply_text,
 )
-from reference_broker.amqp.state import Alarm, State
-from wire.amqp import (
+from plumbline.reference_broker.amqp.state import Alarm, State
+from plumbline.wire.amqp import (
     FRAME_MIN_SIZE,
     FRAME_OVERHEAD,
     PROTOCOL_HEADER,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wire.amqp import Method, content_frames, encode_properties
-from wire.amqp_fields import encode_short
+from plumbline.wire.amqp import Method, content_frames, encode_properties
+from plumbline.wire.amqp.fields import encode_short
 
 PERSISTENT = 2
 _NO_HEADERS: Mapping[str, Any] = {}

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reference_broker.amqp.arguments import LONGEST_TTL
-from reference_broker.amqp.connection import Channel
-from reference_broker.amqp.delivery import DeliveryRules
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.arguments import LONGEST_TTL
+from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.delivery import DeliveryRules
+from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NO_ROUTE,
     NOT_FOUND,
@@ -22,11 +22,11 @@ from reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
-from reference_broker.amqp.exchanges import Exchange
-from reference_broker.amqp.messages import Message
-from reference_broker.amqp.queues import Queue
-from reference_broker.amqp.state import Output
-from wire.amqp import SHAPES, FrameType, Method, frame
+from plumbline.reference_broker.amqp.exchanges import Exchange
+from plumbline.reference_broker.amqp.messages import Message
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.state import Output
+from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
 
 _RETURN = SHAPES["basic.return"]
 _ROUTES_KEPT = 4096

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reference_broker.amqp.assembly import build
-from reference_broker.amqp.config import Config
-from reference_broker.durable import DurableShell, Keeping
-from reference_broker.ledger import Ledger
-from reference_broker.shell import BrokerThread, Client
-from reference_broker.store_folder import Stamp
+from plumbline.reference_broker.amqp.assembly import build
+from plumbline.reference_broker.amqp.config import Config
+from plumbline.reference_broker.durable import DurableShell, Keeping
+from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.shell import BrokerThread, Client
+from plumbline.reference_broker.store_folder import Stamp
 
 __all__ = ["AmqpBroker", "BrokerThread"]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from reference_broker.amqp.config import Config
-from reference_broker.amqp.connection import Channel, Connection
-from reference_broker.amqp.exchanges import VirtualHost
-from reference_broker.amqp.queues import Queue
-from reference_broker.amqp.store import Store
-from reference_broker.ledger import Ledger
-from reference_broker.outputs import Close, Send
-from reference_broker.timers import Timers
-from wire.amqp import SHAPES, FrameType, frame
+from plumbline.reference_broker.amqp.config import Config
+from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.exchanges import VirtualHost
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.outputs import Close, Send
+from plumbline.reference_broker.timers import Timers
+from plumbline.wire.amqp import SHAPES, FrameType, frame
 
 __all__ = ["Alarm", "Close", "Output", "Send", "State"]
 

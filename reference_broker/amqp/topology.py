@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from reference_broker.amqp.arguments import check_equivalent, configure
-from reference_broker.amqp.connection import Channel, Connection
-from reference_broker.amqp.consuming import Consuming
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.arguments import check_equivalent, configure
+from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.consuming import Consuming
+from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
     PRECONDITION_FAILED,
     AmqpFault,
     quoted,
 )
-from reference_broker.amqp.exchanges import Binding, Exchange, VirtualHost
-from reference_broker.amqp.messages import Entry
-from reference_broker.amqp.queues import Queue
-from reference_broker.amqp.restoring import Restored
-from reference_broker.amqp.state import Alarm
-from wire.amqp import Method, decode_entries
+from plumbline.reference_broker.amqp.exchanges import Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.messages import Entry
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.state import Alarm
+from plumbline.reference_broker.amqp.storage.restoring import Restored
+from plumbline.wire.amqp import Method, decode_entries
 
 MILLISECOND = 1_000_000
 RESERVED = "amq."

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from reference_broker.nats.config import NS
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.info import make_nonce
-from reference_broker.nats.state import Alarm, State
-from wire.errors import ErrorKind, ProtocolError
-from wire.nats import Connect, Info
+from plumbline.reference_broker.nats.config import NS
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.info import make_nonce
+from plumbline.reference_broker.nats.state import Alarm, State
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats import Connect, Info
 
 FIRST_PING = 2 * NS  # the first PING comes early, to measure the round trip
 

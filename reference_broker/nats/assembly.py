@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from reference_broker.ledger import Ledger
-from reference_broker.nats.config import Config
-from reference_broker.nats.core import Broker
+from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.core import Broker
 
 
 def build(
@@ -21,7 +21,7 @@ def build(
     """
     broker = Broker(config, random.randrange)
     if config.jetstream is not None:
-        from reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
+        from plumbline.reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
 
         broker.service = JetStream(
             JetStreamConfig(
@@ -34,7 +34,7 @@ def build(
             broker,
         )
     for name in defects:
-        from reference_broker.nats.defects import apply
+        from plumbline.reference_broker.nats.defects import apply
 
         apply(broker, name)
     return broker

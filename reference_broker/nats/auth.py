@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from reference_broker.nats.config import Authorization, Permission, Permissions, User
-from reference_broker.nats.nkeys import decode_signature, public_key, verify
-from reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
-from reference_broker.nats.sublist import Sublist
+from plumbline.reference_broker.nats.config import Authorization, Permission, Permissions, User
+from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
+from plumbline.reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
+from plumbline.reference_broker.nats.sublist import Sublist
 
 REMEMBERED = 4096  # subjects whose permission is remembered per user and direction
 SYSTEM_QUEUE = b"_sys_"  # a queue group of the server's own

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.levels import NEWEST, Level
 
 NS = 1_000_000_000
 
@@ -106,6 +106,6 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, **options: Any) -> Config:
         """From keyword arguments that may also be plain values: ``level="2.9"``, ``jetstream=True``."""
-        from reference_broker.nats.config_file import convert
+        from plumbline.reference_broker.nats.config_file import convert
 
         return convert(options)

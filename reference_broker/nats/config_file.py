@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.config import Config, ConfigError
-from reference_broker.nats.levels import parse_level
-from reference_broker.nats.nkeys import public_key
+from plumbline.reference_broker.nats.config import Config, ConfigError
+from plumbline.reference_broker.nats.levels import parse_level
+from plumbline.reference_broker.nats.nkeys import public_key
 
 _ALIASES = {
     "net": "host",

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reference_broker.nats.auth import Credentials, Permits
-from wire.nats import Decoder
+from plumbline.reference_broker.nats.auth import Credentials, Permits
+from plumbline.wire.nats import Decoder
 
 
 class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature": "sig"}):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference_broker.nats.admission import Admission
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.messaging import Messaging
-from reference_broker.nats.state import Alarm, Close, Output, Send
-from wire.errors import ProtocolError
-from wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
+from plumbline.reference_broker.nats.admission import Admission
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.messaging import Messaging
+from plumbline.reference_broker.nats.state import Alarm, Close, Output, Send
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
 
 __all__ = ["Broker", "Close", "Output", "Send"]
 

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from reference_broker.nats.config import Config
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.levels import CoreRules
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.levels import CoreRules
 
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 ID_LENGTH = 56

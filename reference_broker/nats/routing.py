@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from reference_broker.nats.connection import Connection, Subscription
-from reference_broker.nats.sublist import Sublist
+from plumbline.reference_broker.nats.connection import Connection, Subscription
+from plumbline.reference_broker.nats.sublist import Sublist
 
 REMEMBERED = 8192  # subjects whose route is kept
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reference_broker.durable import DurableShell, Keeping
-from reference_broker.ledger import Ledger
-from reference_broker.nats.assembly import build
-from reference_broker.nats.config import Config
-from reference_broker.nats.jetstream.files.layout import LAYOUT, VERSION
-from reference_broker.shell import BrokerThread
-from reference_broker.store_folder import Stamp
+from plumbline.reference_broker.durable import DurableShell, Keeping
+from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.nats.assembly import build
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.jetstream.files.layout import LAYOUT, VERSION
+from plumbline.reference_broker.shell import BrokerThread
+from plumbline.reference_broker.store_folder import Stamp
 
 __all__ = ["BrokerThread", "NatsBroker"]
 
@@ -61,7 +61,7 @@ class NatsBroker(DurableShell):
         )
 
     def _recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
-        from reference_broker.nats.jetstream.service import JetStream
+        from plumbline.reference_broker.nats.jetstream.service import JetStream
 
         service = self.broker.service
         return service.recover(files, now) if isinstance(service, JetStream) else []

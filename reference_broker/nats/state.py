@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from reference_broker.nats.auth import Authenticator
-from reference_broker.nats.config import Config
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.host import Service
-from reference_broker.nats.info import Identity
-from reference_broker.nats.levels import CoreRules
-from reference_broker.nats.routing import Router
-from reference_broker.outputs import Close, Send
-from reference_broker.timers import Timers
-from wire.errors import ErrorKind
-from wire.nats import Err, Operation
+from plumbline.reference_broker.nats.auth import Authenticator
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.host import Service
+from plumbline.reference_broker.nats.info import Identity
+from plumbline.reference_broker.nats.levels import CoreRules
+from plumbline.reference_broker.nats.routing import Router
+from plumbline.reference_broker.outputs import Close, Send
+from plumbline.reference_broker.timers import Timers
+from plumbline.wire.errors import ErrorKind
+from plumbline.wire.nats import Err, Operation
 
 OK = b"+OK\r\n"
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from reference_broker.ledger import Files, Ledger, apply
-from reference_broker.nats.assembly import build
-from reference_broker.nats.config import NS, Config
-from reference_broker.nats.core import Broker, Output, Send
+from plumbline.reference_broker.ledger import Files, Ledger, apply
+from plumbline.reference_broker.nats.assembly import build
+from plumbline.reference_broker.nats.config import NS, Config
+from plumbline.reference_broker.nats.core import Broker, Output, Send
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch: as good as any
 PEER = "127.0.0.1"
@@ -47,7 +47,7 @@ class VirtualBroker:
         self._ledger = Ledger()
         broker = build(self._config, Random(self._seed), self._defects, ledger=self._ledger)
         if self._config.jetstream is not None:
-            from reference_broker.nats.jetstream.service import JetStream
+            from plumbline.reference_broker.nats.jetstream.service import JetStream
 
             assert isinstance(broker.service, JetStream)
             broker.service.recover(self._files, self.now)

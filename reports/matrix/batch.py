@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from conformance.verdicts import ExitCode
-from reports.matrix.runs import Run, target_name
-from reports.result_json import read
+from plumbline.reports.matrix.runs import Run, target_name
+from plumbline.reports.result_json import read
+from plumbline.verdicts import ExitCode
 
 VERIFY = (sys.executable, "-m", "plumbline", "verify")
 Tell = Callable[[str], None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from conformance.verdicts import Outcome, RequirementResult, RunResult
-from reports.digest import NOT_SELECTED
+from plumbline.reports.digest import NOT_SELECTED
+from plumbline.verdicts import Outcome, RequirementResult, RunResult
 
 ABSENT = "not in this run"
 _PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from reports.matrix.runs import Run
+from plumbline.reports.matrix.runs import Run
 
 WIDTH, HEIGHT = 640, 150
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 26

@@ -13,10 +13,10 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckResult, Outcome, RequirementResult, RunResult, Target
-from reports.digest import NOT_SELECTED
-from reports.result_json import ResultError, read
-from reports.text import one_line
+from plumbline.reports.digest import NOT_SELECTED
+from plumbline.reports.result_json import ResultError, read
+from plumbline.reports.text import one_line
+from plumbline.verdicts import CheckResult, Outcome, RequirementResult, RunResult, Target
 
 EMBEDDED = {"nats": "reference-nats", "amqp": "reference-amqp"}
 PACKAGED = {"rabbitmq-server": "rabbitmq"}  # programs that are called otherwise than their target

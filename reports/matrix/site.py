@@ -23,16 +23,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from conformance.verdicts import CheckResult, Outcome, RequirementResult
-from reports import html, result_json
-from reports.digest import group_of, headline, selected
-from reports.files import ReportFile
-from reports.html_view import slug
-from reports.markup import asset, environment, policy
-from reports.matrix.compare import Comparison, compare
-from reports.matrix.history import plot
-from reports.matrix.runs import Run, kept
-from reports.matrix.table import Row, Since, Table, requirements, since, tables, verdicts
+from plumbline.reports import result_json
+from plumbline.reports.digest import group_of, headline, selected
+from plumbline.reports.files import ReportFile
+from plumbline.reports.html import page as html
+from plumbline.reports.html.view import slug
+from plumbline.reports.markup import asset, environment, policy
+from plumbline.reports.matrix.compare import Comparison, compare
+from plumbline.reports.matrix.history import plot
+from plumbline.reports.matrix.runs import Run, kept
+from plumbline.reports.matrix.table import Row, Since, Table, requirements, since, tables, verdicts
+from plumbline.verdicts import CheckResult, Outcome, RequirementResult
 
 SCHEMA = "plumbline.matrix/1"
 COMPARED = 10  # of the latest runs of a target, each with the one before

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from conformance.verdicts import Level, Outcome, RequirementResult
-from reports.digest import Score, group_of, score, scores_by_group, selected
-from reports.matrix.runs import Run, in_order
+from plumbline.reports.digest import Score, group_of, score, scores_by_group, selected
+from plumbline.reports.matrix.runs import Run, in_order
+from plumbline.verdicts import Level, Outcome, RequirementResult
 
 _PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)
 _FAILING = (Outcome.FAILED.value, Outcome.WAIVED.value)

@@ -9,10 +9,10 @@ import pytest
 
 IMPORTED = """
 import sys
-import plumbline
+import plumbline.cli.main
 sys.argv = ["plumbline", *sys.argv[1:]]
 try:
-    plumbline.main()
+    plumbline.cli.main.main()
 except SystemExit:
     print("\\n".join(sys.modules))
 """
@@ -25,12 +25,14 @@ def imported(*arguments: str) -> set[str]:
     return set(ended.stdout.split("\n"))
 
 
-@pytest.mark.parametrize("part", ["conformance", "reports", "ci", "pytest", "rich"])
+@pytest.mark.parametrize(
+    "part", ["plumbline.conformance", "plumbline.reports", "plumbline.servers", "pytest", "rich"]
+)
 def test_a_broker_is_started_without_the_suite(part: str) -> None:
     assert part not in imported("broker", "nats", "--port=none")
 
 
 def test_a_list_is_printed_without_a_broker() -> None:
     modules = imported("list", "CORE-001")
-    assert "conformance" in modules
-    assert "reference_broker" not in modules
+    assert "plumbline.conformance" in modules
+    assert "plumbline.reference_broker" not in modules

@@ -20,15 +20,15 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from ci.rabbitmq import RabbitMQ, rabbitmq_server
-from ci.servers import MissingServer
+from plumbline.servers.amqp.rabbitmq import RabbitMQ, rabbitmq_server
+from plumbline.servers.nats.nats_server import MissingServer
+from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Method, Sender
 from tests.bench.command_line import runs_asked
-from wire.amqp import PROTOCOL_HEADER, Decoder, Method, Sender
 
 MESSAGES = 10_000
 BODY = b"x" * 100
 PREFETCH = 100
-COMMAND = [sys.executable, "-c", "from reference_broker.cli import app; app()", "amqp", "-p", "-1"]
+COMMAND = [sys.executable, "-c", "from plumbline.cli.broker import app; app()", "amqp", "-p", "-1"]
 # As they begin on the wire: frame type, channel 1; then the method in a frame.
 _HEAD = struct.Struct(">BHI")
 _ACK = bytes.fromhex("003c0050")

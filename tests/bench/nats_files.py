@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from ci.servers import NatsServer
+from plumbline.servers.nats.nats_server import NatsServer
 from tests.bench.command_line import runs_asked
 from tests.bench.nats_servers import newest, pull_and_ack, reference_broker, stream_publish
 

@@ -21,9 +21,9 @@ from typing import Self
 
 import msgspec
 
-from ci.servers import NatsServer, ServerBinary, real_servers
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary, real_servers
+from plumbline.wire.nats import Pub
 from tests.bench.command_line import runs_asked
-from wire.nats import Pub
 
 PAYLOAD = b"x" * 128
 CORE_MESSAGES = 100_000

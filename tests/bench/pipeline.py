@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pipeline.results import MANIFEST
+from plumbline.pipeline.results import MANIFEST
 from tests.bench.command_line import parser_of
 from tests.bench.processes import MEGABYTE, cpu_below, size_of, take
 
@@ -83,8 +83,8 @@ class Run(Struct, frozen=True):
 
 def plain(folder: Path) -> tuple[int, int]:
     """Operations and violations: one loop over the same readers and monitors."""
-    from proxy.captures import read
-    from proxy.judging import Judge
+    from plumbline.captures.files import read
+    from plumbline.captures.judging import Judge
 
     judge = Judge()
     operations = violations = 0
@@ -102,11 +102,11 @@ def _plain(folder: Path) -> Run:
 
 def _spark(what: str, master: str, folder: Path) -> Run:
     """The operations are not counted: only what violates a rule, or matters across connections, is a row."""
-    from pipeline import transforms
-    from pipeline.inputs import bundled, find
-    from pipeline.judge import PARTS_PER_CORE
-    from pipeline.session import session
-    from tests.pipeline.planted import write
+    from plumbline.pipeline import transforms
+    from plumbline.pipeline.input.frames import bundled, find
+    from plumbline.pipeline.judge import PARTS_PER_CORE
+    from plumbline.pipeline.spark.session import session
+    from tests.pipeline.support.planted import write
 
     spark = session(master, {"spark.driver.memory": "1g"})
     parts = PARTS_PER_CORE * spark.sparkContext.defaultParallelism
@@ -234,7 +234,7 @@ def memory(size: int, rounds: int) -> None:
 @contextmanager
 def _generated(size: int, protocols: Sequence[str] = ("nats", "amqp")) -> Iterator[Path]:
     """Captures with violations planted in them, in a folder that is gone afterwards."""
-    from tests.pipeline.planted import write
+    from tests.pipeline.support.planted import write
 
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as place:
         write(Path(place), size=size, connections=64, protocols=protocols)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline.results import MANIFEST, Manifest
+from plumbline.pipeline.results import MANIFEST, Manifest
 from tests.bench.command_line import parser_of
 from tests.bench.processes import MEGABYTE, size_of, take
-from tests.pipeline.planted import Planted, write
+from tests.pipeline.support.planted import Planted, write
 
 EXIT_FOUND = 1  # of judge: there are violations
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ci.servers import MissingServer, NatsServer, real_servers
+from plumbline.servers.nats.nats_server import MissingServer, NatsServer, real_servers
 from tests.bench import proxy_traffic as traffic
 from tests.bench.command_line import runs_asked
 from tests.bench.proxy_traffic import Address

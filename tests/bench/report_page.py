@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from reports.html import render
+from plumbline.reports.html.page import render
 from tests.bench.command_line import runs_asked
 from tests.reports.browser import PATIENCE_MS, chromium
 from tests.reports.samples import big_result

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.servers import NatsServer
-from reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer
 from tests.bench.nats_servers import (
     BATCH,
     STREAM,

@@ -7,7 +7,7 @@ import pytest
 from tests.bench.planted import differences, main
 from tests.bench.processes import size_of
 from tests.pipeline.conftest import SETTINGS, SLOW
-from tests.pipeline.planted import Planted
+from tests.pipeline.support.planted import Planted
 
 
 def test_what_is_missing_unexpected_or_told_twice_is_named() -> None:

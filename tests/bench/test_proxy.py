@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ci.servers import NatsServer, ServerBinary
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.bench.proxy import STRICT, Volume, compare, table
 
 

@@ -6,9 +6,9 @@ from time import process_time
 
 import pytest
 
+from plumbline.wire.amqp import Limits
 from tests.bench.wire_amqp import decode, measure, samples, write_deliveries
 from tests.bench.wire_nats import SEGMENTS, segments
-from wire.amqp import Limits
 
 # Measured: 1.5 to 4.7; the most for the shortest operations.
 MOST = 10.0

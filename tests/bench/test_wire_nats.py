@@ -6,8 +6,8 @@ from time import process_time
 
 import pytest
 
+from plumbline.wire.nats import Limits
 from tests.bench.wire_nats import OPERATIONS, SEGMENTS, decode, measure, samples, segments
-from wire.nats import Limits
 
 # Measured: 2.5 to 4.2.
 MOST = 8.0

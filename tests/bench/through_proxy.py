@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from ci.rabbitmq import rabbitmq_server
-from ci.servers import ServerBinary, real_servers
-from plumbline_parts.parts import Parts
-from proxy.record import RecordingProxy, recorded
+from plumbline.cli.parts import Parts
+from plumbline.proxy.record import RecordingProxy, recorded
+from plumbline.servers.amqp.rabbitmq import rabbitmq_server
+from plumbline.servers.nats.nats_server import ServerBinary, real_servers
 from tests.bench.command_line import parser_of
 
 MAIN = "main"

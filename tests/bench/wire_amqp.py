@@ -11,9 +11,9 @@ import platform
 from collections.abc import Callable
 from time import process_time
 
+from plumbline.wire.amqp import SHAPES, Decoder, FrameType, Limits, Method, Sender, content_frames, frame
 from tests.bench.command_line import runs_asked
 from tests.bench.wire_nats import SEGMENTS, Rate, segments
-from wire.amqp import SHAPES, Decoder, FrameType, Limits, Method, Sender, content_frames, frame
 
 BODY = b"x" * 100
 OPERATIONS = 4000

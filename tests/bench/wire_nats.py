@@ -13,8 +13,8 @@ from random import Random
 from statistics import median
 from time import process_time
 
+from plumbline.wire.nats import Decoder, HMsg, Limits, Msg, Operation, Sender
 from tests.bench.command_line import runs_asked
-from wire.nats import Decoder, HMsg, Limits, Msg, Operation, Sender
 
 TARGET = 1_000_000
 PAYLOAD_BYTES = 128

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ci import bootstrap
+from plumbline.ci import bootstrap
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +58,9 @@ def make_project(folder: Path) -> Path:
     """A project that installs nothing but itself, with the real bootstrap."""
     (folder / "ci").mkdir(parents=True)
     shutil.copy(ROOT / "ci" / "bootstrap.py", folder / "ci")
+    (folder / "plumbline" / "servers").mkdir(parents=True)
+    for name in ("__init__.py", "servers/__init__.py", "servers/debian.py"):
+        shutil.copy(ROOT / "plumbline" / name, folder / "plumbline" / name)
     (folder / "requirements.lock").write_text("# nothing to fetch\n")
     (folder / "requirements-dev.lock").write_text("# nothing to fetch either\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)

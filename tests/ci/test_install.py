@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci import install
-from ci.servers import ServerBinary, real_servers
+from plumbline.ci import install
+from plumbline.servers.nats.nats_server import ServerBinary, real_servers
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(install, "PAUSE_S", 0.0)
     monkeypatch.setattr(install, "WITNESSES", {})
-    monkeypatch.setattr("ci.servers.packaged_binary", lambda: None)
+    monkeypatch.setattr("plumbline.servers.nats.nats_server.packaged_binary", lambda: None)
     for name in ("GOBIN", "GOPATH", "XDG_CACHE_HOME", "PLUMBLINE_NATS_SERVER", "PIP_INDEX_URL", "PIP_CERT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -96,7 +96,7 @@ def test_one_server_that_cannot_be_had_does_not_keep_the_other_away(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offer_wheel(machine)
-    monkeypatch.setattr("ci.install.shutil.which", lambda name: None)
+    monkeypatch.setattr("plumbline.ci.install.shutil.which", lambda name: None)
     assert install.main() == 1
     assert newest(machine).version == "2.15.0"
     said = capsys.readouterr().err
@@ -109,7 +109,7 @@ def test_servers_that_are_there_are_left_alone(machine: Path, monkeypatch: pytes
     packaged = machine / "nats-server"
     (machine / "bin" / "nats-server").rename(packaged)
     command(machine, "nats-server", "echo nats-server: v2.14.0")
-    monkeypatch.setattr("ci.servers.packaged_binary", lambda: packaged)
+    monkeypatch.setattr("plumbline.servers.nats.nats_server.packaged_binary", lambda: packaged)
     assert install.main() == 0
     assert newest(machine).version == "2.14.0"
 
@@ -118,7 +118,7 @@ def test_a_witness_that_is_missing_is_installed_with_apt_get(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(install, "WITNESSES", {"plumb-bob": "plumb-tools", "sh": "dash"})
-    monkeypatch.setattr("ci.install.os.geteuid", lambda: 0)
+    monkeypatch.setattr("plumbline.ci.install.os.geteuid", lambda: 0)
     made = machine / "bin" / "plumb-bob"
     command(machine, "apt-get", f'echo "$@" >> "$HOME/asked"; cp /bin/true {made}')
     assert install.missing_witnesses() == ["plumb-bob"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import nats
 
-from conformance.session import Session
-from conformance.sweep import all_stream_names
-from conformance.target import Url, open_target
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.runner.sweep import all_stream_names
+from plumbline.conformance.target import Url, open_target
 
 THEIRS = ("ORDERS", "PLAIN", "PL_not_of_a_run")
 

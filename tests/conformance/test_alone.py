@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.alone import Room
-from conformance.catalogue import Catalogue
-from conformance.check import Check
-from conformance.judge import Judge
-from conformance.session import Session
-from conformance.target import Url, open_target
-from conformance.verdicts import Outcome
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.check import Check
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.alone import Room
+from plumbline.conformance.runner.judge import Judge
+from plumbline.conformance.target import Url, open_target
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.verdicts import Outcome
 
 
 def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from conformance.amqp_connection import redacted
-from conformance.amqp_session import AmqpSession
-from conformance.base_session import TouchesStranger
-from conformance.ledger import Ledger
-from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from conformance.sweep import sweep
-from conformance.target import TargetAccess, open_target
-from conformance.urls import parse_url
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.conformance.amqp.connection import redacted
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.runner.ledger import Ledger
+from plumbline.conformance.runner.sweep import sweep
+from plumbline.conformance.session import TouchesStranger
+from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.urls import parse_url
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Heartbeat, Method, Sender
 from tests.conformance.scripted import scripted
-from wire.amqp import PROTOCOL_HEADER, Decoder, Heartbeat, Method, Sender
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from conformance.target import AccessRefused, BadUrl, TargetUnreachable, open_target
-from conformance.urls import AmqpUrl, Url, parse_url
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.conformance.target import AccessRefused, BadUrl, TargetUnreachable, open_target
+from plumbline.conformance.urls import AmqpUrl, Url, parse_url
+from plumbline.reference_broker.amqp.server import AmqpBroker
 from tests.conformance.scripted import Script, closing, http, scripted, silent
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.catalogue import (
+from plumbline.conformance.requirements.catalogue import (
     PROFILES,
     REQUIREMENT_SET,
     Catalogue,
@@ -17,7 +17,7 @@ from conformance.catalogue import (
     protocol_level,
     within_levels,
 )
-from conformance.verdicts import Level
+from plumbline.verdicts import Level
 
 CATALOGUE = Catalogue.load()
 

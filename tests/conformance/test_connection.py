@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from conformance.connection import Connection
-from conformance.outcomes import Failed, Inconclusive
-from conformance.session import Session
-from conformance.target import Url, open_target
+from plumbline.conformance.nats.connection import Connection
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.conformance.target import Url, open_target
+from plumbline.wire.nats import Err, Msg, Ping, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted
-from wire.nats import Err, Msg, Ping, Pub
 
 Answer = Callable[[socket.socket, bytes], None]
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conformance.catalogue import Catalogue
-from conformance.coverage import problems, summary
-from conformance.references import CONFORMANCE, Written, written_checks
-from conformance.suite import all_checks
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.requirements.coverage import problems, summary
+from plumbline.conformance.requirements.references import CONFORMANCE, Written, written_checks
+from plumbline.conformance.suite import all_checks
 
 ROWS = """
 [group]
@@ -42,7 +42,7 @@ verifies  G-999
 
 FUNCTION = '''
 from conformance import check
-from conformance.check import verifies
+from plumbline.conformance.check import verifies
 
 
 @verifies("G-001", {arguments})
@@ -157,7 +157,7 @@ def test_the_packaged_checks_are_seen_as_the_suite_runs_them() -> None:
 
 
 def test_the_command_exits_with_what_it_found() -> None:
-    command = [sys.executable, "-m", "conformance.coverage"]
+    command = [sys.executable, "-m", "plumbline.conformance.requirements.coverage"]
     ran = subprocess.run(command, cwd=CONFORMANCE.parent, capture_output=True, text=True, check=False)
     *told, total = ran.stdout.splitlines()
     assert ran.returncode == (1 if told else 0), ran.stderr

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from conformance.checks import test_core_conventions as checks
-from conformance.session import Session
-from conformance.target import Url, open_target
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.checks.nats.core import test_core_conventions as checks
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.target import Url, open_target
+from plumbline.reference_broker.nats.server import NatsBroker
 
 INTERVAL_S = 0.002  # so that a PING comes between two segments, many times
 

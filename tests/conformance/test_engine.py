@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from conformance.catalogue import Catalogue
-from conformance.check import Check
-from conformance.engine import run_check
-from conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from conformance.session import Session
-from conformance.target import Url, open_target
-from conformance.verdicts import CheckResult, Outcome
+from plumbline.conformance.check import Check
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.target import Url, open_target
+from plumbline.verdicts import CheckResult, Outcome
+from plumbline.wire.nats import Msg, Pub
 from tests.conformance.scripted import nats, scripted
-from wire.nats import Msg, Pub
 
 CATALOGUE = Catalogue.load()
 

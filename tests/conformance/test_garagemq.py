@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ci.garagemq import GarageMQ, garagemq_server
-from ci.servers import MissingServer
-from conformance.own_server import OwnAmqpServer
-from conformance.suite import all_checks
-from conformance.waivers import load_waivers
-from tests.conformance.command import verify
+from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.suite import all_checks
+from plumbline.conformance.waivers import load_waivers
+from plumbline.servers.amqp.garagemq import GarageMQ, garagemq_server
+from plumbline.servers.nats.nats_server import MissingServer
+from tests.cli.command import verify
 
-WAIVERS = Path(__file__).parents[2] / "ci" / "waivers" / "garagemq.toml"
+WAIVERS = Path(__file__).parents[2] / "servers" / "waivers" / "garagemq.toml"
 KILLS = """title     A request that GarageMQ does not survive
 source    nowhere
 verifies  AMQP-ACK-001
@@ -69,7 +69,7 @@ def test_one_starts_on_the_folder_of_another(tmp_path: Path, garagemq: Path) -> 
 
 
 def test_the_runner_tells_its_url_and_why_it_died(garagemq: Path) -> None:
-    server = OwnAmqpServer([sys.executable, "-m", "ci.garagemq", str(garagemq)], {})
+    server = OwnAmqpServer([sys.executable, "-m", "plumbline.servers.amqp.garagemq", str(garagemq)], {})
     try:
         server.start()
         assert server.death(0.0) == ""

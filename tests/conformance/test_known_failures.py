@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from conformance.catalogue import Catalogue, CatalogueError
-from conformance.known_failures import holds, read, said, wrong
+from plumbline.conformance.known_failures import holds, read, said, wrong
+from plumbline.conformance.requirements.catalogue import Catalogue, CatalogueError
 
 TABLE = {
     "target": "nats-server",

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.getting import on_this_machine, program
-from ci.targets import TargetError, target
-from conformance.catalogue import Catalogue, protocol_level
-from conformance.known_failures import holds
-from tests.conformance.command import verify
+from plumbline.conformance.known_failures import holds
+from plumbline.conformance.requirements.catalogue import Catalogue, protocol_level
+from plumbline.servers.getting import on_this_machine, program
+from plumbline.servers.targets import TargetError, target
+from tests.cli.command import verify
 from tests.conftest import servers_required
 
 CATALOGUE = Catalogue.load()
@@ -41,7 +41,7 @@ def binary(release: str) -> Path:
         return found
     if not os.environ.get("PLUMBLINE_GET_SERVERS"):
         if release == IN_CI and servers_required() and shutil.which("go"):
-            pytest.fail(f"missing: python -m ci.getting {wanted.name}", pytrace=False)
+            pytest.fail(f"missing: python -m plumbline.servers.getting {wanted.name}", pytrace=False)
         pytest.skip("a release with known failures is not on this machine: PLUMBLINE_GET_SERVERS=1 gets it")
     try:
         return program(wanted, print)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.amqp_session import AmqpSession
-from conformance.items import dealt
-from conformance.lives import judge
-from conformance.outcomes import Failed, Inconclusive, Unsupported
-from conformance.own_server import OwnAmqpServer
-from conformance.target import TargetAccess, open_target
-from conformance.urls import parse_url
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.lives import judge
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.runner.items import dealt
+from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.urls import parse_url
+from plumbline.reference_broker.amqp.server import AmqpBroker
 
 ENDINGS = (OwnAmqpServer.stop, OwnAmqpServer.kill)
 played: list[str] = []

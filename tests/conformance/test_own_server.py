@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ci.servers import ServerBinary
-from conformance.catalogue import Catalogue
-from conformance.engine import run_check
-from conformance.outcomes import Inconclusive
-from conformance.own_server import OwnServer
-from conformance.session import Session
-from conformance.suite import all_checks
-from conformance.target import TargetUnreachable, Url, open_target, probe
-from conformance.verdicts import Outcome
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Inconclusive
+from plumbline.conformance.own_server import OwnServer
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.suite import all_checks
+from plumbline.conformance.target import TargetUnreachable, Url, open_target, probe
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import ServerBinary
+from plumbline.verdicts import Outcome
 
 REFERENCE_BROKER = (sys.executable, "-m", "plumbline", "broker", "nats")
 
@@ -67,7 +67,8 @@ def test_a_program_that_ends_is_told_with_its_last_words() -> None:
 
 def test_nothing_is_left_of_it_when_we_are_killed() -> None:
     program = (
-        f"import time; from conformance.own_server import OwnServer as S; s = S({REFERENCE_BROKER!r}, {{}});"
+        "import time; from plumbline.conformance.own_server import OwnServer as S;"
+        f"s = S({REFERENCE_BROKER!r}, {{}});"
         "print(s.start(), s._folder.name, flush=True); time.sleep(60)"
     )
     pipe = subprocess.PIPE

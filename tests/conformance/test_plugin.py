@@ -1,4 +1,4 @@
-"""``pytest --pyargs conformance --target URL`` by hand, and a pytest that has nothing to do with it."""
+"""``pytest --pyargs plumbline.conformance --target URL`` by hand, and a pytest that has nothing to do with it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from conformance.suite import all_checks
-from reference_broker.nats.server import NatsBroker
-from tests.conformance.command import Ended, pytest_by_hand, run, write_trace
+from plumbline.conformance.suite import all_checks
+from plumbline.reference_broker.nats.server import NatsBroker
+from tests.cli.command import Ended, pytest_by_hand, run, write_trace
 
-SUITE = ("--pyargs", "conformance")
+SUITE = ("--pyargs", "plumbline.conformance")
 NEVER_COMES = "MSG a 1 || x"
 
 OWN = """
-from conformance.check import verifies
-from wire.nats import Ping, Pong
+from plumbline.conformance.check import verifies
+from plumbline.wire.nats import Ping, Pong
 
 @verifies("CORE-004")
 def test_ping_is_answered(session):
@@ -95,7 +95,9 @@ def test_it_runs_without_xdist(tmp_path: Path, broker: str) -> None:
 
 
 def test_one_packaged_file_can_be_named(tmp_path: Path, broker: str) -> None:
-    ended = pytest_by_hand(tmp_path, "--pyargs", "conformance.checks.test_core_publish", "--target", broker)
+    ended = pytest_by_hand(
+        tmp_path, "--pyargs", "plumbline.conformance.checks.nats.core.test_core_publish", "--target", broker
+    )
     assert ended.code == 0, ended.out
 
 
@@ -243,8 +245,8 @@ def test_loading_the_plugin_costs_an_unrelated_run_nothing(tmp_path: Path) -> No
     script = (
         "import sys, pytest\n"
         "had = set(sys.modules)\n"
-        "import conformance.plugin\n"
+        "import plumbline.pytest_plugin\n"
         "print(sorted(set(sys.modules) - had))"
     )
     answer = run((sys.executable, "-c", script), tmp_path)
-    assert answer.out == "['conformance', 'conformance.hooks', 'conformance.plugin']\n"
+    assert answer.out == "['plumbline', 'plumbline.pytest_plugin']\n"

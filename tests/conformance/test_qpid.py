@@ -1,6 +1,6 @@
 """Apache Qpid Broker-J: a broker that does not claim to be like RabbitMQ, and what is known of it.
 
-Skipped where it is not: it needs Java, and Maven to get it (``python3 -m ci.getting qpid``).
+Skipped where it is not: it needs Java, and Maven to get it (``python3 -m servers.getting qpid``).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ci.qpid import Qpid, project, qpid_server
-from ci.servers import MissingServer
-from conformance.own_server import OwnAmqpServer
-from conformance.suite import all_checks
-from conformance.target import open_target
-from conformance.urls import AmqpUrl, parse_url
-from conformance.waivers import load_waivers
-from tests.conformance.command import verify
+from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.suite import all_checks
+from plumbline.conformance.target import open_target
+from plumbline.conformance.urls import AmqpUrl, parse_url
+from plumbline.conformance.waivers import load_waivers
+from plumbline.servers.amqp.qpid import Qpid, project, qpid_server
+from plumbline.servers.nats.nats_server import MissingServer
+from tests.cli.command import verify
 
-WAIVERS = Path(__file__).parents[2] / "ci" / "waivers" / "qpid.toml"
+WAIVERS = Path(__file__).parents[2] / "servers" / "waivers" / "qpid.toml"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def qpid_version() -> str:
 
 
 def test_it_comes_back_on_what_it_stored(qpid: Path) -> None:
-    server = OwnAmqpServer([sys.executable, "-m", "ci.qpid", str(qpid)], {})
+    server = OwnAmqpServer([sys.executable, "-m", "plumbline.servers.amqp.qpid", str(qpid)], {})
     try:
         for end in (server.kill, server.stop):
             target = open_target(parse_url(server.start())).target

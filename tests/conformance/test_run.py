@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.catalogue import Catalogue, Group, Requirement
-from conformance.run import Finish, conclude, suite_of
-from conformance.verdicts import CheckResult, ExitCode, Level, Outcome, RunResult, Target, is_red
-from conformance.waivers import Waiver
+from plumbline.conformance.requirements.catalogue import Catalogue, Group, Requirement
+from plumbline.conformance.runner.run import Finish, conclude, suite_of
+from plumbline.conformance.waivers import Waiver
+from plumbline.verdicts import CheckResult, ExitCode, Level, Outcome, RunResult, Target, is_red
 
 STARTED = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 

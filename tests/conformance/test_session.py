@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.session import Session, TouchesStranger
-from conformance.target import Url, open_target
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.nats.session import Session, TouchesStranger
+from plumbline.conformance.target import Url, open_target
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.wire.nats import HPub, Msg, Pub, Sub
 from tests.conformance.streams import THEIRS, make_streams, stream_names
-from wire.nats import HPub, Msg, Pub, Sub
 
 
 @pytest.fixture

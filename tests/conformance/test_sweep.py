@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conformance.session import Session
-from conformance.sweep import sweep
-from conformance.target import Url, open_target
-from reference_broker.nats.config import Config
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.runner.sweep import sweep
+from plumbline.conformance.target import Url, open_target
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.server import NatsBroker
 from tests.conformance.streams import THEIRS, make_streams, stream_names
 
 

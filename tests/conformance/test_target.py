@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from conformance.target import (
+from plumbline.conformance.target import (
     MOST_SLACK_S,
     AccessRefused,
     BadUrl,

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ci.servers import NatsServer, ServerBinary
-from conformance.connection import Connection
-from conformance.outcomes import Failed
-from conformance.session import Session
-from conformance.target import Url, open_target
-from conformance.variants import Variant, VariantsError, main_server, variants
-from wire.nats import Decoder, Err, Info, Msg, Operation, Ping, Pub, Sender, Sub
+from plumbline.conformance.nats.connection import Connection
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed
+from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.variants import Variant, VariantsError, main_server, variants
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.wire.nats import Decoder, Err, Info, Msg, Operation, Ping, Pub, Sender, Sub
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.check import Check
-from conformance.verdicts import CheckResult, Level, Outcome
-from conformance.waivers import Waiver, WaiverError, apply, draft, holds, load_waivers, stale
+from plumbline.conformance.check import Check
+from plumbline.conformance.waivers import Waiver, WaiverError, apply, draft, holds, load_waivers, stale
+from plumbline.verdicts import CheckResult, Level, Outcome
 
 TODAY = datetime.date(2026, 11, 21)
 

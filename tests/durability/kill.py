@@ -14,7 +14,7 @@ from random import Random
 
 from msgspec import Struct
 
-from conformance.histories import History, Judgement, judge
+from plumbline.monitors.histories import History, Judgement, judge
 from tests.durability.load import Consumer, Publisher, set_up, stored
 
 LEAST_LIFE_S, MOST_LIFE_S = 0.0, 0.06  # after the first acknowledgement

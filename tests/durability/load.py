@@ -11,8 +11,8 @@ import itertools
 import json
 from random import Random
 
-from conformance.histories import Delivered, Publication, Published, Settlement
-from wire.nats import Connect, Decoder, HMsg, HPub, Msg, Operation, Pub, Sender, Sub, Unsub
+from plumbline.monitors.histories import Delivered, Publication, Published, Settlement
+from plumbline.wire.nats import Connect, Decoder, HMsg, HPub, Msg, Operation, Pub, Sender, Sub, Unsub
 
 STREAM, CONSUMER, SUBJECT = "K", "D", "k.x"
 WINDOW = 64  # publishes that wait for their answer

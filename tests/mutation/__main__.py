@@ -23,10 +23,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from conformance.catalogue import Catalogue
-from conformance.suite import all_checks
-from conformance.verdicts import Level
-from reference_broker.registry import Defect
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.suite import all_checks
+from plumbline.reference_broker.registry import Defect
+from plumbline.verdicts import Level
 from tests.mutation.clients.detection import Twin, musts_without_twin, twins
 from tests.mutation.clients.detection import detect as detect_twin
 from tests.mutation.detection import Detection, all_defects, detect, speaks

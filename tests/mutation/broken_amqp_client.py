@@ -19,7 +19,7 @@ import aiormq.channel
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
-ADAPTER = ROOT / "conformance" / "clients" / "aio_pika" / "adapter.py"
+ADAPTER = ROOT / "conformance" / "clients" / "adapters" / "aio_pika" / "adapter.py"
 Channel: Any = aiormq.channel.Channel  # Any, since its methods are replaced
 Line = dict[str, Any]
 Change = Callable[[Line], Line | None]

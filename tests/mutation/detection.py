@@ -14,21 +14,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from conformance.catalogue import Catalogue
-from conformance.check import Check, protocol_of
-from conformance.engine import run_check
-from conformance.suite import all_checks
-from conformance.target import AccessRefused, TargetAccess, TargetUnreachable, Url, open_target
-from conformance.urls import parse_url
-from conformance.variants import main_server, variants
-from conformance.verdicts import CheckResult, Outcome
-from reference_broker.amqp import defects as amqp_defects
-from reference_broker.amqp.server import AmqpBroker
-from reference_broker.nats import defects as nats_defects
-from reference_broker.nats.config import Config
-from reference_broker.nats.defects import DefectNotApplicable
-from reference_broker.nats.server import NatsBroker
-from reference_broker.registry import Defect
+from plumbline.conformance.check import Check, protocol_of
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.suite import all_checks
+from plumbline.conformance.target import AccessRefused, TargetAccess, TargetUnreachable, Url, open_target
+from plumbline.conformance.urls import parse_url
+from plumbline.conformance.variants import main_server, variants
+from plumbline.reference_broker.amqp import defects as amqp_defects
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.nats import defects as nats_defects
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.defects import DefectNotApplicable
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.registry import Defect
+from plumbline.verdicts import CheckResult, Outcome
 
 
 class Detection(Struct, frozen=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.catalogue import Catalogue
-from conformance.verdicts import Level
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.verdicts import Level
 from tests.mutation.detection import all_defects, detect, speaks
 
 

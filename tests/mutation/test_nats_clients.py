@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.clients.gate import catalogue
-from conformance.verdicts import Outcome
+from plumbline.conformance.clients.gate import catalogue
+from plumbline.verdicts import Outcome
 from tests.mutation.clients.detection import Twin, detect, gated, musts_without_twin, twins, whole
 
 NATS = [twin for twin in twins() if twin.command[: len(whole().command)] == whole().command]

@@ -1,4 +1,4 @@
-"""What ``pip install plumbline`` gives: every package with its data, and a command that runs. All offline."""
+"""What ``pip install plumbline-mq`` gives: one package with its rooms and their data, and a command that runs. All offline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
+ROOMS = sorted(
+    path.name for path in (ROOT / "plumbline").iterdir() if path.is_symlink() and path.name != "ci"
+)
 DATA = {".toml", ".trace", ".html", ".j2", ".ini", ".md", ".typed", ".json", ".css", ".js", ".svg"}
 
 
@@ -52,24 +54,24 @@ def tracked(folder: str) -> list[str]:
     return listed.stdout.splitlines()
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_is_in_the_wheel_with_all_its_modules_and_data(package: str, wheel: Path) -> None:
-    wanted = {
-        name for name in tracked(package) if Path(name).suffix in DATA | {".py"} or name.endswith("py.typed")
-    }
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_in_the_wheel_with_all_its_modules_and_data(room: str, wheel: Path) -> None:
+    wanted = {f"plumbline/{name}" for name in tracked(room) if Path(name).suffix in DATA | {".py"}}
     wanted = {name for name in wanted if (ROOT / name).exists()}
     with zipfile.ZipFile(wheel) as archive:
         missing = wanted - set(archive.namelist())
-    assert f"{package}/py.typed" in wanted
+    assert f"plumbline/{room}/__init__.py" in wanted
     assert missing == set()
 
 
-def test_nothing_else_is_in_the_wheel(wheel: Path) -> None:
+def test_the_wheel_has_one_top_level_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
+        rooms = {name.split("/")[1] for name in archive.namelist() if name.count("/") > 1}
         binaries = [name for name in archive.namelist() if name.endswith((".whl", ".pyc"))]
     version = PROJECT["project"]["version"]
-    assert tops == {*PACKAGES, "plumbline.py", f"plumbline-{version}.dist-info"}
+    assert tops == {"plumbline", f"plumbline_mq-{version}.dist-info"}
+    assert rooms - {"licenses"} == set(ROOMS)
     assert binaries == []
 
 
@@ -93,10 +95,55 @@ def test_the_installed_command_finds_what_it_needs(
     assert told in answer.stdout
 
 
-def test_the_installed_modules_are_those_of_the_wheel(installed: Path, tmp_path: Path) -> None:
-    program = (
-        "import wire, conformance, reports; print(wire.__file__, conformance.__file__, reports.__file__)"
+COLLIDING = """
+import ci, proxy, reports, wire
+assert [module.MINE for module in (ci, reports, wire)] == [True, True, True]
+import plumbline.reports, plumbline.wire
+assert plumbline.reports is not reports
+print(proxy.__file__)
+"""
+
+
+def test_it_lives_beside_proxy_py_and_beside_packages_of_the_same_names(
+    installed: Path, tmp_path: Path
+) -> None:
+    """proxy.py installs a package ``proxy``; a project may have ``ci``, ``reports`` and ``wire`` of its own."""
+    for name in ("ci", "reports", "wire"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("MINE = True\n")
+    answer = subprocess.run(
+        [installed / "python", "-c", COLLIDING], cwd=tmp_path, capture_output=True, text=True, check=False
     )
+    assert answer.returncode == 0, answer.stderr
+    assert Path(answer.stdout.strip()).parent.name == "proxy"
+    answer = subprocess.run(
+        [installed / "plumbline", "list", "CORE-001"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_pytest_imports_nothing_of_it_before_it_is_used(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import sys\n\n\ndef test_mine():\n"
+        "    ours = {name for name in sys.modules if name.partition('.')[0] == 'plumbline'}\n"
+        "    assert ours == {'plumbline', 'plumbline.pytest_plugin'}\n"
+    )
+    answer = subprocess.run(
+        [installed / "python", "-m", "pytest", "-q"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in answer.stdout, answer.stdout + answer.stderr
+
+
+def test_the_installed_modules_are_those_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    program = "import plumbline.wire as one, plumbline.reports as two; print(one.__file__, two.__file__)"
     answer = subprocess.run(
         [installed / "python", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.java import NoJava
-from pipeline.session import session
+from plumbline.pipeline.spark.java import NoJava
+from plumbline.pipeline.spark.session import session
 from tests.conftest import servers_required
 
 IS_SLOW_TOO = bool(os.environ.get("PLUMBLINE_SLOW_SPARK"))

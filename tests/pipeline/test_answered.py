@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.answered import deliveries, publishes, pulls
-from pipeline.tables import DELIVERIES, OPERATIONS, PUBLISHES, PULLS
-from tests.pipeline.tables import found, rows_of
+from plumbline.pipeline.answered import deliveries, publishes, pulls
+from plumbline.pipeline.tables import DELIVERIES, OPERATIONS, PUBLISHES, PULLS
+from tests.pipeline.support.tables import found, rows_of
 
 
 def nats(number: int, **cells: Any) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.histories import Judgement, Outcome
-from tests.pipeline.conversations import STORED_AT, Conversations
-from wire import nats
+from plumbline.monitors.histories import Judgement, Outcome
+from plumbline.wire import nats
+from tests.pipeline.support.conversations import STORED_AT, Conversations
 
 
 @pytest.fixture

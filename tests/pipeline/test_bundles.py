@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline import bundles
-from pipeline.bundles import BUNDLES, CARRIED, flow_number, opened, packet_rows, problem_told
-from pipeline.files import Section, capture_files, sections
-from pipeline.packets import PROBLEM, batches
-from pipeline.tables import PACKETS
-from proxy.segments import Place
-from tests.pipeline.planted import write
+from plumbline.captures.segments import Place
+from plumbline.pipeline.input import bundles
+from plumbline.pipeline.input.bundles import BUNDLES, CARRIED, flow_number, opened, packet_rows, problem_told
+from plumbline.pipeline.input.files import Section, capture_files, sections
+from plumbline.pipeline.input.packets import PROBLEM, batches
+from plumbline.pipeline.tables import PACKETS
+from tests.pipeline.support.planted import write
 
 ONE, OTHER = Place("127.0.0.1", 4222), Place("::1", 50000)
 

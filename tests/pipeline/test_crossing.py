@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conformance.monitors import Place
-from conformance.monitors.facts import Administered, Pulled
-from pipeline import crossing
-from pipeline.cells import Cells
-from pipeline.crossing import Collected, Merge, Noted
+from plumbline.monitors import Place
+from plumbline.monitors.nats.facts import Administered, Pulled
+from plumbline.pipeline.judging import crossing
+from plumbline.pipeline.judging.cells import Cells
+from plumbline.pipeline.judging.crossing import Collected, Merge, Noted
 
 ABOUT: Cells = {"connection": 1, "protocol": "nats", "client": "c", "server": "s", "file": 0, "capture": "a"}
 

@@ -12,25 +12,33 @@ import pyarrow.compute as pc
 import pytest
 from msgspec.msgpack import Decoder
 
-from conformance.monitors import Violation
-from pipeline import crossing
-from pipeline.bundles import bundles
-from pipeline.cells import Cells, text_without_payload
-from pipeline.crossing import FACTS, packed, unpacked
-from pipeline.files import CaptureFile, Problem, Section, Walk, capture_files, packets, sections
-from pipeline.flows import STAGED, FlowJudge, decode
-from pipeline.packets import batches
-from pipeline.source import CaptureReader, PlumblineSource
-from pipeline.states import dumped, restored
-from pipeline.streams import judge_streams
-from pipeline.tables import TABLES, arrow_schema, describe, spark_schema
-from proxy.capture_reader import CaptureError, Packet
-from proxy.captures import Source, read
-from proxy.judging import Judge
-from proxy.segments import segment
-from tests.pipeline.planted import Planted, write
-from wire import nats
-from wire.amqp import Method
+from plumbline.captures.files import Source, read
+from plumbline.captures.judging import Judge
+from plumbline.captures.reader import CaptureError, Packet
+from plumbline.captures.segments import segment
+from plumbline.monitors import Violation
+from plumbline.pipeline.input.bundles import bundles
+from plumbline.pipeline.input.files import (
+    CaptureFile,
+    Problem,
+    Section,
+    Walk,
+    capture_files,
+    packets,
+    sections,
+)
+from plumbline.pipeline.input.packets import batches
+from plumbline.pipeline.input.source import CaptureReader, PlumblineSource
+from plumbline.pipeline.judging import crossing
+from plumbline.pipeline.judging.cells import Cells, text_without_payload
+from plumbline.pipeline.judging.crossing import FACTS, packed, unpacked
+from plumbline.pipeline.judging.flows import STAGED, FlowJudge, decode
+from plumbline.pipeline.judging.states import dumped, restored
+from plumbline.pipeline.judging.streams import judge_streams
+from plumbline.pipeline.tables import TABLES, arrow_schema, describe, spark_schema
+from plumbline.wire import nats
+from plumbline.wire.amqp import Method
+from tests.pipeline.support.planted import Planted, write
 
 SMALL = 100_000
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.files import Walk
-from pipeline.follow import Following
-from pipeline.judge import Asked
-from pipeline.results import MANIFEST, Results
-from pipeline.source import CaptureStreamReader
-from pipeline.tables import PACKETS, TABLES
-from proxy.capture_reader import CaptureError
+from plumbline.captures.reader import CaptureError
+from plumbline.pipeline.follow import Following
+from plumbline.pipeline.input.files import Walk
+from plumbline.pipeline.input.source import CaptureStreamReader
+from plumbline.pipeline.judge import Asked
+from plumbline.pipeline.results import MANIFEST, Results
+from plumbline.pipeline.tables import PACKETS, TABLES
 from tests.pipeline.conftest import SLOW
-from tests.pipeline.planted import write
+from tests.pipeline.support.planted import write
 from tests.pipeline.test_judge import found, found_live, in_order
 
 PATIENCE_S = 3600.0  # only a hang lasts longer: machines may be very busy

@@ -6,10 +6,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.page.gather import AFTER, BEFORE, OF_A_RULE, Line, gather, line_of
-from pipeline.page.html import render
-from pipeline.tables import TABLES
-from tests.pipeline.tables import rows_of
+from plumbline.pipeline.page.gather import AFTER, BEFORE, OF_A_RULE, Line, gather, line_of
+from plumbline.pipeline.page.html import render
+from plumbline.pipeline.tables import TABLES
+from tests.pipeline.support.tables import rows_of
 
 SECOND = 1_000_000_000
 WHERE = {"connection": 1, "protocol": "nats", "server": "s:4222", "client": "c:1", "capture": "a.pcapng"}

@@ -13,18 +13,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from conformance.monitors import MONITORS, Violation
-from pipeline.compliance import judged
-from pipeline.judge import Asked, Judging
-from pipeline.page.written import PAGE
-from pipeline.printing import summary, violation_of
-from pipeline.results import MANIFEST, NoResult, Results
-from pipeline.storage import HadoopFolder
-from proxy.capture_reader import CaptureError
-from proxy.captures import read
-from proxy.judging import Judge
+from plumbline.captures.files import read
+from plumbline.captures.judging import Judge
+from plumbline.captures.reader import CaptureError
+from plumbline.monitors import MONITORS, Violation
+from plumbline.pipeline.compliance import judged
+from plumbline.pipeline.judge import Asked, Judging
+from plumbline.pipeline.page.written import PAGE
+from plumbline.pipeline.printing import summary, violation_of
+from plumbline.pipeline.results import MANIFEST, NoResult, Results
+from plumbline.pipeline.spark.storage import HadoopFolder
 from tests.pipeline.conftest import SETTINGS, SLOW
-from tests.pipeline.planted import write
+from tests.pipeline.support.planted import write
 
 SIZE = 60_000
 PATIENCE_S = 3600.0  # only a hang lasts longer: machines may be very busy

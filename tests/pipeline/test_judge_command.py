@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from conformance.monitors import Place, Side, Violation
-from pipeline.page.written import PAGE
-from pipeline.results import Results
-from plumbline import app
+from plumbline.cli.main import app
+from plumbline.monitors import Place, Side, Violation
+from plumbline.pipeline.page.written import PAGE
+from plumbline.pipeline.results import Results
 from tests.pipeline.conftest import SLOW
+from tests.pipeline.support.three_judges import Session, played, untimed
+from tests.pipeline.support.troubles import TROUBLES, sound, write_trouble
 from tests.pipeline.test_judge import found
-from tests.pipeline.three_judges import Session, played, untimed
-from tests.pipeline.troubles import TROUBLES, sound, write_trouble
 
 PROTOCOLS = ("nats", "amqp")  # in whose order connections get their numbers
 

@@ -7,10 +7,10 @@ import re
 import lxml.html
 import pytest
 
-from pipeline.page import plots, units
-from pipeline.page.gather import Lane, Stretch
-from pipeline.page.html import render
-from tests.pipeline.shown import FIRST, SECOND, WIDTH, card, shown
+from plumbline.pipeline.page import plots, units
+from plumbline.pipeline.page.gather import Lane, Stretch
+from plumbline.pipeline.page.html import render
+from tests.pipeline.support.shown import FIRST, SECOND, WIDTH, card, shown
 
 HOSTILE = "</code><script>alert(1)</script> \x1b[2J \u202e <svg onload=alert(2)> {{ 7*7 }}"
 

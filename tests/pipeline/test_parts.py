@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from pipeline.transforms import together
+from plumbline.pipeline.transforms import together
 
 PARTS, KEYS = 8, 6400
 SHARE = KEYS / PARTS**2

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from conformance.monitors import MONITORS
-from pipeline import statistics
-from pipeline.compliance import compliance, judged
-from pipeline.tables import COMPLIANCE, DELIVERIES, OPERATIONS, PUBLISHES, PULLS, VIOLATIONS
-from tests.pipeline.tables import found, rows_of
+from plumbline.monitors import MONITORS
+from plumbline.pipeline import statistics
+from plumbline.pipeline.compliance import compliance, judged
+from plumbline.pipeline.tables import COMPLIANCE, DELIVERIES, OPERATIONS, PUBLISHES, PULLS, VIOLATIONS
+from tests.pipeline.support.tables import found, rows_of
 
 
 def delivery(**cells: Any) -> dict[str, Any]:

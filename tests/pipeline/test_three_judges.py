@@ -8,10 +8,10 @@ import msgspec
 import pyarrow.compute as pc
 import pytest
 
-from conformance.clients import testee
-from conformance.monitors import Side, Violation
+from plumbline.conformance.clients import testee
+from plumbline.monitors import Side, Violation
+from tests.pipeline.support.three_judges import PATIENCE_S, played, untimed
 from tests.pipeline.test_flows import staged, violations
-from tests.pipeline.three_judges import PATIENCE_S, played, untimed
 
 
 def judged(captures: Path) -> list[Violation]:

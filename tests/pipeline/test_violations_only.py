@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline import transforms
-from pipeline.inputs import bundled, find
-from tests.pipeline.planted import write
+from plumbline.pipeline import transforms
+from plumbline.pipeline.input.frames import bundled, find
+from tests.pipeline.support.planted import write
 
 
 def test_all_that_is_planted_is_found(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from proxy.addresses import Endpoint
-from proxy.relay import Relay, Tap
+from plumbline.proxy.addresses import Endpoint
+from plumbline.proxy.relay import Relay, Tap
 
 PATIENCE_S = 60.0  # a hang ends here; a machine with much else to do is slow
 Serve = Callable[[socket.socket], object]

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.captures import read
-from proxy.filters import parse
-from proxy.operations import Reader
-from proxy.record import recorded
-from proxy.redaction_amqp import AmqpRedactor, EitherRedactor
-from proxy.segments import ACK, Place, Segment
-from proxy.show import as_json, as_text
-from tests.proxy import tshark
+from plumbline.captures.amqp.redaction import AmqpRedactor, EitherRedactor
+from plumbline.captures.files import read
+from plumbline.captures.filters import parse
+from plumbline.captures.operations import Reader
+from plumbline.captures.segments import ACK, Place, Segment
+from plumbline.captures.show import as_json, as_text
+from plumbline.proxy.record import recorded
+from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
+from tests.captures import tshark
 from tests.proxy.peers import connect, echo, receive, server
-from wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
 
 SECRET = b"\0guest\0tr0ub4dor"
 START_OK = Method.make(

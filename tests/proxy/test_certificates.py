@@ -18,16 +18,16 @@ import pika
 import pytest
 import trustme
 
-from ci.rabbitmq import RabbitMQ, free_ports, rabbitmq_server
-from ci.servers import MissingServer, NatsServer, ServerBinary
-from proxy.captures import read
-from proxy.certificates import generated
-from proxy.diff import compare, differs
-from proxy.operations import Row
-from proxy.tls import TlsError, for_server
+from plumbline.captures.diff import compare, differs
+from plumbline.captures.files import read
+from plumbline.captures.operations import Row
+from plumbline.proxy.tls.certificates import generated
+from plumbline.proxy.tls.contexts import TlsError, for_server
+from plumbline.servers.amqp.rabbitmq import RabbitMQ, free_ports, rabbitmq_server
+from plumbline.servers.nats.nats_server import MissingServer, NatsServer, ServerBinary
+from tests.captures.test_amqp_trace import get
+from tests.captures.test_trace_writer import COMMAND
 from tests.conftest import servers_required
-from tests.proxy.test_amqp_trace import get
-from tests.proxy.test_trace_writer import COMMAND
 
 WAIT_S = 10.0
 
@@ -207,7 +207,7 @@ def test_the_authority_is_made_once_and_is_private(tmp_path: Path) -> None:
 
 
 def test_the_authority_of_mitmproxy_may_be_used(tmp_path: Path) -> None:
-    certs = pytest.importorskip("mitmproxy.certs", reason="no mitmproxy: pip install 'plumbline[mitm]'")
+    certs = pytest.importorskip("mitmproxy.certs", reason="no mitmproxy: pip install 'plumbline-mq[mitm]'")
     certs.CertStore.from_store(tmp_path, "mitmproxy", 2048)
     context, trusted = generated(tmp_path, ["broker.example"])
     assert trusted == tmp_path / "mitmproxy-ca-cert.pem"

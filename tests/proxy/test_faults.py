@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from proxy.captures import read
-from proxy.control import Control
-from proxy.fault_language import Fault, FaultError, Kind, parse_fault
-from proxy.pipe import Direction
-from proxy.record import RecordingProxy, recorded
+from plumbline.captures.files import read
+from plumbline.proxy.faults.control import Control
+from plumbline.proxy.faults.language import Fault, FaultError, Kind, parse_fault
+from plumbline.proxy.record import RecordingProxy, recorded
+from plumbline.wire.amqp import PROTOCOL_HEADER, Method
+from plumbline.wire.nats import Pub
+from plumbline.wire.sender import Direction
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
-from wire.amqp import PROTOCOL_HEADER, Method
-from wire.nats import Pub
 
 
 @contextmanager

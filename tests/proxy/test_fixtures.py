@@ -12,8 +12,6 @@ TEST = """
 import socket
 from pathlib import Path
 
-pytest_plugins = ["proxy.fixtures"]
-
 def test_with_a_fault(recording_proxy, tmp_path):
     proxy = recording_proxy("URL", "drop PING the 1st on upstream")
     address = proxy.relay.address

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy import loop as loop_module
-from proxy.loop import TALK_TURNS, Loop
+from plumbline.proxy import loop as loop_module
+from plumbline.proxy.loop import TALK_TURNS, Loop
 
 SOON_S = 0.05
 EXCHANGES = 500

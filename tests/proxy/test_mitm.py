@@ -14,14 +14,14 @@ from pathlib import Path
 import nats
 import pytest
 
-from ci.servers import NatsServer
-from proxy.addresses import Endpoint
-from proxy.captures import read
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.captures.files import read
+from plumbline.proxy.addresses import Endpoint
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.servers.nats.nats_server import NatsServer
+from tests.captures.test_amqp_trace import connected, get
+from tests.captures.test_trace_writer import COMMAND
 from tests.conftest import servers_required
 from tests.proxy.peers import connect, echo, receive, server
-from tests.proxy.test_amqp_trace import connected, get
-from tests.proxy.test_trace_writer import COMMAND
 
 WAIT_S = 30.0
 UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}  # mitmdump's lines come as it prints them
@@ -31,7 +31,7 @@ MITMDUMP = Path(sys.executable).with_name("mitmdump")
 @pytest.fixture(scope="module")
 def addon() -> str:
     if not MITMDUMP.exists():
-        reason = "no mitmproxy beside this Python: pip install 'plumbline[mitm]'"
+        reason = "no mitmproxy beside this Python: pip install 'plumbline-mq[mitm]'"
         if servers_required():
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

@@ -19,14 +19,14 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from ci.servers import NatsServer
-from proxy.addresses import Endpoint
-from proxy.capture_reader import CaptureParser
-from proxy.captures import files_of, read
-from proxy.filters import parse
-from proxy.operations import Row
-from proxy.record import RecordingProxy, recorded
-from tests.proxy import tshark
+from plumbline.captures.files import files_of, read
+from plumbline.captures.filters import parse
+from plumbline.captures.operations import Row
+from plumbline.captures.reader import CaptureParser
+from plumbline.proxy.addresses import Endpoint
+from plumbline.proxy.record import RecordingProxy, recorded
+from plumbline.servers.nats.nats_server import NatsServer
+from tests.captures import tshark
 from tests.proxy.peers import PATIENCE_S, Serve, connect, echo, receive, server
 
 COMMAND = [sys.executable, "-m", "plumbline", "record"]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.link import Link
-from proxy.pipe import READ_MOST
-from proxy.relay import Relay, Untapped
+from plumbline.proxy.link import Link
+from plumbline.proxy.pipe import READ_MOST
+from plumbline.proxy.relay import Relay, Untapped
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, relayed, reset, server
 
 BLOCK = Random(1).randbytes(1 << 20)

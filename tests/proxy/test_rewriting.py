@@ -9,19 +9,19 @@ from typing import Any
 import nats
 import pytest
 
-from ci.servers import NatsServer, ServerBinary
-from proxy.captures import read
-from proxy.fault_language import FaultError, Kind, parse_fault
-from proxy.info import rewritten as info_rewritten
-from proxy.pipe import Direction
-from proxy.record import recorded
-from proxy.rewriting import rewritten
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.captures.files import read
+from plumbline.proxy.faults.language import FaultError, Kind, parse_fault
+from plumbline.proxy.faults.rewriting import rewritten
+from plumbline.proxy.info import rewritten as info_rewritten
+from plumbline.proxy.record import recorded
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.wire.amqp import Method
+from plumbline.wire.nats import Err, HMsg, HPub, Info, Msg, Operation, Ping, Pub, Sub, Unsub
+from plumbline.wire.sender import Direction
+from tests.captures.test_amqp_trace import connected, get
 from tests.proxy.peers import connect, receive
-from tests.proxy.test_amqp_trace import connected, get
 from tests.proxy.test_faults import disturbed, notes, numbered
-from wire.amqp import Method
-from wire.nats import Err, HMsg, HPub, Info, Msg, Operation, Ping, Pub, Sub, Unsub
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from scapy.sendrecv import sniff
 from scapy.sessions import TCPSession
 from scapy.utils import rdpcap
 
-from proxy.record import recorded
-from proxy.scapy_layers import AMQP, NATS, AMQPFrame
+from plumbline.proxy.record import recorded
+from plumbline.proxy.scapy_layers import AMQP, NATS, AMQPFrame
+from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
+from plumbline.wire.nats import Ping, Pub
 from tests.proxy.peers import connect, echo, receive, server
-from wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
-from wire.nats import Ping, Pub
 
 OPERATIONS = [Pub.make("a.b", b"\r\nPUB x 1\r\n" * 100), Ping.make(), *(Pub.make("c") for _ in range(2000))]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.rabbitmq import RabbitMQ
-from ci.servers import ServerBinary
+from plumbline.servers.amqp.rabbitmq import RabbitMQ
+from plumbline.servers.nats.nats_server import ServerBinary
 from tests.bench.through_proxy import outcomes, proxied, started
 
 NATS = ("CORE-00*", "CORE-02*")

@@ -13,14 +13,14 @@ from pathlib import Path
 import nats
 import pytest
 
-from ci.servers import NatsServer, ServerBinary
-from proxy.addresses import Endpoint
-from proxy.captures import read
-from proxy.filters import parse
-from proxy.record import recorded
-from proxy.tls import Side, Tls, TlsError, for_clients, for_server, needed
+from plumbline.captures.files import read
+from plumbline.captures.filters import parse
+from plumbline.proxy.addresses import Endpoint
+from plumbline.proxy.record import recorded
+from plumbline.proxy.tls.contexts import Side, Tls, TlsError, for_clients, for_server, needed
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat
 from tests.proxy.peers import connect, receive, server
-from wire.amqp import PROTOCOL_HEADER, Heartbeat
 
 WAIT_S = 5.0
 

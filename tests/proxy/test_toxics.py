@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.control import Control
-from proxy.record import RecordingProxy, recorded
-from proxy.toxics import Toxic
+from plumbline.proxy.faults.control import Control
+from plumbline.proxy.faults.toxics import Toxic
+from plumbline.proxy.record import RecordingProxy, recorded
 from tests.conftest import servers_required
 from tests.proxy.peers import connect, echo, receive, server
 from tests.proxy.test_faults import ask, notes, numbered

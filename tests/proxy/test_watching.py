@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from proxy.fault_language import FaultError
-from proxy.watching import WatchedProxy, watched
-from reference_broker.nats.server import NatsBroker
-from wire.nats import Info, Msg, Ping, Pong
-from wire.sender import Sender
+from plumbline.proxy.faults.language import FaultError
+from plumbline.proxy.watching import WatchedProxy, watched
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.wire.nats import Info, Msg, Ping, Pong
+from plumbline.wire.sender import Sender
 
 WITHIN_S = 10.0
 

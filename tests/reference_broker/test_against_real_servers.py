@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ci.servers import NatsServer, ServerBinary
-from reference_broker.nats.server import NatsBroker
-from wire.nats import Decoder, Info, Msg, Operation, Pong, Sender
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.wire.nats import Decoder, Info, Msg, Operation, Pong, Sender
 
 SCRIPTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("scripts.toml").read_text())
 QUIET = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.variants import main_server, variants
-from reference_broker.nats.config import Config, ConfigError, JetStreamOptions, Permission, Permissions
-from reference_broker.nats.config_file import convert
-from reference_broker.nats.levels import NEWEST, parse_level
+from plumbline.conformance.variants import main_server, variants
+from plumbline.reference_broker.nats.config import (
+    Config,
+    ConfigError,
+    JetStreamOptions,
+    Permission,
+    Permissions,
+)
+from plumbline.reference_broker.nats.config_file import convert
+from plumbline.reference_broker.nats.levels import NEWEST, parse_level
 
 
 def test_every_variant_of_the_suite_can_be_served() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reference_broker.nats.defects import (
+from plumbline.reference_broker.nats.defects import (
     Defect,
     DefectNotApplicable,
     UnknownDefect,

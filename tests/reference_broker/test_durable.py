@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from reference_broker.ledger import Append, Change
-from reference_broker.nats.server import NatsBroker
-from reference_broker.store_folder import StoreError
+from plumbline.reference_broker.ledger import Append, Change
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.store_folder import StoreError
 
 CREATE = b'{"name":"F","subjects":["f"],"storage":"file"}'
 GREETING = b'CONNECT {"verbose":false}\r\nSUB i 1\r\nPUB $JS.API.STREAM.CREATE.F i %d\r\n%b\r\n'

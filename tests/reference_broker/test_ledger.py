@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_broker.ledger import Append, Ledger, Remove, Replace
+from plumbline.reference_broker.ledger import Append, Ledger, Remove, Replace
 
 
 class Counter:

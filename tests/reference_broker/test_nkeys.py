@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from reference_broker.nats.nkeys import decode_signature, public_key, verify
+from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
 
 VECTORS = [
     (

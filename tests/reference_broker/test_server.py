@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import nats
 import pytest
 
-from reference_broker.amqp.server import AmqpBroker
-from reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.nats.server import NatsBroker
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 

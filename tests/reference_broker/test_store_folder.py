@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reference_broker.ledger import Append, Move, Remove, Replace, Truncate
-from reference_broker.store_folder import Stamp, StoreError, StoreFolder
+from plumbline.reference_broker.ledger import Append, Move, Remove, Replace, Truncate
+from plumbline.reference_broker.store_folder import Stamp, StoreError, StoreFolder
 
 STAMP = Stamp("test", 3)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Each process has one chance to see it: afterwards msgspec knows the structs.
 MANY_AT_ONCE = """
 import sys, threading
-from reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.nats.server import NatsBroker
 
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(8)

@@ -8,8 +8,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_broker.nats.subjects import collide, covers, is_literal, is_valid
-from reference_broker.nats.sublist import Sublist
+from plumbline.reference_broker.nats.subjects import collide, covers, is_literal, is_valid
+from plumbline.reference_broker.nats.sublist import Sublist
 
 token = st.sampled_from(["a", "b", "ab", "a*", "*", ">", "$", "a>b"])
 plain_token = st.sampled_from(["a", "b", "ab", "a*", "$", "a>b"])

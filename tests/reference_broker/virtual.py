@@ -8,10 +8,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from reference_broker.nats.assembly import build
-from reference_broker.nats.config import NS, Config
-from reference_broker.nats.core import Broker, Output, Send
-from wire.nats import Connect, Decoder, Info, Operation, Sender
+from plumbline.reference_broker.nats.assembly import build
+from plumbline.reference_broker.nats.config import NS, Config
+from plumbline.reference_broker.nats.core import Broker, Output, Send
+from plumbline.wire.nats import Connect, Decoder, Info, Operation, Sender
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch
 CLOSED = "<closed>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckResult, Level, Outcome, RunResult, Target
+from plumbline.verdicts import CheckResult, Level, Outcome, RunResult, Target
 from tests.reports.samples import requirement, result_of
 
 FIRST, SECOND = "2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from conformance.verdicts import (
+from plumbline.verdicts import (
     CheckFinished,
     CheckResult,
     CheckStarted,

@@ -16,14 +16,14 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from ci import allure as command
-from conformance.verdicts import Outcome, RunResult
-from plumbline import app
-from plumbline_parts.capture import capture
-from proxy.captures import read
-from reports import ReportError, open_reports
-from reports.junit import render as junit
-from reports.result_json import encode
+from plumbline.captures.files import read
+from plumbline.ci import allure as command
+from plumbline.cli.capture import capture
+from plumbline.cli.main import app
+from plumbline.reports import ReportError, open_reports
+from plumbline.reports.junit import render as junit
+from plumbline.reports.result_json import encode
+from plumbline.verdicts import Outcome, RunResult
 from tests.conftest import servers_required
 from tests.reports.samples import HOSTILE, conformant_result, events_of, exchange, only, sample_result
 from tests.reports.test_html import everything_hostile

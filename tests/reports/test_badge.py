@@ -8,8 +8,8 @@ import lxml.etree
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import RunResult
-from reports.badge import GROUNDS, LABEL_GROUND, UNCLEAR, render
+from plumbline.reports.badge import GROUNDS, LABEL_GROUND, UNCLEAR, render
+from plumbline.verdicts import RunResult
 from tests.reports.samples import HOSTILE, conformant_result, sample_result
 from tests.reports.test_html_contrast import contrast
 

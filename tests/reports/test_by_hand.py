@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckResult, Target, WireLine
-from reports.by_hand import by_hand
+from plumbline.reports.by_hand import by_hand
+from plumbline.verdicts import CheckResult, Target, WireLine
+from plumbline.wire.amqp.operations import ProtocolHeader
 from tests.reports.samples import CHECKS, HOSTILE, TARGET, exchange
-from wire.amqp_operations import ProtocolHeader
 
 NO_WAIT = CHECKS[2]
 

@@ -10,9 +10,9 @@ import lxml.etree
 import pytest
 from msgspec.structs import replace
 
-import reports
-from conformance.verdicts import CheckResult, Outcome
-from reports.diagram import COLOURS, LINES, SERVER, WIDTH, draw
+import plumbline.reports
+from plumbline.reports.diagram import COLOURS, LINES, SERVER, WIDTH, draw
+from plumbline.verdicts import CheckResult, Outcome
 from tests.reports.samples import CHECKS, HOSTILE, exchange
 
 Element = Any  # an element of lxml, whose stubs say less than it can do
@@ -152,7 +152,7 @@ def test_no_text_is_wider_than_the_place_between_the_lifelines(said: str) -> Non
 
 
 def test_a_picture_of_its_own_has_the_colours_of_the_page() -> None:
-    css = (Path(reports.__file__).parent / "templates" / "report.css").read_text()
+    css = (Path(plumbline.reports.__file__).parent / "templates" / "report.css").read_text()
     page = [
         dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
         for part in re.findall(r":root \{(.*?)\}", css, re.DOTALL)
@@ -165,5 +165,5 @@ def test_a_picture_of_its_own_has_the_colours_of_the_page() -> None:
     for there, here in zip(page, own, strict=True):
         assert here
         assert here == {name: there[name] for name in here}
-    rules = (Path(reports.__file__).parent / "templates" / "diagram.css").read_text()
+    rules = (Path(plumbline.reports.__file__).parent / "templates" / "diagram.css").read_text()
     assert set(re.findall(r"var\(--([a-z-]+)\)", rules)) <= set(own[0])

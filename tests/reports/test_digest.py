@@ -7,8 +7,7 @@ import shlex
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import Level, Outcome, Tally, tally
-from reports.digest import (
+from plumbline.reports.digest import (
     duration,
     headline,
     other_failures,
@@ -21,6 +20,7 @@ from reports.digest import (
     verdict_line,
     window,
 )
+from plumbline.verdicts import Level, Outcome, Tally, tally
 from tests.reports.samples import CHECKS, TARGET, exchange, requirement, result_of, sample_result
 
 

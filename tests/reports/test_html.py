@@ -11,8 +11,8 @@ import lxml.etree
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckResult, RunResult
-from reports.html import render
+from plumbline.reports.html.page import render
+from plumbline.verdicts import CheckResult, RunResult
 from tests.reports.samples import (
     CHECKS,
     HOSTILE,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import reports
+import plumbline.reports
 
-CSS = (Path(reports.__file__).parent / "templates" / "report.css").read_text()
+CSS = (Path(plumbline.reports.__file__).parent / "templates" / "report.css").read_text()
 
 PAIRS = [
     *((ink, ground) for ink in ("ink", "muted", "link") for ground in ("paper", "ground")),

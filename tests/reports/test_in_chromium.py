@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
-from conformance.verdicts import CheckResult, RunResult
-from reports.html import render
+from plumbline.reports.html.page import render
+from plumbline.verdicts import CheckResult, RunResult
 from tests.reports.browser import chromium, reader, serious_violations
 from tests.reports.samples import big_result, conformant_result, exchange, sample_result
 from tests.reports.test_html import everything_hostile

@@ -12,8 +12,8 @@ import lxml.etree
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckResult, Level, Outcome, RunResult, is_red
-from reports.junit import render
+from plumbline.reports.junit import render
+from plumbline.verdicts import CheckResult, Level, Outcome, RunResult, is_red
 from tests.reports.samples import (
     CHECKS,
     HOSTILE,

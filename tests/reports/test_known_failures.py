@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import KnownFailure, Outcome, RunResult
-from reports import html, junit, result_json, summary_md
+from plumbline.reports import junit, result_json, summary_md
+from plumbline.reports.html import page as html
+from plumbline.verdicts import KnownFailure, Outcome, RunResult
 from tests.reports.samples import events_of, sample_result
 from tests.reports.test_terminal import on_pipe
 

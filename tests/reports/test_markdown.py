@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from reports.summary_md import RED_SHOWN, code, fence, prose, render
+from plumbline.reports.summary_md import RED_SHOWN, code, fence, prose, render
 from tests.reports.samples import HOSTILE, big_result, conformant_result, exchange, only, sample_result
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")

@@ -12,15 +12,15 @@ import typer
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from conformance.verdicts import RunResult, Target
-from reports import ReportError
-from reports.cli import register
-from reports.matrix.batch import Wanted
-from reports.matrix.compare import compare
-from reports.matrix.runs import Run, stored, target_name
-from reports.matrix.site import build
-from reports.matrix.table import since, tables
-from reports.result_json import encode
+from plumbline.cli.report import register
+from plumbline.reports import ReportError
+from plumbline.reports.matrix.batch import Wanted
+from plumbline.reports.matrix.compare import compare
+from plumbline.reports.matrix.runs import Run, stored, target_name
+from plumbline.reports.matrix.site import build
+from plumbline.reports.matrix.table import since, tables
+from plumbline.reports.result_json import encode
+from plumbline.verdicts import RunResult, Target
 from tests.reports.runs import FIRST, SECOND, run_of
 from tests.reports.samples import HOSTILE, sample_result
 

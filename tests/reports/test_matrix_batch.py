@@ -11,11 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from conformance.interrupts import terminated_as_interrupted
-from reports.cli import register
-from reports.matrix.batch import Missed, Wanted, run_all
-from reports.matrix.runs import Run, load
-from reports.result_json import encode
+from plumbline.cli.report import register
+from plumbline.interrupts import terminated_as_interrupted
+from plumbline.reports.matrix.batch import Missed, Wanted, run_all
+from plumbline.reports.matrix.runs import Run, load
+from plumbline.reports.result_json import encode
 from tests.reports.runs import run_of
 
 VERIFY = """
@@ -64,7 +64,7 @@ def test_an_interrupted_batch_leaves_what_had_ended(
         yield from load([str(ended)] * count)
         interrupt()
 
-    monkeypatch.setattr("reports.cli.run_all", batch)
+    monkeypatch.setattr("plumbline.cli.report.run_all", batch)
     app = typer.Typer()
     register(app, lambda names: [Wanted(name, ()) for name in names], interrupts=terminated_as_interrupted)
     asked = ["matrix", "--run", "one", "--run", "other", "-o", str(tmp_path / "site")]

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
-from conformance.verdicts import RunResult, Target
-from reports.matrix.runs import Run, target_name
-from reports.matrix.site import build
+from plumbline.reports.matrix.runs import Run, target_name
+from plumbline.reports.matrix.site import build
+from plumbline.verdicts import RunResult, Target
 from tests.reports.browser import chromium, reader, serious_violations
 from tests.reports.samples import HOSTILE, conformant_result, sample_result
 from tests.reports.test_html import everything_hostile

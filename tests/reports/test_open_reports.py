@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reports import ReportError, open_reports
-from reports.files import ReportFile
+from plumbline.reports import ReportError, open_reports
+from plumbline.reports.files import ReportFile
 from tests.reports.samples import events_of, sample_result
 
 

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import RunResult
-from reports.result_json import SCHEMA_FILE, ResultError, decode, encode, read, schema_text
+from plumbline.reports.result_json import SCHEMA_FILE, ResultError, decode, encode, read, schema_text
+from plumbline.verdicts import RunResult
 from tests.reports.samples import HOSTILE, conformant_result, only, sample_result
 
 
@@ -51,7 +51,7 @@ def test_raw_bytes_are_base64_with_readable_text_beside() -> None:
 
 def test_the_published_schema_is_the_one_of_the_types() -> None:
     assert SCHEMA_FILE.read_text() == schema_text(), (
-        "run: python -m reports.result_json > reports/result.schema.json"
+        "run: python -m plumbline.reports.result_json > reports/result.schema.json"
     )
 
 

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import RunResult
-from reports.sarif import render
+from plumbline.reports.sarif import render
+from plumbline.verdicts import RunResult
 from tests.reports.samples import HOSTILE, conformant_result, exchange, only, sample_result
 from tests.reports.test_html import everything_hostile
 

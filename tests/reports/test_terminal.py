@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from conformance.verdicts import CheckFinished, Event, RunResult, RunStarted
-from reports.terminal import Terminal, terminal_console
+from plumbline.reports.terminal.live import Terminal, terminal_console
+from plumbline.verdicts import CheckFinished, Event, RunResult, RunStarted
 from tests.reports.samples import (
     SUITE,
     TARGET,

@@ -10,7 +10,7 @@ from typing import Any
 
 from nats.protocol.parser import Parser
 
-from wire.nats import Err, HMsg, Info, Msg, Operation
+from plumbline.wire.nats import Err, HMsg, Info, Msg, Operation
 
 Event = tuple[Any, ...]
 

@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from wire.errors import ErrorKind, ProtocolError
-from wire.nats import (
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats import (
     Connect,
     Decoder,
     Err,

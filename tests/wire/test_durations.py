@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.durations import format_duration, parse_duration
+from plumbline.wire.durations import format_duration, parse_duration
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

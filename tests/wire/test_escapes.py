@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.escapes import escaped, escaped_bytes
+from plumbline.wire.escapes import escaped, escaped_bytes
 
 
 @pytest.mark.parametrize(

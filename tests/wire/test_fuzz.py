@@ -13,12 +13,8 @@ from random import Random
 
 import pytest
 
-from tests.wire.segments import byte_by_byte, cut
-from tests.wire.strategies import FRAGMENTS, TIGHT, Outcome, outcome, refusal
-from wire.errors import ErrorKind
-from wire.headers import Headers, Status, encode_headers
-from wire.jetstream import Ack, AckSubject, ConsumerInfo, PubAck, PullRequest, StreamInfo, next_subject
-from wire.nats import (
+from plumbline.wire.errors import ErrorKind
+from plumbline.wire.nats import (
     Connect,
     Err,
     HMsg,
@@ -37,6 +33,18 @@ from wire.nats import (
     Sub,
     Unsub,
 )
+from plumbline.wire.nats.headers import Headers, Status, encode_headers
+from plumbline.wire.nats.jetstream import (
+    Ack,
+    AckSubject,
+    ConsumerInfo,
+    PubAck,
+    PullRequest,
+    StreamInfo,
+    next_subject,
+)
+from tests.wire.segments import byte_by_byte, cut
+from tests.wire.strategies import FRAGMENTS, TIGHT, Outcome, outcome, refusal
 
 SECONDS = float(os.environ.get("PLUMBLINE_FUZZ_SECONDS", "2"))
 FEWEST = 2000  # sessions, however slow the machine

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats.headers import Headers, Status, encode_headers
 from tests.wire.strategies import header_fields, refusal
-from wire.errors import ErrorKind, ProtocolError
-from wire.headers import Headers, Status, encode_headers
 
 descriptions = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20).map(
     lambda text: text.strip()

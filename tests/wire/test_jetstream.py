@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.strategies import json_objects, json_values, refusal
-from wire.errors import ErrorKind, ProtocolError
-from wire.headers import Status
-from wire.jetstream import (
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats.headers import Status
+from plumbline.wire.nats.jetstream import (
     Ack,
     AckKind,
     AckSubject,
@@ -32,6 +31,7 @@ from wire.jetstream import (
     exceeded_max_request_max_bytes,
     next_subject,
 )
+from tests.wire.strategies import json_objects, json_values, refusal
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 uint64 = st.integers(0, 2**64 - 1)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats import Decoder, Info, Limits, Msg, Operation, Ping, Pub, Sender
 from tests.wire.segments import byte_by_byte
 from tests.wire.strategies import TIGHT, outcome, refusal, senders, streams
-from wire.errors import ErrorKind, ProtocolError
-from wire.nats import Decoder, Info, Limits, Msg, Operation, Ping, Pub, Sender
 
 MIB = 1024 * 1024
 SEGMENT = 1460  # the payload of an Ethernet frame

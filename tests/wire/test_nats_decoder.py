@@ -6,17 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.segments import byte_by_byte, cuts
-from tests.wire.strategies import (
-    OPERATIONS,
-    TIGHT,
-    outcome,
-    senders,
-    streams,
-    valid_streams,
+from plumbline.wire.errors import EXCERPT_BYTES, ErrorKind, ProtocolError
+from plumbline.wire.nats import (
+    Decoder,
+    HMsg,
+    HPub,
+    Info,
+    JsonOperation,
+    Limits,
+    Msg,
+    Operation,
+    Ping,
+    Pub,
+    Sender,
+    Sub,
 )
-from wire.errors import EXCERPT_BYTES, ErrorKind, ProtocolError
-from wire.nats import Decoder, HMsg, HPub, Info, JsonOperation, Limits, Msg, Operation, Ping, Pub, Sender, Sub
+from tests.wire.segments import byte_by_byte, cuts
+from tests.wire.strategies import OPERATIONS, TIGHT, outcome, senders, streams, valid_streams
 
 UNKNOWN, ARGUMENTS, SIZE = ErrorKind.UNKNOWN_OPERATION, ErrorKind.ARGUMENTS, ErrorKind.SIZE
 PAYLOAD_SIZE, PAYLOAD_END, JSON = ErrorKind.PAYLOAD_SIZE, ErrorKind.PAYLOAD_END, ErrorKind.JSON

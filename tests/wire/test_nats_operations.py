@@ -8,21 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.strategies import (
-    OPERATIONS,
-    fields,
-    header_blocks,
-    header_fields,
-    json_objects,
-    line_text,
-    outcome,
-    payloads,
-    replies,
-    senders,
-)
-from wire.errors import ErrorKind, ProtocolError
-from wire.headers import Headers, Status, encode_headers
-from wire.nats import (
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats import (
     Connect,
     Decoder,
     Err,
@@ -41,6 +28,19 @@ from wire.nats import (
     Sender,
     Sub,
     Unsub,
+)
+from plumbline.wire.nats.headers import Headers, Status, encode_headers
+from tests.wire.strategies import (
+    OPERATIONS,
+    fields,
+    header_blocks,
+    header_fields,
+    json_objects,
+    line_text,
+    outcome,
+    payloads,
+    replies,
+    senders,
 )
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.wire.nats import Decoder, Err, HMsg, Info, Msg, Ok, Operation, Ping, Pong, Sender
 from tests.wire.segments import cuts
 from tests.wire.strategies import header_fields, json_objects, payloads
-from wire.nats import Decoder, Err, HMsg, Info, Msg, Ok, Operation, Ping, Pong, Sender
 
 witness = pytest.importorskip("tests.wire.nats_py_witness", reason="needs nats-py: pip install nats-py")
 

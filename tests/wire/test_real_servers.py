@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ci.servers import NatsServer, ServerBinary
-from tests.wire.real import Conversation, JetStreamConversation
-from tests.wire.strategies import WORDS, Outcome, outcome, refusal
-from wire.errors import ErrorKind
-from wire.headers import Headers
-from wire.jetstream import (
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.wire.errors import ErrorKind
+from plumbline.wire.nats import Err, HMsg, HPub, Info, Msg, Ping, Pong, Pub, Sender, Sub
+from plumbline.wire.nats.headers import Headers
+from plumbline.wire.nats.jetstream import (
     PENDING_BYTES,
     PENDING_MESSAGES,
     REQUEST_TIMEOUT,
@@ -31,7 +30,8 @@ from wire.jetstream import (
     StreamInfo,
     next_subject,
 )
-from wire.nats import Err, HMsg, HPub, Info, Msg, Ping, Pong, Pub, Sender, Sub
+from tests.wire.real import Conversation, JetStreamConversation
+from tests.wire.strategies import WORDS, Outcome, outcome, refusal
 
 SEGMENT = 1460  # the payload of an Ethernet frame
 WITHIN_S = 2.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.clients.amqp_scene import (
+from plumbline.conformance.clients.amqp.scene import (
     LOST_WITHIN_S,
     ONE_AND_NO_MORE,
     QUEUE,
@@ -15,7 +15,7 @@ from conformance.clients.amqp_scene import (
     method_of,
     shown,
 )
-from conformance.clients.scenario import scenario
+from plumbline.conformance.clients.scenario import scenario
 
 ONE = ("publish", "confirm")
 SEVERAL = ("publish", "publish.async", "confirm")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.clients.amqp_scene import QUEUE, AmqpScene, method_of, shown
-from conformance.clients.scenario import scenario
+from plumbline.conformance.clients.amqp.scene import QUEUE, AmqpScene, method_of, shown
+from plumbline.conformance.clients.scenario import scenario
 
 LARGE = 300_000  # bytes: three frames of 131072
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from conformance.clients.amqp_scene import LOST_WITHIN_S, QUEUE, AmqpScene, method_of, shown
-from conformance.clients.protocol import Told
-from conformance.clients.scenario import scenario
-from wire.amqp import Method
+from plumbline.conformance.clients.amqp.scene import LOST_WITHIN_S, QUEUE, AmqpScene, method_of, shown
+from plumbline.conformance.clients.protocol import Told
+from plumbline.conformance.clients.scenario import scenario
+from plumbline.wire.amqp import Method
 
 NOT_FOUND = 404
 CONNECTION_FORCED = 320

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.clients.amqp_scene import QUEUE, AmqpScene, method_of
-from conformance.clients.protocol import Told
-from conformance.clients.scenario import scenario
+from plumbline.conformance.clients.amqp.scene import QUEUE, AmqpScene, method_of
+from plumbline.conformance.clients.protocol import Told
+from plumbline.conformance.clients.scenario import scenario
 
 NOWHERE = "nowhere"
 NO_ROUTE = 312

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.clients.amqp_scene import QUEUE, SETTLING, AmqpScene, method_of, same_channel, shown
-from conformance.clients.scenario import scenario
+from plumbline.conformance.clients.amqp.scene import (
+    QUEUE,
+    SETTLING,
+    AmqpScene,
+    method_of,
+    same_channel,
+    shown,
+)
+from plumbline.conformance.clients.scenario import scenario
 
 CONSUME = ("consume", "ack", "declare")
 

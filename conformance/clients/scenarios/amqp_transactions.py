@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.clients.amqp_scene import ONE_AND_NO_MORE, QUEUE, AmqpScene, method_of, shown
-from conformance.clients.scenario import scenario
+from plumbline.conformance.clients.amqp.scene import ONE_AND_NO_MORE, QUEUE, AmqpScene, method_of, shown
+from plumbline.conformance.clients.scenario import scenario
 
 PUBLISH = ("tx", "publish", "declare")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.clients.nats_scene import NatsScene, payload_of
-from conformance.clients.protocol import Message
-from conformance.clients.scenario import scenario
-from wire.jetstream import Ack, AckKind
-from wire.nats import HMsg, Msg
+from plumbline.conformance.clients.nats.scene import NatsScene, payload_of
+from plumbline.conformance.clients.protocol import Message
+from plumbline.conformance.clients.scenario import scenario
+from plumbline.wire.nats import HMsg, Msg
+from plumbline.wire.nats.jetstream import Ack, AckKind
 
 
 @scenario("CLIENT-ACK-001", needs=["fetch", "ack"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.clients.nats_scene import CONSUMER, STREAM, NatsScene
-from conformance.clients.scenario import scenario
+from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, NatsScene
+from plumbline.conformance.clients.scenario import scenario
 
 HEARTBEATS_MISSED_S = 5.0  # of one each second: twice that, and 3 s for a busy machine
 

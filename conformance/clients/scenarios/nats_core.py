@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.clients.nats_scene import NatsScene, payload_of
-from conformance.clients.scenario import scenario
-from wire.nats import Connect, HPub, Info, Msg, Pong, Pub, Sub, Unsub
+from plumbline.conformance.clients.nats.scene import NatsScene, payload_of
+from plumbline.conformance.clients.scenario import scenario
+from plumbline.wire.nats import Connect, HPub, Info, Msg, Pong, Pub, Sub, Unsub
 
 REPLY_WITHIN_S = 5.0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.clients.nats_scene import STREAM, SUBJECT, NatsScene, payload_of
-from conformance.clients.scenario import scenario
-from wire.nats import HPub, Pub
+from plumbline.conformance.clients.nats.scene import STREAM, SUBJECT, NatsScene, payload_of
+from plumbline.conformance.clients.scenario import scenario
+from plumbline.wire.nats import HPub, Pub
 
 
 @scenario("CLIENT-PUB-001", needs=["js.publish"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from conformance.clients.nats_scene import NatsScene, Pull, hears
-from conformance.clients.scenario import scenario
-from conformance.clients.scene import NS
-from wire.nats import HMsg, Sub, Unsub
+from plumbline.conformance.clients.nats.scene import NatsScene, Pull, hears
+from plumbline.conformance.clients.scenario import scenario
+from plumbline.conformance.clients.scene import NS
+from plumbline.wire.nats import HMsg, Sub, Unsub
 
 EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
 SLACK_S = 4.0

@@ -5,11 +5,11 @@ Which statuses end a request and which are told to the user: ADR-37, "Status han
 
 from __future__ import annotations
 
-from conformance.clients.nats_scene import CONSUMER, STREAM, SUBJECT, Fetched, NatsScene
-from conformance.clients.protocol import Message
-from conformance.clients.scenario import scenario
-from wire.jetstream import PullRequest, next_subject
-from wire.nats import HMsg, Pub, Sub, Unsub
+from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, SUBJECT, Fetched, NatsScene
+from plumbline.conformance.clients.protocol import Message
+from plumbline.conformance.clients.scenario import scenario
+from plumbline.wire.nats import HMsg, Pub, Sub, Unsub
+from plumbline.wire.nats.jetstream import PullRequest, next_subject
 
 LONG_MS = 3000  # of a fetch that something ends before
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference_broker.amqp.core import Broker
-from reference_broker.registry import Defect as _Defect
-from reference_broker.registry import Registry, UnknownDefect, replace
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.registry import Defect as _Defect
+from plumbline.reference_broker.registry import Registry, UnknownDefect, replace
 
 __all__ = ["Alteration", "Defect", "UnknownDefect", "all_defects", "apply", "defect", "find", "replace"]
 

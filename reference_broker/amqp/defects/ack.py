@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from reference_broker.amqp.connection import Channel, Delivery
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import (
+from plumbline.reference_broker.amqp.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     on_faults,
     overlooked,
     with_arguments,
 )
-from reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
-from reference_broker.amqp.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpFault
-from reference_broker.amqp.messages import Entry
-from reference_broker.amqp.queues import Consumer
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
+from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.messages import Entry
+from plumbline.reference_broker.amqp.queues import Consumer
+from plumbline.wire.amqp import Method
 
 
 @defect(

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace as with_fields
 
-from reference_broker.amqp.connection import Channel, Connection
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.errors import AmqpFault
-from reference_broker.registry import replace
-from wire.amqp import AmqpError, Method
-from wire.errors import ErrorKind
+from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.registry import replace
+from plumbline.wire.amqp import AmqpError, Method
+from plumbline.wire.errors import ErrorKind
 
 Values = tuple[Any, ...]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference_broker.amqp.connection import Channel, Connection
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import (
+from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     before_sending,
     forgives,
@@ -16,7 +16,7 @@ from reference_broker.amqp.defects.alterations import (
     overlooked,
     refused_with,
 )
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -28,8 +28,8 @@ from reference_broker.amqp.errors import (
     SYNTAX_ERROR,
     AmqpFault,
 )
-from wire.amqp import AmqpError, Method, Operation
-from wire.errors import ErrorKind
+from plumbline.wire.amqp import AmqpError, Method, Operation
+from plumbline.wire.errors import ErrorKind
 
 
 @defect(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference_broker.amqp.connection import Connection, Phase
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import (
+from plumbline.reference_broker.amqp.connection import Connection, Phase
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import (
     Values,
     before_sending,
     never_sent,
@@ -15,15 +15,15 @@ from reference_broker.amqp.defects.alterations import (
     overlooked,
     refused_with,
 )
-from reference_broker.amqp.errors import (
+from plumbline.reference_broker.amqp.errors import (
     CHANNEL_ERROR,
     CONNECTION_FORCED,
     INTERNAL_ERROR,
     NOT_ALLOWED,
     AmqpFault,
 )
-from reference_broker.amqp.state import Alarm
-from wire.amqp import AmqpError, Method, Operation, ProtocolHeader
+from plumbline.reference_broker.amqp.state import Alarm
+from plumbline.wire.amqp import AmqpError, Method, Operation, ProtocolHeader
 
 
 @defect(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reference_broker.amqp.connection import Connection
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import forgives
-from reference_broker.amqp.state import Alarm
-from wire.amqp import FRAME_OVERHEAD, FrameType, Heartbeat, Limits, Operation, frame
-from wire.errors import ErrorKind
+from plumbline.reference_broker.amqp.connection import Connection
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import forgives
+from plumbline.reference_broker.amqp.state import Alarm
+from plumbline.wire.amqp import FRAME_OVERHEAD, FrameType, Heartbeat, Limits, Operation, frame
+from plumbline.wire.errors import ErrorKind
 
 
 @defect(

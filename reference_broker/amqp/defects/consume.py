@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from reference_broker.amqp.connection import Channel, Connection
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import (
-    before_handling,
-    with_arguments,
-)
-from reference_broker.amqp.errors import NOT_FOUND, AmqpFault
-from reference_broker.amqp.messages import Entry, Message
-from reference_broker.amqp.queues import Consumer, Queue
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
+from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
+from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.wire.amqp import Method
 
 
 @defect(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import before_handling, with_arguments
-from reference_broker.amqp.messages import Entry, Message
-from reference_broker.amqp.queues import Queue
-from reference_broker.amqp.restoring import Restored
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
+from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.storage.restoring import Restored
+from plumbline.wire.amqp import Method
 
 
 def _when_restored(broker: Broker, change: Any) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from reference_broker.amqp.connection import Channel
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect
-from reference_broker.amqp.defects.alterations import (
-    before_handling,
-    overlooked,
-    with_arguments,
-)
-from reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
-from reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, overlooked, with_arguments
+from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
 
 
 @defect("nack-always-requeues", breaks=("AMQP-NACK-001",), summary="basic.nack requeues, asked or not.")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_broker.amqp.connection import Channel
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import (
-    overlooked,
-)
-from reference_broker.amqp.errors import ACCESS_REFUSED, NOT_FOUND, AmqpFault
-from reference_broker.amqp.exchanges import Exchange
-from reference_broker.amqp.messages import Message
-from reference_broker.amqp.queues import Queue
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import overlooked
+from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, NOT_FOUND, AmqpFault
+from plumbline.reference_broker.amqp.exchanges import Exchange
+from plumbline.reference_broker.amqp.messages import Message
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.wire.amqp import Method
 
 
 @defect(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reference_broker.amqp.connection import Channel, Delivery
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
-from reference_broker.amqp.queues import Consumer
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.queues import Consumer
+from plumbline.wire.amqp import Method
 
 
 @defect(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reference_broker.amqp.connection import Channel, Connection, Delivery
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import before_handling, never_sent
-from reference_broker.amqp.errors import AmqpFault
-from reference_broker.amqp.messages import Entry
-from reference_broker.amqp.queues import Consumer, Queue
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, never_sent
+from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.amqp.messages import Entry
+from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.wire.amqp import Method
 
 
 @defect(

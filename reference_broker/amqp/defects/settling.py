@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from reference_broker.amqp.connection import Channel, Connection, Delivery
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects.alterations import on_faults
-from reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
-from reference_broker.registry import replace
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects.alterations import on_faults
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.registry import replace
+from plumbline.wire.amqp import Method
 
 Taken = dict[int, Delivery]
 UNKNOWN = "unknown delivery tag"

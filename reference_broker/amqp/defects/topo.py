@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_broker.amqp.arguments import configure
-from reference_broker.amqp.connection import Channel, Connection
-from reference_broker.amqp.core import Broker
-from reference_broker.amqp.defects import defect, replace
-from reference_broker.amqp.defects.alterations import (
+from plumbline.reference_broker.amqp.arguments import configure
+from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.core import Broker
+from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import (
     Values,
     before_handling,
     before_sending,
     with_arguments,
 )
-from reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
-from reference_broker.amqp.exchanges import Exchange
-from reference_broker.amqp.messages import Entry, Message
-from reference_broker.amqp.queues import Queue
-from wire.amqp import Method
+from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.exchanges import Exchange
+from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.wire.amqp import Method
 
 
 @defect(

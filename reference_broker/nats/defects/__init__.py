@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference_broker.nats.core import Broker
-from reference_broker.registry import Defect as _Defect
-from reference_broker.registry import Registry, UnknownDefect, replace
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.registry import Defect as _Defect
+from plumbline.reference_broker.registry import Registry, UnknownDefect, replace
 
 __all__ = [
     "Alteration",

@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, alter_service, jetstream_defect
-from reference_broker.nats.jetstream.ack import AckSubject
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.service import JetStream
-from wire.jetstream import Ack, AckKind
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_consumers,
+    alter_service,
+    jetstream_defect,
+)
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.wire.nats.jetstream import Ack, AckKind
 
 ACK_PREFIX = b"$JS.ACK."
 JUNK = b"junk"  # acknowledges nothing, and is answered

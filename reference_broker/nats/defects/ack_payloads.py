@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_acks, alter_consumers, jetstream_defect
-from reference_broker.nats.jetstream.ack import AckState, AckSubject
-from reference_broker.nats.jetstream.consumer import Consumer
-from wire.durations import HOUR
-from wire.jetstream import Ack, AckKind
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_acks,
+    alter_consumers,
+    jetstream_defect,
+)
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.wire.durations import HOUR
+from plumbline.wire.nats.jetstream import Ack, AckKind
 
 
 def _unheard(broker: Broker, payload: bytes) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_acks,
     alter_consumers,
     alter_service,
     jetstream_defect,
     jetstream_of,
 )
-from reference_broker.nats.jetstream.ack import AckState
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.service import JetStream
-from reference_broker.nats.jetstream.store import Message
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
 
 # The subject
 

@@ -7,22 +7,22 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_success
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_success
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_service,
     alter_streams,
     jetstream_defect,
     jetstream_of,
 )
-from reference_broker.nats.jetstream import advisories
-from reference_broker.nats.jetstream.ack import AckSubject
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.service import JetStream
-from reference_broker.nats.jetstream.stream import Stream
-from wire.durations import MILLISECOND
+from plumbline.reference_broker.nats.jetstream import advisories
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.durations import MILLISECOND
 
 Change = Callable[[Fields], object]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import Fields, body_of
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream.api import ROUTES, Api, Route
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.stream_config import MAX_NAME
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, body_of
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.api.routing import ROUTES, Api, Route
+from plumbline.reference_broker.nats.jetstream.streams.config import MAX_NAME
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, INVALID_CONFIG = 10059, 10014, 10052
 _UNFIT = str.maketrans(dict.fromkeys("*>./\\", "_"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from reference_broker.nats.defects.api_alterations import alter_answer, alter_success
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.api_alterations import alter_answer, alter_success
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
 
 KIND = "account_info"
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.jetstream_parts import jetstream_of
-from reference_broker.nats.jetstream.api import Route
-from reference_broker.nats.jetstream.requests import Request
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.api.routing import Route
 
 Fields = dict[str, Any]
 

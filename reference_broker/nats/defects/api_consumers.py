@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_answer,
     alter_body,
@@ -18,10 +18,10 @@ from reference_broker.nats.defects.api_alterations import (
     alter_success,
     body_of,
 )
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream import consumer_api
-from reference_broker.nats.jetstream.api import Answer, Route
-from reference_broker.nats.jetstream.requests import Request
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.jetstream.api import consumers as consumer_api
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.api.routing import Answer, Route
 
 CREATE, INFO, NAMES, LIST, DELETE = (
     "consumer_create",

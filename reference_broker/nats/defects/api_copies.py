@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_error, alter_success
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, alter_streams, jetstream_defect
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.store import Message
-from reference_broker.nats.jetstream.stream import Stream
-from wire.durations import SECOND
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.api_alterations import (
+    Fields,
+    alter_answer,
+    alter_error,
+    alter_success,
+)
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_consumers,
+    alter_streams,
+    jetstream_defect,
+)
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.durations import SECOND
 
 
 @jetstream_defect(

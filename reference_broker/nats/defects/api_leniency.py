@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_body,
     alter_error,
     alter_success,
     body_of,
 )
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream import errors, subjects
-from reference_broker.nats.jetstream.api import Api, Route
-from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.requests import Request
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.jetstream import errors, subjects
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.api.routing import Api, Route
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 
 DIRECT_GET = b"DIRECT.GET."
 END_OF_BATCH = b"NATS/1.0 204"

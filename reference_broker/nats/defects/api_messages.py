@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_answer,
     alter_body,
@@ -18,13 +18,17 @@ from reference_broker.nats.defects.api_alterations import (
     alter_success,
     body_of,
 )
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream import errors
-from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.stream import Stream
-from wire.errors import ProtocolError
-from wire.headers import Headers, Status, encode_headers
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_streams,
+    jetstream_defect,
+    jetstream_of,
+)
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.headers import Headers, Status, encode_headers
 
 GET, DELETE = "stream_msg_get", "stream_msg_delete"
 BAD_REQUEST, NO_MESSAGE, NO_SEQUENCE, NO_STREAM, SEALED = 10003, 10037, 10043, 10059, 10109

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.api_alterations import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_answer,
     alter_body,
@@ -17,10 +17,10 @@ from reference_broker.nats.defects.api_alterations import (
     alter_success,
     body_of,
 )
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.subjects import collide
-from wire.durations import MILLISECOND, MINUTE
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.subjects import collide
+from plumbline.wire.durations import MILLISECOND, MINUTE
 
 KIND = "stream_create"
 INVALID_CONFIG = 10052

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_success, body_of
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream import errors
-from reference_broker.nats.jetstream.api import Route
-from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.requests import Request
-from wire.durations import SECOND
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_success, body_of
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.api.routing import Route
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.wire.durations import SECOND
 
 CREATE = "consumer_create"
 Config = dict[str, Any]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.store import Message
-from wire.headers import VERSION
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.wire.nats.headers import VERSION
 
 
 @jetstream_defect(

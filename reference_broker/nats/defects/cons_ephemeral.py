@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.api_alterations import Fields, alter_success
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.requests import Request
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_success
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 
 
 @jetstream_defect(

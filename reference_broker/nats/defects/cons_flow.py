@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
-from reference_broker.nats.jetstream.ack import SequencePair
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
-from reference_broker.nats.jetstream.flow_control import Window
-from reference_broker.nats.jetstream.pull import status_block
-from reference_broker.nats.jetstream.rate_limit import RateLimit
-from wire.jetstream import FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.consumers.ack import SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.flow_control import Window
+from plumbline.reference_broker.nats.jetstream.consumers.pull import status_block
+from plumbline.reference_broker.nats.jetstream.consumers.rate_limit import RateLimit
+from plumbline.wire.nats.jetstream import FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
 
 # Idle heartbeats
 

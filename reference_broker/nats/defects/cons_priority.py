@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.pull import WaitingQueue
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue
 
 
 def alter_queues(broker: Broker, policy: str, **methods: Callable[..., Any]) -> None:

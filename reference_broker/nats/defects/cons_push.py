@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_success
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.consumer_api import describe
-from reference_broker.nats.jetstream.errors import CONSUMER_NAME_IN_USE
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.store import Message
-from reference_broker.nats.routing import Target
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_success
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_consumers,
+    jetstream_defect,
+    jetstream_of,
+)
+from plumbline.reference_broker.nats.jetstream.api.consumers import describe
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.errors import CONSUMER_NAME_IN_USE
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.routing import Target
 
 # What is delivered
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.api_alterations import Fields, alter_success
-from reference_broker.nats.defects.jetstream_parts import alter_acks, alter_consumers, jetstream_defect
-from reference_broker.nats.jetstream.ack import AckState
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.consumer_config import DEFAULT_ACK_WAIT
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.store import Message
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_success
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_acks,
+    alter_consumers,
+    jetstream_defect,
+)
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
+from plumbline.reference_broker.nats.jetstream.consumers.config import DEFAULT_ACK_WAIT
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
 
 # max_ack_pending
 

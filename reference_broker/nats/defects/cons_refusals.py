@@ -7,18 +7,18 @@ from typing import get_args
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import Fields, alter_error, body_of
-from reference_broker.nats.defects.cons_configuration import CREATE, Config, alter_config, is_pull
-from reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream import errors
-from reference_broker.nats.jetstream.api import Route
-from reference_broker.nats.jetstream.consumer_config import AckPolicy, DeliverPolicy
-from reference_broker.nats.jetstream.errors import Kind
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.stream_config import MAX_DESCRIPTION
-from wire.durations import MILLISECOND
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_error, body_of
+from plumbline.reference_broker.nats.defects.cons_configuration import CREATE, Config, alter_config, is_pull
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.api.routing import Route
+from plumbline.reference_broker.nats.jetstream.consumers.config import AckPolicy, DeliverPolicy
+from plumbline.reference_broker.nats.jetstream.errors import Kind
+from plumbline.reference_broker.nats.jetstream.streams.config import MAX_DESCRIPTION
+from plumbline.wire.durations import MILLISECOND
 
 # What is refused with another err_code: the name, the requirement, the error, and what its text says.
 _ERRORS = (

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_consumers, alter_streams, jetstream_defect
-from reference_broker.nats.jetstream import errors, subjects
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_consumers,
+    alter_streams,
+    jetstream_defect,
+)
+from plumbline.reference_broker.nats.jetstream import errors, subjects
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 def _begin(broker: Broker, policy: str, begin: Callable[[Consumer], int]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.auth import Credentials
-from reference_broker.nats.config import User
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from wire.nats import Connect, Operation, Ping, Pub
+from plumbline.reference_broker.nats.auth import Credentials
+from plumbline.reference_broker.nats.config import User
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.wire.nats import Connect, Operation, Ping, Pub
 
 
 @defect("lower-case-ping-is-ignored", breaks=("CORE-022",), summary="ping in lower case gets no PONG.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reference_broker.nats import subjects
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from wire.errors import ErrorKind, ProtocolError
-from wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pub, Sender
+from plumbline.reference_broker.nats import subjects
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.wire.errors import ErrorKind, ProtocolError
+from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pub, Sender
 
 LARGEST_HEADERS = 64 * 1024
 

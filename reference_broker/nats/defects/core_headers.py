@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from reference_broker.nats.routing import Message
-from wire.headers import VERSION
-from wire.nats import HPub, Pub
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.routing import Message
+from plumbline.wire.nats import HPub, Pub
+from plumbline.wire.nats.headers import VERSION
 
 NO_FIELDS = VERSION + b"\r\n\r\n"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from wire.errors import ProtocolError
-from wire.nats import Operation, Pub, Sub, Unsub
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats import Operation, Pub, Sub, Unsub
 
 BURST = 20  # messages in one segment that make a burst
 

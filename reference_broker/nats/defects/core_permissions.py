@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference_broker.nats.auth import Credentials, Permits
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.auth import Credentials, Permits
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
 
 
 def _with_permits(broker: Broker, change: Callable[[Permits], None]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from reference_broker.nats.connection import Connection, Subscription
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from reference_broker.nats.routing import Message, Target
-from reference_broker.nats.subjects import ANY_TAIL, covers
-from wire.nats import Sub, Unsub
+from plumbline.reference_broker.nats.connection import Connection, Subscription
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.routing import Message, Target
+from plumbline.reference_broker.nats.subjects import ANY_TAIL, covers
+from plumbline.wire.nats import Sub, Unsub
 
 
 @defect("sid-must-be-a-number", breaks=("CORE-099",), summary="SUB with a sid that is no number is refused.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from reference_broker.nats.state import OK
-from wire.nats import Connect, Operation, Sub, Unsub
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.state import OK
+from plumbline.wire.nats import Connect, Operation, Sub, Unsub
 
 
 def _never_acknowledge(broker: Broker, kind: type[Operation]) -> None:

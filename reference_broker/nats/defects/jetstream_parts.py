@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import Alteration, defect, replace
-from reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import Alteration, defect, replace
+from plumbline.reference_broker.nats.jetstream.service import JetStream
 
 Method = Callable[..., Any]
 

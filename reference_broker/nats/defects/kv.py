@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_success
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_success
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_streams,
     jetstream_defect,
     jetstream_of,
 )
-from reference_broker.nats.jetstream import errors
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.publish import Directives
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.store import Message
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 def _is_bucket(stream: Stream) -> bool:

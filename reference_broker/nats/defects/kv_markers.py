@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 @jetstream_defect(

@@ -7,14 +7,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream.publish import Directives
-from reference_broker.nats.jetstream.store import Message
-from reference_broker.nats.jetstream.stream import Stream
-from wire.nats import Pub
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_streams,
+    jetstream_defect,
+    jetstream_of,
+)
+from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.nats import Pub
 
 Publish = Callable[[bytes, bytes | None, bytes, bytes], int]
 

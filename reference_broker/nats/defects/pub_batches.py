@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import replace
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream.batches import Batches, Part, Staged
-from reference_broker.nats.jetstream.store import Message
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_streams,
+    jetstream_defect,
+    jetstream_of,
+)
+from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, Part, Staged
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 @jetstream_defect(

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
-from reference_broker.nats.jetstream import admission, errors
-from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.publish import Directives
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.streams import admission
+from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 def _before_checks(broker: Broker, **changed: Any) -> None:

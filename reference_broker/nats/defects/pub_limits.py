@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import Method, alter_streams, jetstream_defect
-from reference_broker.nats.jetstream import errors
-from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.publish import Directives
-from reference_broker.nats.jetstream.stream import Stream
-from reference_broker.nats.jetstream.stream_config import StreamConfig
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import Method, alter_streams, jetstream_defect
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 # How many
 

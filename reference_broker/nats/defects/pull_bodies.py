@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_waiting, jetstream_defect
-from reference_broker.nats.jetstream.pull import Refused, WaitingQueue, WaitingRequest
-from wire.errors import ProtocolError
-from wire.jetstream import PullRequest, exceeded_max_request_batch
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_waiting, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.consumers.pull import Refused, WaitingQueue, WaitingRequest
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.jetstream import PullRequest, exceeded_max_request_batch
 
 
 @jetstream_defect(

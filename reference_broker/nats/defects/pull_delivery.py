@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from reference_broker.nats.connection import Connection
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects import defect, replace
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_service,
     alter_waiting,
     jetstream_defect,
 )
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.pull import NEVER, WaitingQueue, WaitingRequest
-from reference_broker.nats.jetstream.service import JetStream
-from reference_broker.nats.jetstream.store import Message
-from wire.headers import Status
-from wire.jetstream import CONSUMER_IS_PUSH_BASED, NO_MESSAGES, PullRequest
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER, WaitingQueue, WaitingRequest
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.wire.nats.headers import Status
+from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED, NO_MESSAGES, PullRequest
 
 
 @defect(

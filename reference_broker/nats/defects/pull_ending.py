@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_streams,
     alter_waiting,
     jetstream_defect,
 )
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.pull import NEVER, WaitingQueue, WaitingRequest
-from reference_broker.nats.jetstream.stream import Stream
-from wire.headers import Status
-from wire.jetstream import REQUEST_TIMEOUT
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER, WaitingQueue, WaitingRequest
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.nats.headers import Status
+from plumbline.wire.nats.jetstream import REQUEST_TIMEOUT
 
 
 @jetstream_defect(

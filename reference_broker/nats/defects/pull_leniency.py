@@ -7,18 +7,24 @@ from typing import Any, cast
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_service,
     alter_waiting,
     jetstream_defect,
 )
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.pull import NEVER, Refused, WaitingQueue, WaitingRequest, status_block
-from reference_broker.nats.jetstream.service import JetStream
-from wire.headers import Status
-from wire.jetstream import BATCH_COMPLETED, EXCEEDED_MAX_WAITING, NO_MESSAGES, PullRequest
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.pull import (
+    NEVER,
+    Refused,
+    WaitingQueue,
+    WaitingRequest,
+    status_block,
+)
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.wire.nats.headers import Status
+from plumbline.wire.nats.jetstream import BATCH_COMPLETED, EXCEEDED_MAX_WAITING, NO_MESSAGES, PullRequest
 
 MANY = 10
 MISSING = Status(404, "Not Found")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     Method,
     alter_acks,
     alter_consumers,
     alter_streams,
     jetstream_defect,
 )
-from reference_broker.nats.jetstream import advisories
-from reference_broker.nats.jetstream.ack import AckState, AckSubject
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.store import Message
-from reference_broker.nats.jetstream.stream import Stream
-from reference_broker.nats.jetstream.stream_config import Retention
+from plumbline.reference_broker.nats.jetstream import advisories
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.config import Retention
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 # Work queues
 

@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_error
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect, jetstream_of
-from reference_broker.nats.jetstream import errors
-from reference_broker.nats.jetstream.consumer_config import ConsumerConfig, check_workqueue
-from reference_broker.nats.jetstream.requests import Request
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_error
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
+    alter_streams,
+    jetstream_defect,
+    jetstream_of,
+)
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig, check_workqueue
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 CREATE = "consumer_create"
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_acks,
     alter_consumers,
     alter_streams,
     jetstream_defect,
 )
-from reference_broker.nats.jetstream.ack import AckState, SequencePair
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.store import MemoryStore, Message, Store
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, Message, Store
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 @jetstream_defect(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
-from reference_broker.nats.jetstream.store import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
+from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
     Message,
     Store,
     file_record_size,
     memory_record_size,
 )
-from reference_broker.nats.jetstream.stream import Stream
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 FILE_WITHOUT_HEADERS = ("JS-STORE-001", "JS-STORE-002", "JS-STORE-003", "JS-STORE-004")
 FILE_WITH_HEADERS = ("JS-STORE-005", "JS-STORE-006")

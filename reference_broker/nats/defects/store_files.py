@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from reference_broker.nats.core import Broker
-from reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_service,
     alter_streams,
     jetstream_defect,
 )
-from reference_broker.nats.jetstream.ack import AckSubject
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.files.store import Block, FileStore
-from reference_broker.nats.jetstream.files.stream_files import StreamFiles
-from reference_broker.nats.jetstream.service import JetStream
-from reference_broker.nats.jetstream.store import MemoryStore, Store
-from reference_broker.nats.jetstream.stream import Stream
-from reference_broker.nats.jetstream.stream_config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.files.store import Block, FileStore
+from plumbline.reference_broker.nats.jetstream.files.stream_files import StreamFiles
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, Store
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 RECORD_HEAD = 30
 

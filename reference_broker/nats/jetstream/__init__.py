@@ -6,6 +6,6 @@ counters, ``pull`` the waiting requests; ``*_api`` answer requests; ``rules`` sa
 different age differ, ``errors`` every error there is.
 """
 
-from reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
+from plumbline.reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
 
 __all__ = ["JetStream", "JetStreamConfig"]

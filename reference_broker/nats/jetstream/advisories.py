@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reference_broker.nats.jetstream.times import NEVER, format_time
+from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time
 
 if TYPE_CHECKING:
-    from reference_broker.nats.jetstream.ack import AckSubject
-    from reference_broker.nats.jetstream.consumer import Consumer
-    from reference_broker.nats.jetstream.delivery import Delivery
-    from reference_broker.nats.jetstream.service import JetStream
-    from reference_broker.nats.jetstream.stream import Stream
+    from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+    from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+    from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
+    from plumbline.reference_broker.nats.jetstream.service import JetStream
+    from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 _ADVISORY = "$JS.EVENT.ADVISORY"
 _AUDIT = f"{_ADVISORY}.API"

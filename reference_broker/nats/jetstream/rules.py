@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from reference_broker.nats.levels import VERSIONS, Level
+from plumbline.reference_broker.nats.levels import VERSIONS, Level
 
 
 class Rules(Struct):

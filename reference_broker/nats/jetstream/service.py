@@ -14,23 +14,23 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reference_broker.ledger import Ledger
-from reference_broker.nats.host import Host
-from reference_broker.nats.jetstream import copying
-from reference_broker.nats.jetstream.ack import AckSubject
-from reference_broker.nats.jetstream.api import Api
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.files.stream_files import StreamFiles
-from reference_broker.nats.jetstream.push import FLOW_CONTROL, Push
-from reference_broker.nats.jetstream.rules import Rules
-from reference_broker.nats.jetstream.stream import Stream
-from reference_broker.nats.jetstream.stream_config import StreamConfig
-from reference_broker.nats.jetstream.timers import Timers
-from reference_broker.nats.jetstream.times import format_time
-from reference_broker.nats.levels import NEWEST, Level
-from reference_broker.nats.subjects import covers
-from wire.headers import Status
-from wire.jetstream import CONSUMER_IS_PUSH_BASED
+from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.nats.host import Host
+from plumbline.reference_broker.nats.jetstream.api.routing import Api
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.push import FLOW_CONTROL, Push
+from plumbline.reference_broker.nats.jetstream.files.stream_files import StreamFiles
+from plumbline.reference_broker.nats.jetstream.rules import Rules
+from plumbline.reference_broker.nats.jetstream.streams import copying
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.reference_broker.nats.jetstream.timers import Timers
+from plumbline.reference_broker.nats.jetstream.times import format_time
+from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.subjects import covers
+from plumbline.wire.nats.headers import Status
+from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED
 
 _SYSTEM = b"$"
 _RESERVED = b"$JS."
@@ -87,7 +87,7 @@ class JetStream:
 
     def recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
         """Go on where ``files`` end; what was lost, in sentences. For a service that nobody has used yet."""
-        from reference_broker.nats.jetstream.files.recovery import recover
+        from plumbline.reference_broker.nats.jetstream.files.recovery import recover
 
         ledger = self.config.ledger
         return recover(self, ledger, files, now) if ledger is not None else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from reference_broker.nats.subjects import ANY_TAIL, collide, covers, is_literal
-from reference_broker.nats.subjects import is_valid as is_well_formed
+from plumbline.reference_broker.nats.subjects import ANY_TAIL, collide, covers, is_literal
+from plumbline.reference_broker.nats.subjects import is_valid as is_well_formed
 
 __all__ = ["ANY_TAIL", "collide", "covers", "is_asset_name", "is_literal", "is_valid", "matcher"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clients.gate import Gated, Wanted, gate
-from conformance.verdicts import Level
-from plumbline_parts.stands import Stands
+from plumbline.cli.stands import Stands
+from plumbline.conformance.clients.gate import Gated, Wanted, gate
+from plumbline.verdicts import Level
 
-ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients"
+ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients" / "adapters"
 INSTALLED_WITHIN_S = 100.0
 BUILT_WITHIN_S = 600.0  # by Maven, which downloads its plugins first; by Cargo, of a hundred crates
 

@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.clients.gate import REQUIREMENTS, catalogue
-from conformance.clients.scenario import all_scenarios
-from conformance.clients.written import written_scenarios
-from conformance.coverage import problems
-from conformance.verdicts import ExitCode
+from plumbline.conformance.clients.gate import REQUIREMENTS, catalogue
+from plumbline.conformance.clients.scenario import all_scenarios
+from plumbline.conformance.clients.written import written_scenarios
+from plumbline.conformance.requirements.coverage import problems
+from plumbline.verdicts import ExitCode
 
 ROOT = Path(__file__).parents[3]
 WHOLE = (sys.executable, "-m", "tests.mutation.clients")

@@ -13,13 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.clients.libraries import (
-    ADAPTERS,
-    INSTALLERS,
-    gated,
-    python_adapter_with,
-    red,
-)
+from tests.conformance.clients.libraries import ADAPTERS, INSTALLERS, gated, python_adapter_with, red
 
 BUGS: list[dict[str, Any]] = tomllib.loads((ADAPTERS / "known_bugs.toml").read_text("utf-8"))["bug"]
 

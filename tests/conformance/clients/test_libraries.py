@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.verdicts import ExitCode
+from plumbline.verdicts import ExitCode
 from tests.conformance.clients.libraries import (
     ADAPTERS,
     BUILT_WITHIN_S,

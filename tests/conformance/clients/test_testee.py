@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clients import testee
-from conformance.clients.testee import Testee, TesteeProblem
+from plumbline.conformance.clients import testee
+from plumbline.conformance.clients.testee import Testee, TesteeProblem
 
 HELLO = (
     "import json, os, subprocess, sys, time\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.explore.commands import CreateConsumer, CreateStream, Publish, Purge, Restart
-from conformance.explore.known import Fault, known_faults
-from conformance.explore.programs import Program
-from conformance.explore.trial import Difference
+from plumbline.conformance.explore.commands import CreateConsumer, CreateStream, Publish, Purge, Restart
+from plumbline.conformance.explore.known import Fault, known_faults
+from plumbline.conformance.explore.programs import Program
+from plumbline.conformance.explore.trial import Difference
 
 PROGRAM: Program = (
     CreateStream("ORDERS"),

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ci.servers import ServerBinary
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     Acknowledge,
     CreateConsumer,
     CreateStream,
@@ -18,11 +17,12 @@ from conformance.explore.commands import (
     Purge,
     Restart,
 )
-from conformance.explore.known import Fault, known_faults
-from conformance.explore.programs import Program
-from conformance.explore.scribe import write
-from conformance.explore.trial import attempt
-from conformance.own_server import OwnServer
+from plumbline.conformance.explore.known import Fault, known_faults
+from plumbline.conformance.explore.programs import Program
+from plumbline.conformance.explore.scribe import write
+from plumbline.conformance.explore.trial import attempt
+from plumbline.conformance.own_server import OwnServer
+from plumbline.servers.nats.nats_server import ServerBinary
 from tests.conformance.explore.worlds import access, reference
 
 STREAM, IN_FILES = CreateStream("ORDERS"), CreateStream("ORDERS", {"storage": "file"})

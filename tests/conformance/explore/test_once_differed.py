@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ci.servers import NatsServer
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     Acknowledge,
     AcknowledgeAndPull,
     CreateConsumer,
@@ -20,11 +19,12 @@ from conformance.explore.commands import (
     Purge,
     Wait,
 )
-from conformance.explore.programs import Program
-from conformance.explore.scribe import write
-from conformance.explore.trial import attempt
+from plumbline.conformance.explore.programs import Program
+from plumbline.conformance.explore.scribe import write
+from plumbline.conformance.explore.trial import attempt
+from plumbline.servers.nats.nats_server import NatsServer
+from plumbline.wire.durations import SECOND
 from tests.conformance.explore.worlds import access, reference
-from wire.durations import SECOND
 
 STREAM = CreateStream("ORDERS")
 SMALL = CreateStream("ORDERS", {"max_msg_size": 4})

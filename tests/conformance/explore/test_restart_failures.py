@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.explore.commands import CreateConsumer, CreateStream, Publish, Pull, Restart
-from conformance.explore.findings import Teller
-from conformance.explore.programs import Program
-from conformance.explore.search import Budget, Search
-from conformance.explore.trial import BACK, NOT_BACK
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.explore.commands import CreateConsumer, CreateStream, Publish, Pull, Restart
+from plumbline.conformance.explore.findings import Teller
+from plumbline.conformance.explore.programs import Program
+from plumbline.conformance.explore.search import Budget, Search
+from plumbline.conformance.explore.trial import BACK, NOT_BACK
+from plumbline.reference_broker.nats.server import NatsBroker
 from tests.conformance.explore.worlds import SEED, access, reference
 
 PATIENCE_S = 60.0

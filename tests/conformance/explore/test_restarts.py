@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from ci.servers import NatsServer, ServerBinary
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     CreateConsumer,
     CreateStream,
     DeleteMessage,
@@ -18,19 +17,20 @@ from conformance.explore.commands import (
     Pull,
     Restart,
 )
-from conformance.explore.findings import write_trace
-from conformance.explore.programs import Program, programs
-from conformance.explore.scribe import write
-from conformance.explore.script import Script
-from conformance.explore.search import Budget, Search
-from conformance.explore.trial import attempt, trace_text
-from conformance.outcomes import Failed, Unsupported
-from conformance.session import Session
-from conformance.target import TargetAccess
-from conformance.trace.check import load_check
-from conformance.trace.language import GivenServer
-from conformance.trace.parser import parse_trace
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.explore.findings import write_trace
+from plumbline.conformance.explore.programs import Program, programs
+from plumbline.conformance.explore.scribe import write
+from plumbline.conformance.explore.script import Script
+from plumbline.conformance.explore.search import Budget, Search
+from plumbline.conformance.explore.trial import attempt, trace_text
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.trace.check import load_check
+from plumbline.conformance.trace.language import GivenServer
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.conformance.explore.worlds import SEED, access, reference
 
 BROKER = (sys.executable, "-m", "plumbline", "broker", "nats")

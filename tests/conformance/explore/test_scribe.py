@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from conformance.explore.commands import (
+from plumbline.conformance.explore.commands import (
     Acknowledge,
     Command,
     CreateConsumer,
@@ -16,11 +16,11 @@ from conformance.explore.commands import (
     Pull,
     Wait,
 )
-from conformance.explore.programs import Program, programs
-from conformance.explore.scribe import write
-from conformance.explore.trial import trace_text
-from conformance.trace.parser import parse_trace
-from reference_broker.nats.virtual import VirtualBroker
+from plumbline.conformance.explore.programs import Program, programs
+from plumbline.conformance.explore.scribe import write
+from plumbline.conformance.explore.trial import trace_text
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.reference_broker.nats.virtual import VirtualBroker
 from tests.conformance.explore.worlds import reference
 
 MS = 1_000_000

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ci.servers import NatsServer
-from conformance.explore.findings import write_trace
-from conformance.explore.search import Budget, Search
-from conformance.outcomes import Failed
-from conformance.session import Session
-from conformance.target import TargetAccess
-from conformance.trace.check import load_check
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.explore.findings import write_trace
+from plumbline.conformance.explore.search import Budget, Search
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed
+from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.trace.check import load_check
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.explore.worlds import SEED, access, reference, search
 
 PATIENCE_S = 60.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.explore.commands import Command, CreateConsumer, CreateStream, Publish, Pull, Wait
-from conformance.explore.programs import Program
-from conformance.explore.shrink import Enough, plainer_than, shrink
+from plumbline.conformance.explore.commands import Command, CreateConsumer, CreateStream, Publish, Pull, Wait
+from plumbline.conformance.explore.programs import Program
+from plumbline.conformance.explore.shrink import Enough, plainer_than, shrink
 
 LONG: Program = (
     CreateStream("ORDERS", {"max_msgs": 2, "discard": "new"}),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from conformance.explore.search import Budget, Search
-from conformance.target import TargetAccess, Url, open_target
-from reference_broker.nats.server import NatsBroker
-from reference_broker.nats.virtual import VirtualBroker
+from plumbline.conformance.explore.search import Budget, Search
+from plumbline.conformance.target import TargetAccess, Url, open_target
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.nats.virtual import VirtualBroker
 
 SEED = 1
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from conformance.trace.language import Expect, Send, Trace
-from conformance.trace.names import Names
-from conformance.trace.parser import parse_trace
-from conformance.trace.template import Scope
-from conformance.trace.text import TraceSyntaxError
-from wire.amqp import Heartbeat, Method, Operation, ProtocolHeader
+from plumbline.conformance.trace.language import Expect, Send, Trace
+from plumbline.conformance.trace.names import Names
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.text import TraceSyntaxError
+from plumbline.wire.amqp import Heartbeat, Method, Operation, ProtocolHeader
 
 HEADER = "title a title\nsource a document\nverifies AMQP-ACK-001\nprotocol amqp\n"
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.trace.parser import parse_trace
-from conformance.trace.text import TraceSyntaxError
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER, problems
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.trace.language import Closed, Expect, Silence, Window
+from plumbline.conformance.trace.language import Closed, Expect, Silence, Window
 from tests.conformance.trace.writing import captures, compare, differences, only_step, scope
 
 STREAM = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from conformance.trace.language import Expect, Group, Send, Trace
-from conformance.trace.parser import parse_trace
-from conformance.trace.template import NotANumber
-from conformance.trace.text import TraceSyntaxError
+from plumbline.conformance.trace.language import Expect, Group, Send, Trace
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.template import NotANumber
+from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.test_header import DESIGN_PAGE
 from tests.conformance.trace.writing import HEADER, operation, scope
 

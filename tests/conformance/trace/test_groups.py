@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from conformance.trace.language import Group
-from conformance.trace.matching import assign, closest
-from conformance.trace.template import Scope
+from plumbline.conformance.trace.language import Group
+from plumbline.conformance.trace.matching import assign, closest
+from plumbline.conformance.trace.template import Scope
+from plumbline.wire.nats import Operation
 from tests.conformance.trace.writing import operation, scope, trace
-from wire.nats import Operation
 
 
 def group(*lines: str) -> tuple[Group, Scope]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.trace.language import ConnectionOptions
-from conformance.trace.parser import parse_trace
-from conformance.trace.text import TraceSyntaxError
+from plumbline.conformance.trace.language import ConnectionOptions
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import problems, trace
 
 DESIGN_PAGE = """\

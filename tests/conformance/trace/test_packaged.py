@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.trace.check import PACKAGED, load_check
-from conformance.trace.parser import parse_trace
-from conformance.trace.text import TraceSyntaxError
+from plumbline.conformance.trace.check import PACKAGED, load_check
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER
 
 FILES = sorted(PACKAGED.rglob("*.trace"))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ci.servers import NatsServer
-from conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
-from conformance.session import Session
-from conformance.target import Url, open_target
-from conformance.trace.parser import parse_trace
-from conformance.trace.player import play
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.player import play
+from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.scripted import INFO, lines, nats, scripted
 from tests.conformance.trace.test_header import DESIGN_PAGE
 from tests.conformance.trace.writing import trace

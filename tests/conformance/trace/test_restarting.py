@@ -6,17 +6,17 @@ import sys
 
 import pytest
 
-from ci.servers import NatsServer
-from conformance.amqp_session import AmqpSession
-from conformance.outcomes import Failed, Unsupported
-from conformance.session import Session
-from conformance.target import TargetAccess, TargetUnreachable, Url, open_target, probe
-from conformance.trace.language import GivenServer, Restart
-from conformance.trace.parser import parse_trace
-from conformance.trace.player import play
-from conformance.urls import AmqpUrl
-from reference_broker.amqp.server import AmqpBroker
-from reference_broker.nats.server import NatsBroker
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.conformance.target import TargetAccess, TargetUnreachable, Url, open_target, probe
+from plumbline.conformance.trace.language import GivenServer, Restart
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.player import play
+from plumbline.conformance.urls import AmqpUrl
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.trace.writing import problems, trace
 
 BROKER = (sys.executable, "-m", "plumbline", "broker")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.trace.language import SendBytes
-from conformance.trace.template import as_bytes, fill
+from plumbline.conformance.trace.language import SendBytes
+from plumbline.conformance.trace.template import as_bytes, fill
 from tests.conformance.trace.writing import only_step, scope, sent, trace
 
 STREAM = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.trace.language import Difference, Expect, Send, Step, Trace
-from conformance.trace.names import Names
-from conformance.trace.parser import parse_trace
-from conformance.trace.template import Scope
-from conformance.trace.text import TraceSyntaxError
-from wire.nats import Decoder, Operation, Sender
+from plumbline.conformance.trace.language import Difference, Expect, Send, Step, Trace
+from plumbline.conformance.trace.names import Names
+from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.text import TraceSyntaxError
+from plumbline.wire.nats import Decoder, Operation, Sender
 
 HEADER = "title a title\nsource a document\nverifies JS-PULL-001\n"
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from conformance.clients.gate import Wanted, catalogue, gate
-from conformance.verdicts import CheckResult, Level, Outcome
-from plumbline_parts.stands import Stands
+from plumbline.cli.stands import Stands
+from plumbline.conformance.clients.gate import Wanted, catalogue, gate
+from plumbline.verdicts import CheckResult, Level, Outcome
 from tests.mutation import broken_amqp_client
 from tests.mutation.clients.nats_defects import DEFECTS
 

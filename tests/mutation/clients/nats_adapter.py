@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from plumbline.wire.nats.jetstream import api_subject
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, say, status_of
 from tests.mutation.clients.nats_jetstream import Consuming, JetStream
-from wire.jetstream import api_subject
 
 FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",

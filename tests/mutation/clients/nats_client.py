@@ -16,8 +16,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from wire.errors import ProtocolError
-from wire.nats import Connect, Decoder, HMsg, HPub, Info, Msg, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats import (
+    Connect,
+    Decoder,
+    HMsg,
+    HPub,
+    Info,
+    Msg,
+    Operation,
+    Ping,
+    Pong,
+    Pub,
+    Sender,
+    Sub,
+    Unsub,
+)
 
 NS = 1_000_000_000
 Came = Msg | HMsg

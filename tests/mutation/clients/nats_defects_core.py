@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plumbline.wire.nats import Operation, Ping
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, status_of
 from tests.mutation.clients.nats_jetstream import JetStream
-from wire.nats import Operation, Ping
 
 
 @of_connection("ping-before-connect", breaks="CLIENT-CORE-001", summary="PING is sent before CONNECT")

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from plumbline.wire.nats import HMsg, Pub
+from plumbline.wire.nats.jetstream import PullRequest
 from tests.mutation.clients import nats_jetstream
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
 from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError, status_of
 from tests.mutation.clients.nats_jetstream import Consuming, JetStream, Pull
-from wire.jetstream import PullRequest
-from wire.nats import HMsg, Pub
 
 
 def _hands_over(which: Callable[[tuple[int, str], int], bool]) -> Callable[[Client, JetStream], None]:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plumbline.wire.nats.jetstream import PullRequest, next_subject
 from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError, say, status_of
-from wire.jetstream import PullRequest, next_subject
 
 EARLIER_S = 0.1  # ADR-13: a request expires so much before the client gives up
 

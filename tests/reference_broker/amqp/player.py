@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender, frame
+from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender, frame
 
 ARRIVES_WITHIN_S = 3.0
 TAKEN_WITHIN_S = 30.0

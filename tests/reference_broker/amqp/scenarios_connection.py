@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from plumbline.wire.amqp import PROTOCOL_HEADER, FrameType, encode_entries, frame, header_payload
 from tests.reference_broker.amqp.player import Player, Scenario
-from wire.amqp import PROTOCOL_HEADER, FrameType, encode_entries, frame, header_payload
 
 
 def wrong_headers(p: Player) -> None:

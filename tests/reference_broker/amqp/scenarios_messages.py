@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.wire.amqp import Decimal, Float, Timestamp
 from tests.reference_broker.amqp.player import Player, Scenario
 from tests.reference_broker.amqp.scenarios_topology import refused
-from wire.amqp import Decimal, Float, Timestamp
 
 PROPERTIES: dict[str, Any] = {
     "content_type": "text/plain",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.wire.amqp import Integer
 from tests.reference_broker.amqp.player import Player, Scenario
-from wire.amqp import Integer
 
 
 def refused(p: Player, method: str, **arguments: Any) -> None:

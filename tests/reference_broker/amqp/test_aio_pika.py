@@ -11,7 +11,7 @@ import pytest
 from aio_pika.abc import AbstractIncomingMessage
 from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError, PublishError
 
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.server import AmqpBroker
 
 LONG_S = 20.0
 FULL_AT_ONE: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.rabbitmq import RabbitMQ
+from plumbline.servers.amqp.rabbitmq import RabbitMQ
+from plumbline.wire.amqp import Method, ProtocolHeader, frame
 from tests.reference_broker.amqp.player import Player
-from wire.amqp import Method, ProtocolHeader, frame
 
 COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1"]
 CLOSED_WITHIN_S = 15.0  # RabbitMQ leaves some sockets open for three seconds

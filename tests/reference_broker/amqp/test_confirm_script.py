@@ -9,11 +9,11 @@ import pika
 import pytest
 from pika.exceptions import NackError
 
-from reference_broker.amqp.confirm_script import read_script
+from plumbline.reference_broker.amqp.confirm_script import read_script
+from plumbline.wire.amqp import Method, Operation
 from tests.reference_broker.amqp.virtual import Client, Virtual
-from wire.amqp import Method, Operation
 
-COMMAND = [sys.executable, "-c", "from reference_broker.cli import app; app()", "amqp", "-p", "-1"]
+COMMAND = [sys.executable, "-c", "from plumbline.cli.broker import app; app()", "amqp", "-p", "-1"]
 
 
 def publisher(script: str) -> tuple[Virtual, Client]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reference_broker.amqp.defects import Defect, UnknownDefect, all_defects, find
+from plumbline.reference_broker.amqp.defects import Defect, UnknownDefect, all_defects, find
 from tests.reference_broker.amqp.virtual import Virtual
 
 

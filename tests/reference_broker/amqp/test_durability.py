@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from reference_broker.amqp.records import JOURNAL
+from plumbline.reference_broker.amqp.storage.records import JOURNAL
+from plumbline.wire.amqp import Method
 from tests.reference_broker.amqp.player import Player
 from tests.reference_broker.amqp.virtual import Client, Virtual
-from wire.amqp import Method
 
 PERSISTENT = {"delivery_mode": 2}
-COMMAND = [sys.executable, "-c", "from reference_broker.cli import app; app()", "amqp", "-p", "-1"]
+COMMAND = [sys.executable, "-c", "from plumbline.cli.broker import app; app()", "amqp", "-p", "-1"]
 
 
 def restarted(virtual: Virtual, *, in_order: bool = False) -> tuple[Virtual, Client]:
@@ -152,7 +152,7 @@ def test_a_transaction_survives_whole_or_not_at_all() -> None:
 
 
 def test_a_journal_that_grows_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reference_broker.amqp.store.GROWS_TO", 1000)
+    monkeypatch.setattr("plumbline.reference_broker.amqp.storage.store.GROWS_TO", 1000)
     virtual = Virtual(files={})
     client = virtual.client()
     client.send("queue.declare", queue="q", durable=True)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from plumbline.wire.amqp import SHAPES, Method, frame
 from tests.reference_broker.amqp.virtual import Virtual
-from wire.amqp import SHAPES, Method, frame
 
 SENDABLE = sorted(name for name in SHAPES if not name.startswith("connection."))
 NAMES = st.sampled_from(["", "q", "x", "amq.direct", "amq.topic", "amq.gen-", "é"])

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ci.rabbitmq import RabbitMQ
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from tests.reference_broker.amqp import (
     scenarios_connection,
     scenarios_consuming,

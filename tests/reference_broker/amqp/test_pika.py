@@ -9,7 +9,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.server import AmqpBroker
 
 
 @pytest.fixture

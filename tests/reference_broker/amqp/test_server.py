@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reference_broker.amqp.defects import all_defects
-from reference_broker.amqp.records import JOURNAL
-from reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.defects import all_defects
+from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.storage.records import JOURNAL
+from plumbline.wire.amqp import Method
 from tests.reference_broker.amqp.player import Player
-from wire.amqp import Method
 
-COMMAND = [sys.executable, "-c", "from reference_broker.cli import app; app()", "amqp"]
+COMMAND = [sys.executable, "-c", "from plumbline.cli.broker import app; app()", "amqp"]
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
 from tests.reference_broker.amqp.virtual import Client, Virtual
-from wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
 
 HEARTBEAT = Heartbeat.make().raw
 

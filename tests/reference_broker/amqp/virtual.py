@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from reference_broker.amqp.assembly import build
-from reference_broker.amqp.config import NS, Config
-from reference_broker.amqp.core import Broker, Output, Send
-from reference_broker.ledger import Append, Ledger, Replace
-from wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender
+from plumbline.reference_broker.amqp.assembly import build
+from plumbline.reference_broker.amqp.config import NS, Config
+from plumbline.reference_broker.amqp.core import Broker, Output, Send
+from plumbline.reference_broker.ledger import Append, Ledger, Replace
+from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from reference_broker.ledger import Append, Change, Files, Ledger, apply
-from reference_broker.nats.assembly import build
-from reference_broker.nats.config import Config
-from reference_broker.nats.core import Output
-from reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.ledger import Append, Change, Files, Ledger, apply
+from plumbline.reference_broker.nats.assembly import build
+from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.core import Output
+from plumbline.reference_broker.nats.jetstream.service import JetStream
 from tests.reference_broker.virtual import START, Virtual
 
 __all__ = ["Files", "Kept", "apply", "steps"]

@@ -14,7 +14,21 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from wire.nats import Connect, Decoder, HMsg, HPub, Info, Msg, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
+from plumbline.wire.nats import (
+    Connect,
+    Decoder,
+    HMsg,
+    HPub,
+    Info,
+    Msg,
+    Operation,
+    Ping,
+    Pong,
+    Pub,
+    Sender,
+    Sub,
+    Unsub,
+)
 
 ARRIVES_WITHIN_S = 2.0
 UNTIL_STATUS = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_broker.nats.levels import Level
+from plumbline.reference_broker.nats.levels import Level
 from tests.reference_broker.jetstream.bench import Bench, Sent
 
 DLV = b"dlv"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.wire.nats import Pub
 from tests.reference_broker.jetstream.player import UNTIL_STATUS, Player, Scenario
-from wire.nats import Pub
 
 MS = 1_000_000
 S = 1_000_000_000

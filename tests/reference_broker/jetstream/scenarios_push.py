@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.wire.nats import HMsg, HPub, Pub, Sub
 from tests.reference_broker.jetstream.player import Player, Scenario, line
-from wire.nats import HMsg, HPub, Pub, Sub
 
 MS = 1_000_000
 S = 1_000_000_000

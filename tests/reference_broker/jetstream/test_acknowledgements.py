@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.wire.durations import MILLISECOND, SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench, Sent, shown
-from wire.durations import MILLISECOND, SECOND
 
 REPLY = b"_INBOX.ack"
 

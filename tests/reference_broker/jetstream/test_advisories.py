@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reference_broker.nats.jetstream.times import format_time
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.jetstream.times import format_time
+from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.wire.durations import SECOND
+from plumbline.wire.nats import Decoder, Msg, Pub, Sender, Sub
 from tests.reference_broker.jetstream.bench import OLDEST, START, Bench
 from tests.reference_broker.virtual import Virtual
-from wire.durations import SECOND
-from wire.nats import Decoder, Msg, Pub, Sender, Sub
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.wire.durations import SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, START, Bench, shown
-from wire.durations import SECOND
 
 
 @pytest.fixture(params=LEVELS, ids=("2.9", "newest"))

@@ -6,10 +6,10 @@ import base64
 
 import pytest
 
-from reference_broker.nats.jetstream.mapping import mapping
-from reference_broker.nats.levels import NEWEST
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
+from plumbline.reference_broker.nats.levels import NEWEST
+from plumbline.wire.durations import SECOND
 from tests.reference_broker.jetstream.bench import OLDEST, Bench
-from wire.durations import SECOND
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from reference_broker.ledger import Append, Ledger
-from reference_broker.nats.jetstream.files import layout
-from reference_broker.nats.jetstream.files.records import Codec
-from reference_broker.nats.jetstream.files.store import Cut, FileStore
-from reference_broker.nats.jetstream.store import Message
+from plumbline.reference_broker.ledger import Append, Ledger
+from plumbline.reference_broker.nats.jetstream.files import layout
+from plumbline.reference_broker.nats.jetstream.files.records import Codec
+from plumbline.reference_broker.nats.jetstream.files.store import Cut, FileStore
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
 from tests.reference_broker.jetstream.disk import Files, apply
 
 FOLDER = layout.stream_folder("F")

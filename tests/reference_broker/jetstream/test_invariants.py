@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reference_broker.nats.jetstream.consumer import Consumer
-from reference_broker.nats.jetstream.position import deliveries_pending
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.position import deliveries_pending
+from plumbline.wire.durations import SECOND
 from tests.reference_broker.jetstream.bench import INBOX, LEVELS, Bench, Sent
-from wire.durations import SECOND
 
 SUBJECTS = st.sampled_from(["s.a", "s.b"])
 PAYLOADS = st.sampled_from(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reference_broker.nats.jetstream.lifetimes import FOR_EVER, Lifetimes, read_ttl
-from wire.durations import HOUR, MINUTE, SECOND
+from plumbline.reference_broker.nats.jetstream.streams.lifetimes import FOR_EVER, Lifetimes, read_ttl
+from plumbline.wire.durations import HOUR, MINUTE, SECOND
 
 
 @pytest.mark.parametrize(

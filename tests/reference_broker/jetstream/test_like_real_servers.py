@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ci.servers import NatsServer, ServerBinary
-from reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.reference_broker.jetstream import scenarios_acks, scenarios_api, scenarios_pulls, scenarios_push
 from tests.reference_broker.jetstream.player import Player, Scenario
 

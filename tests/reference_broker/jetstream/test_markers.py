@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reference_broker.nats.levels import NEWEST
+from plumbline.reference_broker.nats.levels import NEWEST
+from plumbline.wire.durations import SECOND
+from plumbline.wire.nats.headers import encode_headers
 from tests.reference_broker.jetstream.bench import OLDEST, Bench
-from wire.durations import SECOND
-from wire.headers import encode_headers
 
 REASON = encode_headers([("Nats-Marker-Reason", "MaxAge"), ("Nats-TTL", "2s"), ("Nats-Rollup", "sub")])
 

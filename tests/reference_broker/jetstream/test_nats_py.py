@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.errors import NotFoundError, ServerError
 
-from reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.nats.server import NatsBroker
 
 
 def play(scenario: Callable[[JetStreamContext], Awaitable[None]], level: str) -> None:

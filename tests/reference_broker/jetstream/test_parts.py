@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_broker.nats.jetstream.store import MemoryStore, memory_record_size
-from reference_broker.nats.jetstream.timers import Timers
-from reference_broker.nats.jetstream.times import format_time, parse_time
+from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, memory_record_size
+from plumbline.reference_broker.nats.jetstream.timers import Timers
+from plumbline.reference_broker.nats.jetstream.times import format_time, parse_time
 
 
 def test_timers_run_in_order_and_only_their_latest_setting_counts() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from plumbline.wire.durations import SECOND
+from plumbline.wire.nats.headers import Headers
 from tests.reference_broker.jetstream.bench import INBOX, Bench, Sent, shown
-from wire.durations import SECOND
-from wire.headers import Headers
 
 OTHER = b"_INBOX.other"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.wire.durations import MILLISECOND, SECOND
 from tests.reference_broker.jetstream.bench import INBOX, LEVELS, OLDEST, Bench, shown
-from wire.durations import MILLISECOND, SECOND
 
 
 @pytest.fixture(params=LEVELS, ids=("2.9", "newest"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.levels import NEWEST, Level
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from reference_broker.nats.jetstream.rate_limit import RateLimit
-from reference_broker.nats.jetstream.times import format_time
-from reference_broker.nats.levels import NEWEST
+from plumbline.reference_broker.nats.jetstream.consumers.rate_limit import RateLimit
+from plumbline.reference_broker.nats.jetstream.times import format_time
+from plumbline.reference_broker.nats.levels import NEWEST
+from plumbline.wire.durations import MILLISECOND, SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, START, Bench, shown
 from tests.reference_broker.jetstream.pushing import DLV, delivered, publish, push, statuses, with_stream
-from wire.durations import MILLISECOND, SECOND
 
 
 @pytest.fixture(params=LEVELS, ids=("2.9", "newest"))

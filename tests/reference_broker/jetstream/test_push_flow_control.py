@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from reference_broker.nats.jetstream.flow_control import FIRST_WINDOW, LARGEST_WINDOW, Window
-from reference_broker.nats.levels import NEWEST
+from plumbline.reference_broker.nats.jetstream.consumers.flow_control import (
+    FIRST_WINDOW,
+    LARGEST_WINDOW,
+    Window,
+)
+from plumbline.reference_broker.nats.levels import NEWEST
+from plumbline.wire.durations import SECOND
+from plumbline.wire.nats.headers import encode_headers
 from tests.reference_broker.jetstream.bench import LEVELS, Bench, Sent
 from tests.reference_broker.jetstream.pushing import DLV, delivered, publish, push, statuses, with_stream
-from wire.durations import SECOND
-from wire.headers import encode_headers
 
 KILOBYTES_60 = 60_000  # a message of 60 kB, as the servers were watched with
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_broker.nats.jetstream.files import layout
+from plumbline.reference_broker.nats.jetstream.files import layout
 from tests.reference_broker.jetstream.disk import Files, Kept, apply, steps
 from tests.reference_broker.virtual import Client
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.wire.durations import SECOND
+from plumbline.wire.nats.headers import encode_headers
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench
-from wire.durations import SECOND
-from wire.headers import encode_headers
 
 
 @pytest.fixture(params=LEVELS, ids=("2.9", "newest"))

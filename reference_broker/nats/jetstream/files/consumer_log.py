@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from reference_broker.ledger import Ledger, Replace
-from reference_broker.nats.jetstream.ack import Pending, SequencePair
-from reference_broker.nats.jetstream.files.layout import CHECKSUM_SIZE, checksum
-from reference_broker.nats.jetstream.position import Position
+from plumbline.reference_broker.ledger import Ledger, Replace
+from plumbline.reference_broker.nats.jetstream.consumers.ack import Pending, SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.position import Position
+from plumbline.reference_broker.nats.jetstream.files.layout import CHECKSUM_SIZE, checksum
 
 if TYPE_CHECKING:
-    from reference_broker.nats.jetstream.delivery import Delivery
+    from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
 
 _LENGTH = struct.Struct("<I")
 SMALLEST_TO_REWRITE = 64 * 1024  # bytes

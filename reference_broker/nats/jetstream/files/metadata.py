@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from reference_broker.nats.jetstream.consumer_config import ConsumerConfig
-from reference_broker.nats.jetstream.stream_config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 
 
 class StreamMetadata(Struct, frozen=True):

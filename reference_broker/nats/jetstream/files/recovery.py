@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from reference_broker.ledger import Ledger, Move, Remove, Truncate
-from reference_broker.nats.jetstream import copying
-from reference_broker.nats.jetstream.errors import JetStreamError
-from reference_broker.nats.jetstream.files import consumer_log, layout
-from reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
-from reference_broker.nats.jetstream.files.records import Record
-from reference_broker.nats.jetstream.files.store import FileStore
-from reference_broker.nats.jetstream.publish import read_directives
+from plumbline.reference_broker.ledger import Ledger, Move, Remove, Truncate
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.files import consumer_log, layout
+from plumbline.reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
+from plumbline.reference_broker.nats.jetstream.files.records import Record
+from plumbline.reference_broker.nats.jetstream.files.store import FileStore
+from plumbline.reference_broker.nats.jetstream.streams import copying
+from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
 
 if TYPE_CHECKING:
-    from reference_broker.nats.jetstream.service import JetStream
-    from reference_broker.nats.jetstream.stream import Stream
+    from plumbline.reference_broker.nats.jetstream.service import JetStream
+    from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 def recover(jetstream: JetStream, ledger: Ledger, files: Mapping[str, bytes], now: int) -> list[str]:

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from reference_broker.ledger import Ledger, Remove, Replace, Truncate
-from reference_broker.nats.jetstream.files import layout
-from reference_broker.nats.jetstream.files.records import (
+from plumbline.reference_broker.ledger import Ledger, Remove, Replace, Truncate
+from plumbline.reference_broker.nats.jetstream.files import layout
+from plumbline.reference_broker.nats.jetstream.files.records import (
     CONTINUES,
     ERASED,
     MESSAGE,
@@ -26,7 +26,7 @@ from reference_broker.nats.jetstream.files.records import (
     Damage,
     Record,
 )
-from reference_broker.nats.jetstream.store import MemoryStore, Message, file_record_size
+from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, Message, file_record_size
 
 T = TypeVar("T")
 

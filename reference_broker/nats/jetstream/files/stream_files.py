@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reference_broker.ledger import Ledger, Remove, Replace
-from reference_broker.nats.jetstream.files import layout
-from reference_broker.nats.jetstream.files.consumer_log import ConsumerLog
-from reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
-from reference_broker.nats.jetstream.files.store import FileStore
+from plumbline.reference_broker.ledger import Ledger, Remove, Replace
+from plumbline.reference_broker.nats.jetstream.files import layout
+from plumbline.reference_broker.nats.jetstream.files.consumer_log import ConsumerLog
+from plumbline.reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
+from plumbline.reference_broker.nats.jetstream.files.store import FileStore
 
 if TYPE_CHECKING:
-    from reference_broker.nats.jetstream.delivery import Delivery
-    from reference_broker.nats.jetstream.stream import Stream
+    from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
+    from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 class StreamFiles:

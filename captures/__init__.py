@@ -1,0 +1,1 @@
+"""Captures, always pcapng: write, read, reassemble, redact, filter, show, compare; their operations."""

@@ -1,0 +1,1 @@
+"""Captures of AMQP 0-9-1: how its streams are recognised, shown, redacted and written as a trace."""

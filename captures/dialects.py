@@ -1,0 +1,49 @@
+"""What reading a capture must know of a protocol, behind one interface; ``nats_dialect`` is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from plumbline.wire.sender import Direction
+
+
+class StreamDecoder(Protocol):
+    """One direction of one connection: see ``wire.nats.Decoder``."""
+
+    def feed(self, data: bytes) -> Sequence[Any]:
+        """The operations that ``data`` completes. Raises ``wire.errors.ProtocolError``."""
+
+
+class Dialect(Protocol):
+    """One protocol."""
+
+    name: str
+    ports: frozenset[int]  # that servers usually listen on
+
+    def sent_by_server(self, data: bytes) -> bool | None:
+        """Who sent bytes that begin like these; None if neither, or if it cannot be told."""
+
+    def decoder(self, direction: Direction) -> StreamDecoder:
+        """A new decoder for that direction, from the connection's first byte."""
+
+    def decoder_from(self, direction: Direction) -> StreamDecoder:
+        """A new decoder for that direction, from the beginning of some operation in its middle."""
+
+    def starts(self, data: bytes, direction: Direction) -> Sequence[int]:
+        """Where in ``data`` an operation may begin, for a stream whose own beginning is not there."""
+
+    def fields(self, operation: Any) -> dict[str, Any]:
+        """An operation as fields: ``op``, and what else it has under the specification's names."""
+
+    def text(self, operation: Any) -> str:
+        """An operation on one line."""
+
+
+def known() -> dict[str, Dialect]:
+    """The protocols, by name."""
+    from plumbline.captures.amqp.dialect import AmqpDialect
+    from plumbline.captures.nats.dialect import NatsDialect
+
+    makers: tuple[Callable[[], Dialect], ...] = (NatsDialect, AmqpDialect)
+    return {dialect.name: dialect for dialect in (make() for make in makers)}

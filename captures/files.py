@@ -1,0 +1,107 @@
+"""Capture files by name: one, several, or a recorder's folder; as they are, or as they grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from plumbline.captures.operations import Reader, Row
+from plumbline.captures.reader import CaptureError, CaptureParser, Packet
+from plumbline.captures.segments import segment
+
+SUFFIXES = frozenset({".pcapng", ".pcap", ".cap"})
+READ_BYTES = 4 * 1024 * 1024
+POLL_S = 0.05  # how often a growing file is looked at
+
+
+def files_of(places: Sequence[Path]) -> list[Path]:
+    """The files that these names stand for, a folder's by name. Raises ``CaptureError`` if one is none."""
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            found += sorted(path for path in place.iterdir() if path.suffix in SUFFIXES)
+        elif place.is_file():
+            found.append(place)
+        else:
+            raise CaptureError(f"{place}: no such file or folder")
+    return found
+
+
+class Source:
+    """The packets of some captures, in order. ``remarks`` says what is wrong with the files themselves.
+
+    ``since`` leaves out the files of a folder that were begun before that one: names tell the time.
+    """
+
+    def __init__(self, places: Sequence[Path], since: Path | None = None) -> None:
+        self.remarks: list[str] = []
+        self._places = list(places)
+        self._since = since
+        self.files: list[Path] = []
+        self._look_again()
+        if not self.files:
+            raise CaptureError(f"{', '.join(map(str, places))}: no captures")
+
+    def packets(self) -> Iterator[Packet]:
+        """All there are. Raises ``CaptureError`` for a file that is no capture."""
+        for path in self.files:
+            parser = CaptureParser()
+            with path.open("rb") as file:
+                while data := file.read(READ_BYTES):
+                    yield from _named(path, parser, data)
+            self._ended(path, parser)
+
+    def follow(self, until: Callable[[], bool]) -> Iterator[Packet | None]:
+        """All there are and all that come, also in files that come; None when there is none at the moment."""
+        at = 0
+        while True:
+            path = self.files[at]
+            parser = CaptureParser()
+            with path.open("rb") as file:
+                while True:
+                    if data := file.read(READ_BYTES):
+                        yield from _named(path, parser, data)
+                        continue
+                    self._look_again()
+                    if at + 1 < len(self.files):  # nothing is written to this one any more
+                        for data in iter(lambda: file.read(READ_BYTES), b""):
+                            yield from _named(path, parser, data)
+                        break
+                    if until():
+                        return
+                    yield None
+                    time.sleep(POLL_S)
+            self._ended(path, parser)
+            at += 1
+
+    def _look_again(self) -> None:
+        for path in files_of(self._places):
+            if path not in self.files and (self._since is None or path >= self._since):
+                self.files.append(path)
+
+    def _ended(self, path: Path, parser: CaptureParser) -> None:
+        if parser.held:
+            self.remarks.append(f"{path}: the last {parser.held} bytes are not a whole block")
+
+
+def _named(path: Path, parser: CaptureParser, data: bytes) -> Iterator[Packet]:
+    try:
+        yield from parser.feed(data)
+    except CaptureError as error:
+        raise CaptureError(f"{path}: {error}") from None
+
+
+def rows(packets: Iterator[Packet | None], reader: Reader) -> Iterator[Row | None]:
+    """What the packets carry; None is passed on."""
+    for packet in packets:
+        if packet is None:
+            yield None
+        elif (carried := segment(packet)) is not None:
+            yield from reader.feed(carried)
+    yield from reader.finish()
+
+
+def read(places: Sequence[Path], protocol: str | None = None) -> Iterator[Row]:
+    """Every row of these captures. Raises ``CaptureError``."""
+    return (row for row in rows(Source(places).packets(), Reader(protocol)) if row is not None)

@@ -1,0 +1,83 @@
+"""The monitors over what a capture carries: rows in, the rules they break out.
+
+Beside a recording it follows the files that are written, so it never stands in the traffic's way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from plumbline.captures.files import Source, rows
+from plumbline.captures.operations import Reader, Row
+from plumbline.captures.seen import Seen
+from plumbline.monitors import Observation, Violation, Watch
+from plumbline.wire.sender import Direction, Sender
+
+# After these nobody knows what a connection has said: what its rules remembered says nothing any more.
+_BROKEN = ("lost", "undecodable", "entered", "reset")
+_SENDERS = {Direction.TO_SERVER: Sender.CLIENT, Direction.TO_CLIENT: Sender.SERVER}
+
+
+class Judge:
+    """One for a whole capture: the rules of streams and queues go across connections.
+
+    ``watch`` holds the monitors, all of them by default; ``seen`` makes observations.
+    """
+
+    def __init__(self, watch: Watch | None = None, seen: type[Observation] = Seen) -> None:
+        self._watch = watch or Watch()
+        self._seen = seen
+        self._half_closed: set[int] = set()
+
+    def observe(self, row: Row) -> Iterator[Violation]:
+        """What ``row`` breaks."""
+        number = row.connection.number
+        if row.operation is not None and row.direction is not None:
+            _, server = row.connection.addresses
+            sender = _SENDERS[row.direction]
+            return self._watch.observe(
+                self._seen(row.operation, sender, str(number), row.number, row.time, server)
+            )
+        if row.remark[0] in _BROKEN or (row.remark[0] == "closed" and number in self._half_closed):
+            self._half_closed.discard(number)
+            self._watch.close(str(number))
+        elif row.remark[0] == "closed":
+            self._half_closed.add(number)
+        return iter(())
+
+
+class LiveJudge:
+    """Follows what a recorder writes, from ``first`` on, in a thread; ``tell`` hears of each violation."""
+
+    def __init__(self, first: Path, protocol: str | None, tell: Callable[[Violation], None]) -> None:
+        self.found = 0
+        self._source = Source([first.parent], since=first)
+        self._reader = Reader(protocol)
+        self._tell = tell
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="plumbline-judge", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Judge what is written by now, and stop."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        judge = Judge()
+        for row in rows(self._source.follow(self._ended.is_set), self._reader):
+            if row is not None:
+                for violation in judge.observe(row):
+                    self.found += 1
+                    self._tell(violation)
+
+
+def violation_json(violation: Violation) -> str:
+    """One JSON object."""
+    return msgspec.json.encode(violation).decode()

@@ -1,0 +1,1 @@
+"""Captures of NATS: how its streams are recognised, shown, redacted and written as a trace."""

@@ -1,0 +1,33 @@
+"""Recorded traffic of either protocol as a trace, which ``plumbline verify URL --trace`` plays again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from plumbline.captures.amqp import trace as amqp_trace
+from plumbline.captures.nats import trace as nats_trace
+from plumbline.captures.operations import Row
+from plumbline.captures.trace_text import Source
+
+_WRITERS: dict[str, Callable[[Iterable[Row], Source], str]] = {
+    "nats": nats_trace.write,
+    "amqp": amqp_trace.write,
+}
+
+
+def write(rows: Sequence[Row], about: Source) -> str:
+    """The trace of these connections; with several, each has a name: ``c1`` for number 1.
+
+    Raises ``ValueError`` if there is nothing that a trace could expect, or if they speak two protocols.
+    """
+    spoken = {row.dialect.name for row in rows if row.dialect is not None and row.operation is not None}
+    if len(spoken) > 1:
+        raise ValueError(f"a trace speaks one protocol, not {' and '.join(sorted(spoken))}")
+    return _WRITERS[spoken.pop() if spoken else "nats"](rows, about)
+
+
+def source_of(captures: str, rows: Sequence[Row]) -> str:
+    """Where it comes from, with the day."""
+    day = datetime.fromtimestamp(rows[0].time / 1e9, UTC).strftime("%Y-%m-%d") if rows else "an unknown day"
+    return f"recorded {day}, {captures}"

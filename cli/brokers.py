@@ -1,0 +1,82 @@
+"""Reference brokers as the commands need them: alone, at a level, with defects, in every configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plumbline.cli.verify import Served
+    from plumbline.conformance.variants import Variant
+    from plumbline.reference_broker.nats.config import Config
+    from plumbline.reference_broker.nats.server import BrokerThread
+
+MAIN = "main"
+
+
+@contextmanager
+def broker_alone(
+    protocol: str, defects: Sequence[str] = (), options: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """A reference broker in a thread that Ctrl-C does not reach."""
+    from plumbline.interrupts import kept_from_children
+    from plumbline.reference_broker.amqp.server import AmqpBroker
+    from plumbline.reference_broker.nats.server import NatsBroker
+
+    kind = AmqpBroker if protocol == "amqp" else NatsBroker
+    given = {"jetstream": True, **(options or {})} if protocol == "nats" else dict(options or {})
+    with ExitStack() as running:
+        with kept_from_children():
+            url = running.enter_context(kind.in_thread(defect=defects, **given))
+        yield url
+
+
+def flags_of(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:
+    """What a person types for a broker of this level with these defects."""
+    return (*(f"--defect={name}" for name in defects), *([f"--level={level}"] if level else []))
+
+
+def broker_program(flags: Sequence[str]) -> tuple[str, ...]:
+    """The reference broker as a program that takes nats-server's -c FILE."""
+    return (sys.executable, "-m", "plumbline", "broker", "nats", *flags)
+
+
+def with_jetstream(level: str) -> Config:
+    """The plain configuration at a level. Raises UsageProblem if there is no such level."""
+    from plumbline.conformance.runner.prepare import UsageProblem
+    from plumbline.reference_broker.nats.config import Config
+
+    try:
+        return Config.of(level=level, jetstream=True)
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+
+
+def broker_with(config: Config, defects: Sequence[str]) -> BrokerThread:
+    """A configuration that cannot show the defect is served without: its checks then see a whole broker."""
+    from plumbline.reference_broker.nats.defects import DefectNotApplicable
+    from plumbline.reference_broker.nats.server import NatsBroker
+
+    try:
+        return NatsBroker.in_thread(config, defect=defects)
+    except DefectNotApplicable:
+        return NatsBroker.in_thread(config)
+
+
+def configurations() -> dict[str, Variant]:
+    """Every configuration that a check may ask for, by name; ``MAIN`` is the plain one."""
+    from plumbline.conformance.variants import main_server, variants
+
+    return {MAIN: main_server(), **variants()}
+
+
+def served_at(urls: Mapping[str, str], flags: tuple[str, ...]) -> Served:
+    """Servers of several configurations, with the credentials that each asks for."""
+    from plumbline.cli.verify import Served
+    from plumbline.conformance.target import Url
+
+    known = configurations()
+    ready = {name: known[name].url(Url.parse(url).address) for name, url in urls.items()}
+    return Served(ready.pop(MAIN), ready, flags)

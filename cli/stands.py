@@ -1,0 +1,74 @@
+"""What gate and observe are handed: reference brokers, each behind a proxy that watches or records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.cli.brokers import broker_alone
+from plumbline.cli.parts import Parts
+
+if TYPE_CHECKING:
+    from plumbline.conformance.clients.scenario import Stage
+    from plumbline.conformance.clients.stand import Stand
+    from plumbline.monitors import Violation
+    from plumbline.proxy.record import RecordingProxy
+
+
+class Stands(Parts):
+    """The ``Stands`` of ``conformance.clients``: for each scenario a reference broker, watched."""
+
+    @contextmanager
+    def stand(self, protocol: str, stage: Stage) -> Iterator[Stand]:
+        """Raises what the configuration, a defect or a fault says of itself if it is wrong."""
+        from plumbline.interrupts import kept_from_children
+        from plumbline.proxy.watching import watched
+
+        with broker_alone(protocol, stage.defects, stage.options) as url, ExitStack() as running:
+            with kept_from_children():
+                proxy = running.enter_context(watched(url, stage.faults))
+            yield proxy
+
+    @contextmanager
+    def observed(self, faults: Sequence[str], capture: Path | None) -> Iterator[Observed]:
+        """Reference brokers, each behind a proxy that records, with monitors that follow the record."""
+        import tempfile
+
+        from plumbline.captures.judging import LiveJudge
+        from plumbline.conformance.runner.prepare import UsageProblem
+        from plumbline.proxy.faults.language import FaultError
+        from plumbline.proxy.record import recorded
+
+        observed = Observed()
+        with ExitStack() as running:
+            folder = capture or Path(running.enter_context(tempfile.TemporaryDirectory(prefix="plumbline-")))
+            judging = running.enter_context(ExitStack())  # ends after the proxies have
+            try:
+                for protocol in ("nats", "amqp"):
+                    url = running.enter_context(broker_alone(protocol))
+                    where = url.partition("://")[2].rpartition("@")[2].partition("/")[0]
+                    plain = f"{protocol}://{where}"
+                    proxy = running.enter_context(recorded(plain, folder / protocol, faults=faults))
+                    judge = LiveJudge(proxy.files.path, protocol, observed.violations.append)
+                    judge.start()
+                    judging.callback(judge.end)
+                    observed.proxies.append(proxy)
+                    observed.urls[protocol] = url.replace(where, str(proxy.relay.address))
+            except (FaultError, OSError) as error:
+                raise UsageProblem(str(error)) from None
+            yield observed
+
+
+class Observed:
+    """See ``cli.observe``."""
+
+    def __init__(self) -> None:
+        self.urls: dict[str, str] = {}
+        self.violations: list[Violation] = []
+        self.proxies: list[RecordingProxy] = []
+
+    @property
+    def connections(self) -> int:
+        return sum(proxy.counters.accepted for proxy in self.proxies)

@@ -1,0 +1,236 @@
+"""One AMQP connection of a check to the target. What connections share: ``base_connection``.
+
+Its streams are its channels: who waits on one hears what comes on it, and what comes on channel 0. A channel
+is opened when it is first used, unless the check opens its channels itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
+from plumbline.conformance.connection import BaseConnection, Wiring
+from plumbline.conformance.outcomes import Failed
+from plumbline.conformance.urls import AmqpUrl
+from plumbline.wire.amqp import (
+    DEFAULT_FRAME_MAX,
+    Decoder,
+    FrameType,
+    Heartbeat,
+    Limits,
+    Method,
+    Operation,
+    ProtocolHeader,
+    Raw,
+    Sender,
+    content_frames,
+    frame,
+)
+
+HANDSHAKE_S = 5.0
+FLUSH_S = 2.0
+SECRETS = {"connection.start-ok": "response", "connection.update-secret": "new_secret"}
+# A check may see what a server sends too large; the decoder must not be what refuses it.
+LIMITS = Limits(frame_max=64 * 1024 * 1024)
+
+
+class AmqpConnection(BaseConnection):
+    """An AMQP client under the check's full control."""
+
+    unasked = (Heartbeat,)
+    question = "channel.open"
+
+    def __init__(self, name: str, link: socket.socket, wiring: Wiring) -> None:
+        super().__init__(name, link, Decoder(Sender.SERVER, LIMITS), wiring)
+        self.start: Method | None = None  # connection.start, if a handshake took it
+        self.tuned: dict[str, Any] = {}  # the arguments of our connection.tune-ok
+        self.opens_channels = True
+        self._used: set[int] = set()  # channels that are not opened by themselves any more
+        self._live: set[int] = set()  # channels that are open, as far as we know
+        self.declared: set[str] = set()  # queues that the server has told the names of: it may make them up
+        self._spare = 0
+
+    # -- out ---------------------------------------------------------------------------------
+
+    def send(self, *operations: Operation) -> None:
+        """As the base; opens channels that are used for the first time."""
+        for operation in operations:
+            if isinstance(operation, Method) and operation.channel and operation.channel not in self._used:
+                self._used.add(operation.channel)
+                if self.opens_channels and operation.method != "channel.open":
+                    self._open_channel(operation.channel)
+        super().send(*map(self._fitted, operations))
+        for operation in operations:
+            self._follow(operation)
+
+    def _fitted(self, operation: Operation) -> Operation:
+        """With body frames as small as was agreed."""
+        most = self.tuned.get("frame_max") or DEFAULT_FRAME_MAX
+        if not isinstance(operation, Method) or operation.properties is None or len(operation.raw) <= most:
+            return operation
+        head = operation.raw[: operation.head]
+        content = content_frames(operation.channel, operation.raw_properties, operation.body, frame_max=most)
+        return Method(
+            head + content,
+            operation.channel,
+            operation.shape,
+            operation.arguments,
+            operation.properties,
+            operation.head,
+        )
+
+    def send_bytes(self, data: bytes) -> None:
+        """Write any bytes at all."""
+        self.send(Raw.make(data))
+
+    def call(self, method: str, channel: int = 1, *, within: float = FLUSH_S, **arguments: Any) -> Method:
+        """Send a method and expect its ``-ok``. Raises as ``expect``."""
+        self.send(Method.make(method, channel, **arguments))
+        return self.expect(f"{method}-ok", channel, within=within)
+
+    def _open_channel(self, channel: int) -> None:
+        super().send(Method.make("channel.open", channel))
+        self._next(channel, "channel.open-ok", f"channel {channel} was refused")
+        self._live.add(channel)
+
+    def _follow(self, operation: Operation) -> None:
+        """Which channels are open now."""
+        match operation.method:
+            case "channel.close":
+                self._live.discard(operation.channel)
+            case "channel.open-ok":
+                self._live.add(operation.channel)
+            case "connection.close":
+                self._live.clear()
+                self.may_end = True
+
+    def _shown(self, operation: Operation) -> tuple[str, bytes]:
+        return str(redacted(operation)), redacted(operation).raw
+
+    def _came(self, operation: Operation) -> None:
+        if operation.channel != self._spare or not self._spare:
+            self._follow(operation)
+        if isinstance(operation, Method) and operation.method == "queue.declare-ok":
+            self.declared.add(operation.arguments["queue"])
+
+    def _ask(self) -> bool:
+        if not self.tuned or self.may_end:
+            return False
+        most = self.tuned.get("channel_max") or 65535
+        self._spare = next((number for number in range(most, 65536) if number not in self._live), most)
+        super().send(Method.make("channel.open", self._spare))
+        return True
+
+    def _is_answer(self, operation: Operation) -> bool:
+        return operation.channel == self._spare and operation.method == "channel.open-ok"
+
+    def _is_on(self, operation: Operation, stream: int | None) -> bool:
+        return stream is None or operation.channel in (stream, 0)
+
+    # -- evidence ----------------------------------------------------------------------------
+
+    def expect(
+        self,
+        method: str,
+        channel: int | None = None,
+        *,
+        within: float = 1.0,
+        body: bytes | None = None,
+        properties: dict[str, Any] | None = None,
+        **arguments: Any,
+    ) -> Method:
+        """The next operation on ``channel`` (0 for class connection, else 1), which must be ``method``.
+
+        It must have these arguments, this body, these properties among others. Raises ``Failed`` or
+        ``Inconclusive``.
+        """
+        number = (0 if method.startswith("connection.") else 1) if channel is None else channel
+        given = {name.rstrip("_"): value for name, value in arguments.items()}
+        told = {**given, **(properties or {}), **({} if body is None else {"body": body})}
+        wanted = " ".join([f"[{number}]", method, *(f"{name}={value!r}" for name, value in told.items())])
+
+        def judge(operation: Operation) -> None:
+            different = _differences(operation, method, number, given, body, properties or {})
+            if different:
+                self.mark_offending(operation)
+                raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+
+        operation = self.arrival(within, wanted, stream=number, judge=judge).operation
+        self._on_evidence()
+        assert isinstance(operation, Method)
+        return operation
+
+    def flush(self, within: float = FLUSH_S) -> list[Operation]:
+        """channel.flow on every open channel, and what comes before its answers. Raises as ``arrival``."""
+        waiting = set(self._live)
+        before: list[Operation] = []
+        for channel in sorted(waiting):
+            super().send(Method.make("channel.flow", channel, active=True))
+        while waiting:
+            operation = self.arrival(within, "channel.flow-ok").operation
+            if operation.method == "channel.flow-ok":
+                waiting.discard(operation.channel)
+            else:
+                before.append(operation)
+                waiting &= self._live
+        return before
+
+    # -- handshake ---------------------------------------------------------------------------
+
+    def handshake(self, url: AmqpUrl, options: dict[str, Any]) -> None:
+        """Protocol header to connection.open-ok. Raises ``Failed`` if the target does not keep to it."""
+        self.send(ProtocolHeader.make())
+        self.start = self._next(0, "connection.start", "the protocol header was refused")
+        self.send(start_ok(url, options))
+        tune = self._next(0, "connection.tune", "the login was refused")
+        answer = tune_ok(tune, options)
+        self.send(answer, open_(url, options))
+        self._next(0, "connection.open-ok", "the connection was refused")
+        self.tuned = dict(answer.arguments)
+
+    def _next(self, channel: int, method: str, otherwise: str) -> Method:
+        """A step of ours, which is no evidence."""
+
+        def judge(operation: Operation) -> None:
+            if operation.method != method:
+                self.mark_offending(operation)
+                raise Failed(f"{self.name}: {otherwise}", expected=method, actual=str(operation))
+
+        operation = self.arrival(HANDSHAKE_S, method, stream=channel, judge=judge).operation
+        assert isinstance(operation, Method)
+        return operation
+
+
+def redacted(operation: Operation) -> Operation:
+    """``operation``, or a copy whose secrets are asterisks, at equal length."""
+    if not isinstance(operation, Method) or operation.method not in SECRETS:
+        return operation
+    name = SECRETS[operation.method]
+    secret = str(operation.arguments[name]).encode("utf-8", "surrogateescape")
+    masked = {**operation.arguments, name: "*" * len(secret)}
+    raw = frame(FrameType.METHOD, operation.channel, operation.shape.encode(masked))
+    return Method(raw, operation.channel, operation.shape, masked, operation.properties, operation.head)
+
+
+def _differences(
+    operation: Operation,
+    method: str,
+    channel: int,
+    arguments: dict[str, Any],
+    body: bytes | None,
+    properties: dict[str, Any],
+) -> list[str]:
+    if operation.method != method:
+        return [f"expected {method}, got {operation.method}"]
+    assert isinstance(operation, Method)
+    found = [f"channel: expected {channel}, got {operation.channel}"] if operation.channel != channel else []
+    for wanted, actual in ((arguments, operation.arguments), (properties, operation.properties or {})):
+        found += [
+            f"{name}: expected {value!r}, got {actual.get(name)!r}"
+            for name, value in wanted.items()
+            if actual.get(name) != value
+        ]
+    if body is not None and operation.body != body:
+        found.append(f"body: expected {body[:100]!r}, got {operation.body[:100]!r}")
+    return found

@@ -1,0 +1,151 @@
+"""One execution of one AMQP check. What sessions share: ``base_session``.
+
+Every queue and exchange that a session declares is deleted with it. A broker lists nothing over AMQP, so the
+names are also noted in the run's ledger: the sweep at the end deletes what a killed process left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plumbline.conformance.amqp.connection import AmqpConnection
+from plumbline.conformance.amqp.stage import AmqpStage
+from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
+from plumbline.conformance.own_server import RESTARTS, OwnAmqpServer
+from plumbline.conformance.runner.ledger import Ledger
+from plumbline.conformance.session import STAGE, BaseSession, TouchesStranger
+from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.urls import AmqpUrl
+from plumbline.wire.amqp import Method, Operation
+
+DECLARES = {"queue.declare": "queue", "exchange.declare": "exchange"}
+# Arguments that name an object of the target which the method changes or takes from.
+_TOUCHES = {
+    "queue.declare": ("queue",),
+    "queue.bind": ("queue",),
+    "queue.unbind": ("queue",),
+    "queue.purge": ("queue",),
+    "queue.delete": ("queue",),
+    "exchange.declare": ("exchange",),
+    "exchange.delete": ("exchange",),
+    "exchange.bind": ("destination",),
+    "exchange.unbind": ("destination",),
+    "basic.consume": ("queue",),
+    "basic.get": ("queue",),
+}
+RESERVED = "amq."  # the broker's own names: it refuses what it must
+
+
+class AmqpSession(BaseSession):
+    """What an AMQP check is given. See ``AmqpConnection`` for what a connection can show."""
+
+    def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
+        super().__init__(target, variant=variant)
+        self._made: set[tuple[str, str]] = set()  # kind and name
+        self._ledger = Ledger(target.ledger)
+        self._stage: AmqpStage | None = None
+
+    def inbox(self, label: str = "inbox") -> str:
+        """``$queue`` in a trace: a name nobody else uses."""
+        return self.name(label)
+
+    # -- connections -------------------------------------------------------------------------
+
+    def connect(
+        self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
+    ) -> AmqpConnection:
+        """A new connection; ``options`` as ``amqp_handshake.OPTIONS``, and ``channels="manual"``.
+
+        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
+        """
+        return self._connect(name, self.url(variant or self.variant), handshake=handshake, **options)
+
+    def _connect(self, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any) -> AmqpConnection:
+        connection = AmqpConnection(name, self._link(name, url), self._wiring(url))
+        self._connections.append(connection)
+        connection.opens_channels = handshake and options.pop("channels", "auto") == "auto"
+        if handshake:
+            connection.handshake(url, options)
+        return connection
+
+    def url(self, variant: str | None) -> AmqpUrl:
+        if self._home is not None:
+            return AmqpUrl.parse(self._home.url)
+        url = super().url(variant)
+        assert isinstance(url, AmqpUrl)
+        return url
+
+    def _sent(self, at: float, operation: Operation) -> None:
+        super()._sent(at, operation)
+        if not isinstance(operation, Method):
+            return
+        for argument in _TOUCHES.get(operation.method, ()):
+            name = str(operation.arguments[argument])
+            if name and not self._is_ours(name) and not name.startswith(RESERVED):
+                raise TouchesStranger(f"{name} is not what this run made: take names from the session")
+        if operation.method in DECLARES:
+            name = str(operation.arguments[DECLARES[operation.method]])
+            # What is declared on a server of its own vanishes with that.
+            if self.target.prefix in name and not operation.arguments["passive"] and not self._own_servers:
+                made = (DECLARES[operation.method], name)
+                self._ledger.made(*made)
+                self._made.add(made)
+
+    def _is_ours(self, name: str) -> bool:
+        """Made by this run, or named by the server, which it did for one of our connections."""
+        named = (
+            connection.declared for connection in self._connections if isinstance(connection, AmqpConnection)
+        )
+        return self.target.prefix in name or any(name in declared for declared in named)
+
+    def needs(self, feature: str) -> None:
+        """Raises ``Unsupported`` unless connection.start claims the capability, or names the product."""
+        if feature not in self.target.target.features:
+            raise Unsupported(f"connection.start does not claim {feature!r}")
+
+    # -- a server of its own -----------------------------------------------------------------
+
+    def own_server(self) -> OwnAmqpServer:
+        """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
+        Plumbline does not know how to start one."""
+        if not self.target.program:
+            raise Unsupported(RESTARTS)
+        server = OwnAmqpServer(self.target.program, {})
+        self._own_servers.append(server)
+        return server
+
+    def connect_to(self, server: OwnAmqpServer, name: str = "client", **options: Any) -> AmqpConnection:
+        """As ``connect``, to a server of its own."""
+        return self._connect(name, AmqpUrl.parse(server.url), **options)
+
+    def stage_on(self, server: OwnAmqpServer) -> AmqpStage:
+        """A stage on a server of its own, until that is restarted."""
+        return AmqpStage(self, self.connect_to(server, STAGE))
+
+    # -- stage -------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> AmqpStage:
+        """Declarations, publishes and looks on a connection of their own."""
+        if self._stage is None:
+            try:
+                self._stage = AmqpStage(self, self.connect(STAGE))
+            except Failed as error:
+                raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+        return self._stage
+
+    # -- end ---------------------------------------------------------------------------------
+
+    def _clean_up(self) -> None:
+        if not self._made:
+            return
+        for connection in self._connections:
+            if connection.name != STAGE:
+                connection.close()
+        try:
+            for kind, name in sorted(self._made):
+                self.stage.delete(kind, name)
+                self._ledger.gone(kind, name)
+            self._made.clear()
+        except CheckEnded:
+            pass  # the run's final sweep (conformance.runner.sweep) deletes what is left, and says so

@@ -1,0 +1,170 @@
+"""Setting the stage over AMQP, and asking a queue for its state.
+
+``Untestable`` says that the stage could not be set; ``Unsupported`` that the target refuses arguments which
+are RabbitMQ's own, and does not say that it is RabbitMQ. ``Failed`` is raised only by ``expect_queue``, which
+is evidence. Counts are polled up to a deadline: brokers settle acknowledgements asynchronously, so the first
+answer may still show the state before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from plumbline.conformance.amqp.probe import is_rabbitmq
+from plumbline.conformance.outcomes import Failed, Unsupported, Untestable
+from plumbline.conformance.polling import poll_state
+from plumbline.wire.amqp import Method
+
+if TYPE_CHECKING:
+    from plumbline.conformance.amqp.connection import AmqpConnection
+    from plumbline.conformance.amqp.session import AmqpSession
+
+REQUEST_WITHIN_S = 5.0
+NOT_FOUND = 404
+EXTENSION = "x-"  # how RabbitMQ's own arguments begin
+EXISTS = "exists"
+COUNTS = ("message_count", "consumer_count")
+
+
+class AmqpStage:
+    """Requests, one at a time, each on a fresh channel: an error closes no other's."""
+
+    def __init__(self, session: AmqpSession, connection: AmqpConnection) -> None:
+        self._session = session
+        self._connection = connection
+        self._channel = 0
+        self._confirming = 0
+        self._last_channel = 0
+        self._closed: list[int] = []  # channels whose numbers are free again
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def request(self, method: str, **arguments: Any) -> Method:
+        """A method that must succeed. Raises ``Untestable`` with the refusal, ``Inconclusive``."""
+        answer = self.answer(method, **arguments)
+        if answer.method == "channel.close":
+            text = answer.arguments["reply_text"]
+            raise Untestable(f"{method} was refused: {text}", actual=str(answer))
+        return answer
+
+    def answer(self, method: str, **arguments: Any) -> Method:
+        """Its ``-ok``, or the channel.close of a refusal. Raises ``Untestable``, ``Inconclusive``."""
+        self._channel = self._channel or self._opened_again() or self._new_channel()
+        self._connection.send(Method.make(method, self._channel, **arguments))
+        answer = self._hear(self._channel, f"an answer to {method}")
+        if answer.method == "channel.close":
+            self._connection.send(Method.make("channel.close-ok", self._channel))
+            self._closed.append(self._channel)
+            self._channel = 0
+        elif answer.method != f"{method}-ok":
+            raise Untestable(f"{method} was answered otherwise", expected=f"{method}-ok", actual=str(answer))
+        return answer
+
+    def _new_channel(self) -> int:
+        """Opened when it is first used."""
+        self._last_channel += 1
+        return self._last_channel
+
+    def _opened_again(self) -> int:
+        """A channel that an error had closed, since a server has room for so many numbers; or 0."""
+        if not self._closed:
+            return 0
+        channel = self._closed.pop()
+        self._connection.send(Method.make("channel.open", channel))
+        answer = self._hear(channel, "channel.open-ok")
+        if answer.method != "channel.open-ok":
+            raise Untestable("a channel does not open again", expected="channel.open-ok", actual=str(answer))
+        return channel
+
+    def _hear(self, channel: int, wanted: str) -> Method:
+        moment = self._session.moment
+        try:
+            arrival = self._connection.arrival(REQUEST_WITHIN_S, wanted, since=moment, stream=channel)
+        except Failed as error:
+            raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
+        operation = arrival.operation
+        if operation.method == "connection.close":
+            raise Untestable("the stage connection was closed", expected=wanted, actual=str(operation))
+        assert isinstance(operation, Method)
+        return operation
+
+    # -- objects -----------------------------------------------------------------------------
+
+    def queue(self, label: str, **arguments: Any) -> str:
+        """Declare a queue, durable unless told otherwise since some brokers refuse others; its name there."""
+        name = self._session.name(label)
+        try:
+            self.request("queue.declare", **{"queue": name, "durable": True, **arguments})
+        except Untestable as refused:
+            given = arguments.get("arguments", {})
+            extensions = [argument for argument in given if argument.startswith(EXTENSION)]
+            if not extensions or is_rabbitmq(self._session.target.target.features):
+                raise
+            raise Unsupported(
+                f"queue.declare with {', '.join(extensions)} is refused: {refused.actual}"
+            ) from None
+        return name
+
+    def exchange(self, label: str, **arguments: Any) -> str:
+        """Declare an exchange (direct and durable unless told otherwise); its name on the target."""
+        name = self._session.name(label)
+        self.request("exchange.declare", **{"exchange": name, "type": "direct", "durable": True, **arguments})
+        return name
+
+    def bind(self, queue: str, exchange: str, routing_key: str = "", **arguments: Any) -> None:
+        """Bind a queue of that name on the target to an exchange of that name there."""
+        self.request("queue.bind", queue=queue, exchange=exchange, routing_key=routing_key, **arguments)
+
+    def publish(
+        self,
+        routing_key: str,
+        body: bytes = b"",
+        properties: Mapping[str, Any] | None = None,
+        exchange: str = "",
+    ) -> None:
+        """Publish and wait for the confirm. Raises ``Untestable`` without one."""
+        if not self._confirming:
+            self._confirming = self._new_channel()
+            self._connection.call("confirm.select", self._confirming, within=REQUEST_WITHIN_S)
+        self._connection.send(
+            Method.make(
+                "basic.publish",
+                self._confirming,
+                exchange=exchange,
+                routing_key=routing_key,
+                mandatory=True,
+                properties=dict(properties or {}),
+                body=body,
+            )
+        )
+        answer = self._hear(self._confirming, "basic.ack")
+        if answer.method != "basic.ack":
+            raise Untestable("publishing was not confirmed", expected="basic.ack", actual=str(answer))
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete a ``queue`` or ``exchange``; one that is gone, or goes with its connection, is no error."""
+        self.answer(f"{kind}.delete", **{kind: name})
+
+    # -- state -------------------------------------------------------------------------------
+
+    def queue_state(self, name: str) -> dict[str, Any]:
+        """``exists``, and if so ``message_count`` (of those ready) and ``consumer_count``.
+
+        Raises ``Untestable`` if the broker refuses to say (the queue is another connection's own).
+        """
+        answer = self.answer("queue.declare", queue=name, passive=True)
+        if answer.method == "queue.declare-ok":
+            return {EXISTS: True, **{count: answer.arguments[count] for count in COUNTS}}
+        if answer.arguments["reply_code"] != NOT_FOUND:
+            raise Untestable(f"queue {name} does not tell its state", actual=str(answer))
+        return {EXISTS: False}
+
+    def await_queue(self, name: str, within: float = 5.0, **fields: Any) -> None:
+        """Poll until the queue shows these. Raises ``Untestable`` if it never does."""
+        poll_state(self._session, lambda: self.queue_state(name), fields, within, Untestable)
+
+    def expect_queue(self, name: str, within: float = 1.0, **fields: Any) -> None:
+        """As ``await_queue``, but evidence: raises ``Failed``, and counts as an observation."""
+        poll_state(self._session, lambda: self.queue_state(name), fields, within, Failed)
+        self._session.observed()

@@ -1,0 +1,1 @@
+"""Checks that are functions. Those that are transcripts are in traces."""

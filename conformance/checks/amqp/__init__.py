@@ -1,0 +1,1 @@
+"""Checks of AMQP 0-9-1 brokers."""

@@ -1,0 +1,156 @@
+"""CONNECT: what the client asks for, and what holds before it. docs.nats.io, "Client Protocol", CONNECT.
+
+CONNECT is written out here, with the run's own credentials in it, so these are functions and no traces.
+"""
+
+from __future__ import annotations
+
+import json
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.core.core_refusals import (
+    closed_as_an_error,
+    goes_on,
+    refused,
+    refused_and_closed,
+)
+from plumbline.conformance.nats.connection import Connection
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Unsupported
+from plumbline.wire.nats import Connect, Info, Msg, Ok, Ping, Pong, Pub, Sub
+
+SILENCE_S = 0.1
+
+
+def greeted(session: Session, name: str = "client") -> Connection:
+    """A connection that has read INFO and sent nothing."""
+    connection = session.connect(name, handshake=False)
+    connection.info = connection.expect(Info, within=2.0)
+    return connection
+
+
+def needs_no_authentication(connection: Connection) -> None:
+    """Raises ``Unsupported`` if INFO asks for credentials: then CORE-062 says what comes of haste."""
+    assert connection.info is not None
+    if connection.info.fields.get("auth_required"):
+        raise Unsupported("INFO has auth_required true: all before CONNECT is an authorization violation")
+
+
+@verifies("CORE-008", source='docs.nats.io, "Client Protocol", CONNECT')
+def test_verbose_connect_is_confirmed(session: Session) -> None:
+    """A CONNECT with verbose true is answered +OK."""
+    connection = greeted(session)
+    connection.send(Connect.make(session.connect_fields(verbose=True)))
+    connection.expect(Ok)
+    goes_on(connection)
+
+
+@verifies("CORE-009", source="observed, nats-server 2.9.10 and 2.15")
+def test_only_ping_and_info_come_unasked(session: Session) -> None:
+    """After a CONNECT that is not verbose nothing comes unasked but PING and INFO."""
+    connection = greeted(session)
+    connection.send(Connect.make(session.connect_fields()))
+    connection.nothing(SILENCE_S)
+    goes_on(connection)
+
+
+@verifies("CORE-019", source='docs.nats.io, "Client Protocol", "Protocol messages"')
+def test_lower_case_connect_is_understood(session: Session) -> None:
+    """A connect in lower case acts as CONNECT."""
+    connection = greeted(session)
+    fields = json.dumps(session.connect_fields(verbose=False)).encode()
+    connection.send_bytes(b"connect " + fields + b"\r\n")
+    # Before CONNECT a connection is verbose: no +OK to SUB shows that the options were taken.
+    connection.send(Sub.make(session.name("foo"), 1))
+    goes_on(connection)
+
+
+@verifies("CORE-025", source='docs.nats.io, "Client Protocol", +OK/ERR')
+def test_http_request_is_refused(session: Session) -> None:
+    """An HTTP request instead of CONNECT is refused, and the connection is closed."""
+    connection = greeted(session)
+    needs_no_authentication(connection)
+    connection.send_bytes(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    refused_and_closed(connection, "Unknown Protocol Operation")
+
+
+@verifies("CORE-025", source='docs.nats.io, "Client Protocol", +OK/ERR')
+def test_tls_hello_is_refused(session: Session) -> None:
+    """A TLS hello to a server that speaks clear text is refused, and the connection is closed."""
+    connection = greeted(session)
+    needs_no_authentication(connection)
+    connection.send_bytes(bytes.fromhex("16030100050100000103"))
+    refused_and_closed(connection, "Unknown Protocol Operation")
+
+
+@verifies("CORE-034", source='docs.nats.io, "Client Protocol", CONNECT')
+def test_connect_without_an_argument_closes(session: Session) -> None:
+    """A CONNECT without an argument closes the connection."""
+    connection = greeted(session)
+    connection.send_bytes(b"CONNECT\r\n")
+    closed_as_an_error(connection)
+
+
+@verifies("CORE-034", source='docs.nats.io, "Client Protocol", CONNECT')
+def test_connect_with_malformed_json_closes(session: Session) -> None:
+    """A CONNECT whose JSON breaks off closes the connection."""
+    connection = greeted(session)
+    connection.send(Connect.make(b'{"verbose":'))
+    closed_as_an_error(connection)
+
+
+@verifies("CORE-034", source='docs.nats.io, "Client Protocol", CONNECT')
+def test_connect_with_an_array_closes(session: Session) -> None:
+    """A CONNECT with JSON that is no object closes the connection."""
+    connection = greeted(session)
+    connection.send(Connect.make(b'["verbose"]'))
+    closed_as_an_error(connection)
+
+
+@verifies("CORE-035", source="observed, nats-server 2.9.10 and 2.15")
+def test_second_connect_replaces_the_options(session: Session) -> None:
+    """A second CONNECT is accepted, and its options replace those of the first."""
+    connection = session.connect()
+    connection.send(Connect.make(session.connect_fields(verbose=True)))
+    connection.expect(Ok)
+    connection.send(Sub.make(session.name("foo"), 1))
+    connection.expect(Ok)
+    connection.send(Connect.make(session.connect_fields(verbose=False)), Sub.make(session.name("bar"), 2))
+    goes_on(connection)
+
+
+@verifies("CORE-036", source='docs.nats.io, "Request-Reply", "No responders"')
+def test_no_responders_without_headers_is_refused(session: Session) -> None:
+    """A CONNECT with no_responders and without headers is refused, and the connection is closed."""
+    connection = greeted(session)
+    connection.send(Connect.make(session.connect_fields(headers=False, no_responders=True)))
+    refused_and_closed(connection, "no responders requires headers support")
+
+
+@verifies("CORE-046", source="observed, nats-server 2.9.10 and 2.15")
+def test_verbose_pedantic_pub_is_refused_then_confirmed(session: Session) -> None:
+    """On a verbose and pedantic connection the -ERR for a bad subject comes before the +OK."""
+    connection = session.connect(verbose=True, pedantic=True)
+    connection.send(Pub.make(f"{session.name('foo')}..bar", b"x"), Ping.make())
+    refused(connection, "Invalid Publish Subject")
+    following = connection.arrival(1.0, "+OK or PONG").operation
+    if isinstance(following, Pong):
+        raise Unsupported("-ERR comes alone: this server adds no +OK to it")
+    session.require(
+        isinstance(following, Ok), "neither +OK nor PONG follows", expected="+OK", actual=str(following)
+    )
+    connection.expect(Pong)
+
+
+@verifies("CORE-063", source="observed, nats-server 2.9.10 and 2.15")
+def test_operations_before_connect_are_served(session: Session) -> None:
+    """Operations that come before CONNECT are served, in verbose mode."""
+    connection = greeted(session)
+    needs_no_authentication(connection)
+    foo = session.name("foo")
+    connection.send(Sub.make(foo, 1))
+    connection.expect(Ok)
+    connection.send(Pub.make(foo, b"x"))
+    connection.expect(Ok)
+    connection.expect(Msg, subject=foo, sid="1", payload=b"x")
+    goes_on(connection)

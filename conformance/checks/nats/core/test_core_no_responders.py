@@ -1,0 +1,104 @@
+"""What is asked of nobody in particular. docs.nats.io, "Request-Reply", "No responders"."""
+
+from __future__ import annotations
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.core.core_refusals import goes_on
+from plumbline.conformance.nats.connection import Connection
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.json_text import json_object
+from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
+
+ATTEMPTS = 10
+BETWEEN_S = 0.05
+
+
+def answers(session: Session, connection: Connection, subject: str, reply: str) -> list[Operation]:
+    """What a request on ``subject`` brings, if nobody listens to that.
+
+    Somebody may listen for a moment: a subscription on > of another check is a subscriber, and then no 503 is
+    due. So a request that brings nothing is made again, a few times.
+    """
+    for _ in range(ATTEMPTS):
+        connection.send(Pub.make(subject, b"x", reply))
+        came = connection.flush()
+        if came:
+            return came
+        session.pause(BETWEEN_S)
+    raise Failed(
+        f"no answer to {ATTEMPTS} requests",
+        expected=f"HMSG {reply} with status 503",
+        actual="nothing (as it must be where somebody else subscribes to >)",
+    )
+
+
+def status_code(answer: HMsg) -> int | None:
+    """The code of the status line; None without one, or in a block that is none."""
+    try:
+        headers = answer.headers
+    except ProtocolError:
+        return None
+    return headers.status.code if headers and headers.status else None
+
+
+def require_one_503(session: Session, came: list[Operation], reply: str) -> None:
+    """One HMSG to the reply subject came, with status 503 and without payload."""
+    first = came[0]
+    due = (
+        isinstance(first, HMsg) and first.subject == reply and status_code(first) == 503 and not first.payload
+    )
+    session.require(
+        due and len(came) == 1,
+        "not the one answer that is due",
+        expected=f"one HMSG {reply} with status 503 and no payload",
+        actual="; ".join(map(str, came)),
+    )
+
+
+@verifies("CORE-076", source='docs.nats.io, "Request-Reply", "No responders"')
+def test_request_to_nobody_gets_503(session: Session) -> None:
+    """A request that nobody listens to is answered with 503 at once."""
+    session.needs("headers")
+    connection = session.connect()
+    reply = f"{session.inbox()}.1"
+    connection.send(Sub.make(f"{session.inbox()}.*", 1))
+    require_one_503(session, answers(session, connection, session.name("nobody"), reply), reply)
+
+
+@verifies("CORE-080", source="observed, nats-server 2.9.10 and 2.15")
+def test_overlapping_subscriptions_get_one_503(session: Session) -> None:
+    """Two subscriptions of the requester that match its reply subject get one 503 between them."""
+    session.needs("headers")
+    connection = session.connect()
+    reply = f"{session.inbox()}.1"
+    connection.send(Sub.make(f"{session.inbox()}.>", 1), Sub.make(reply, 2))
+    require_one_503(session, answers(session, connection, session.name("nobody"), reply), reply)
+
+
+@verifies("CORE-082", source="observed, nats-server 2.9.10 and 2.15")
+def test_unknown_jetstream_request(session: Session) -> None:
+    """A request below $JS.API that is none of the API gets nothing, 503 or an error, and harms nothing."""
+    session.needs("jetstream")
+    connection = session.connect()
+    reply = session.inbox()
+    connection.send(Sub.make(reply, 1), Pub.make(f"$JS.API.NOPE.{session.name('x')}", b"", reply))
+    unlike = [str(answer) for answer in connection.flush() if not is_refusal(answer)]
+    session.require(
+        not unlike,
+        "an answer that refuses nothing",
+        expected="nothing, a 503 or an error object",
+        actual="; ".join(unlike),
+    )
+    goes_on(connection)
+
+
+def is_refusal(answer: Operation) -> bool:
+    """Whether an answer is a 503 or a JSON object with an error."""
+    if isinstance(answer, HMsg):
+        return status_code(answer) == 503
+    try:
+        return isinstance(answer, Msg) and "error" in json_object(answer.payload)
+    except ProtocolError:
+        return False

@@ -1,0 +1,68 @@
+"""Answers of the JetStream API, as checks expect them: an error, or some fields. Holds no check.
+
+Errors are told by ``code`` and ``err_code``, which clients may rely on; descriptions may change (ADR-7).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.stage import SERVER_TROUBLE
+from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.wire.nats.jetstream import ApiError
+
+Answer = dict[str, Any]
+
+
+def refused(session: Session, answer: Answer, code: int, *err_codes: int, what: str) -> None:
+    """``answer`` is an error with this code and one of these err_codes."""
+    error = ApiError.of(answer)
+    session.require(
+        error is not None and error.code == code and error.err_code in err_codes,
+        f"{what} is not refused like that",
+        expected=f"code {code}, err_code {' or '.join(map(str, err_codes))}",
+        actual=json.dumps(answer),
+    )
+
+
+def accepted(answer: Answer, what: str) -> None:
+    """``answer`` is no error. Raises ``Failed``, or ``Inconclusive`` for the server's own trouble.
+
+    nats-server may fail to create a stream while it deletes another's files: 500, then fine.
+    """
+    error = ApiError.of(answer)
+    if error is not None and error.code >= SERVER_TROUBLE:
+        raise Inconclusive(f"{what} met the server's own trouble: {error}", actual=json.dumps(answer))
+    if error is not None:
+        raise Failed(f"{what} is refused", expected="no error", actual=str(error))
+
+
+def shows(session: Session, answer: Answer, path: str, value: object) -> None:
+    """The field of ``answer`` at ``path`` (``config.retention``) has this value, and this JSON type."""
+    found = field(answer, path)
+    session.require(
+        type(found) is type(value) and found == value,
+        f"{path} is another",
+        expected=f"{path}: {json.dumps(value)}",
+        actual=f"{path}: {json.dumps(found)}",
+    )
+
+
+def fits(session: Session, answer: Answer, path: str, fit: Callable[[Any], bool], expected: str) -> None:
+    """The field of ``answer`` at ``path`` is as ``expected`` says."""
+    found = field(answer, path)
+    session.require(
+        fit(found), f"{path} is another", expected=expected, actual=f"{path}: {json.dumps(found)}"
+    )
+
+
+def field(answer: Answer, path: str) -> Any:
+    """None for a field that is not there. Raises ``Failed`` if the answer is an error."""
+    accepted(answer, "the request")
+    found: Any = answer
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,178 @@
+"""Advisories that everybody gets, or whose numbers are to be measured.
+
+Others use the server as well: a check looks only at events that name what it made itself.
+Source: docs.nats.io, "JetStream wire API Reference".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, fits, shows
+from plumbline.conformance.nats.connection import Connection
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.wire.nats import HMsg, Msg, Pub, Sub
+from plumbline.wire.nats.jetstream import ApiError, api_subject, next_subject
+
+SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
+ADVISORY = "$JS.EVENT.ADVISORY"
+AUDIT = f"{ADVISORY}.API"
+WITHIN_S = 2.0
+SNAPSHOT_WITHIN_S = 5.0
+HELD_S = 0.05  # how long a message waits for its acknowledgement
+NS = 1_000_000_000
+_ID = re.compile(r"[0-9A-Za-z]{22}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
+
+
+@verifies("JS-ADV-013", source=SOURCE)
+def test_every_event_has_a_type_an_id_and_a_time(session: Session) -> None:
+    """Advisories and metrics bear type, an id of their own of 22 characters, and a time in UTC."""
+    subject = session.name("V")
+    stream, consumer = session.name("V"), session.name("C")
+    client = session.connect()
+    kinds = {
+        f"{ADVISORY}.STREAM.CREATED.{stream}": "advisory.v1.stream_action",
+        f"{ADVISORY}.CONSUMER.CREATED.{stream}.{consumer}": "advisory.v1.consumer_action",
+        f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{consumer}": "metric.v1.consumer_ack",
+    }
+    client.send(*(Sub.make(event, sid) for sid, event in enumerate(kinds, 1)))
+    client.flush()
+    session.stage.stream("V", [subject])
+    session.stage.consumer(stream, "C", sample_freq="100")
+    _acknowledge_one(session, client, stream, consumer, subject)
+    seen = set()
+    for _ in kinds:
+        event = client.expect(Msg, within=WITHIN_S)
+        body = _object(event.payload)
+        shows(session, body, "type", f"io.nats.jetstream.{kinds.get(event.subject)}")
+        fits(session, body, "id", lambda found: _matches(_ID, found), "id: 22 letters and digits")
+        fits(session, body, "timestamp", lambda found: _matches(_TIME, found), "timestamp: a time in UTC")
+        seen.add(body["id"])
+    session.require(
+        len(seen) == len(kinds), "an id came twice", expected="an id for each event", actual=str(sorted(seen))
+    )
+
+
+@verifies("JS-ADV-002", source=SOURCE)
+def test_requests_to_the_api_are_told(session: Session) -> None:
+    """An API request is told on $JS.EVENT.ADVISORY.API: who asked, what for, and the answer."""
+    subject, stream = session.name("V"), session.name("V")
+    client = session.connect()
+    client.send(Sub.make(AUDIT, 1))
+    client.flush()
+    session.stage.stream("V", [subject])
+    body = _audit(client, api_subject("STREAM.CREATE", stream))
+    shows(session, body, "type", "io.nats.jetstream.advisory.v1.api_audit")
+    fits(session, body, "server", _is_text, "server: its name")
+    fits(session, body, "client.acc", _is_text, "client.acc: an account")
+    fits(session, _object(_text(body, "request")), "name", stream.__eq__, f"request.name: {stream}")
+    shows(session, _object(_text(body, "response")), "config.name", stream)
+    session.stage.answer("STREAM.INFO", session.name("NOPE"))
+    body = _audit(client, api_subject("STREAM.INFO", session.name("NOPE")))
+    fits(session, body, "request", lambda found: found in (None, ""), "request: nothing, as was sent")
+    error = ApiError.of(_object(_text(body, "response")))
+    session.require(
+        error is not None, "the refusal is not told", expected="an error in response", actual=json.dumps(body)
+    )
+
+
+@verifies("JS-ADV-008", source='JetStream Model Deep Dive, "Ack Sampling"')
+def test_ack_time_is_how_long_a_message_was_held(session: Session) -> None:
+    """ack_time of a sample is the nanoseconds from the delivery to its acknowledgement."""
+    subject = session.name("V")
+    stream = session.stage.stream("V", [subject])
+    consumer = session.stage.consumer(stream, "C", sample_freq="100")
+    client = session.connect()
+    client.send(Sub.make(f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{consumer}", 1))
+    began = time.monotonic()
+    _acknowledge_one(session, client, stream, consumer, subject)
+    body = _object(client.expect(Msg, within=WITHIN_S).payload)
+    # A busy server may note the delivery a little after the message went out.
+    at_least, at_most = round(HELD_S * NS / 2), round((time.monotonic() - began) * NS)
+    fits(
+        session,
+        body,
+        "ack_time",
+        lambda found: isinstance(found, int) and at_least <= found <= at_most,
+        f"ack_time: {at_least} to {at_most}",
+    )
+
+
+@verifies("JS-ADV-015", source="observed, nats-server 2.9.10 and 2.15.2")
+def test_begin_and_end_of_a_snapshot_are_told(session: Session) -> None:
+    """STREAM.SNAPSHOT is told when it begins and when all of it is sent."""
+    stream = session.stage.stream("V", [session.name("V")], storage="file")
+    pieces = session.inbox("pieces")
+    kinds = {f"{ADVISORY}.STREAM.SNAPSHOT_{step.upper()}.{stream}": step for step in ("create", "complete")}
+    client = session.connect()
+    client.send(*(Sub.make(subject, sid) for sid, subject in enumerate((pieces, *kinds), 1)))
+    client.flush()
+    answer = session.stage.answer("STREAM.SNAPSHOT", stream, body={"deliver_subject": pieces})
+    if (error := ApiError.of(answer)) is not None:
+        raise Unsupported(f"STREAM.SNAPSHOT is refused: {error}")
+    told: dict[str, Answer] = {}
+    while len(told) < len(kinds):
+        piece = client.arrival(SNAPSHOT_WITHIN_S, "the snapshot is told, or a piece of it").operation
+        if not isinstance(piece, Msg | HMsg):
+            raise Failed("no message", expected="a piece of the snapshot, or an event", actual=str(piece))
+        if piece.subject in kinds:
+            told[piece.subject] = _object(piece.payload)
+        elif piece.reply:
+            client.send(Pub.make(piece.reply))
+    for subject, step in kinds.items():
+        shows(session, told[subject], "type", f"io.nats.jetstream.advisory.v1.snapshot_{step}")
+        shows(session, told[subject], "stream", stream)
+
+
+def _acknowledge_one(session: Session, client: Connection, stream: str, consumer: str, subject: str) -> None:
+    """Pull a message and acknowledge it after ``HELD_S``; other connections and sids stay as they are."""
+    session.stage.publish(subject, b"m1")
+    session.stage.await_consumer(stream, consumer, num_pending=1)
+    worker = session.connect("worker")
+    worker.send(Sub.make(session.inbox("pull"), 1))
+    worker.send(Pub.make(next_subject(stream, consumer), b"", session.inbox("pull")))
+    message = worker.expect(Msg, subject=subject)
+    session.pause(HELD_S)
+    worker.send(Pub.make(message.reply or "", b"+ACK"))
+
+
+def _audit(client: Connection, subject: str) -> Answer:
+    """The event of a request to ``subject``; those of other clients are passed over."""
+    until = time.monotonic() + WITHIN_S
+    while True:
+        left = max(until - time.monotonic(), 0.0)
+        event = client.arrival(left, f"an audit of {subject}").operation
+        body = _object(event.payload) if isinstance(event, Msg) else {}
+        if body.get("subject") == subject:
+            return body
+
+
+def _object(text: bytes | str) -> Answer:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Failed("no JSON object", expected="a JSON object", actual=repr(text))
+    return found
+
+
+def _text(body: Answer, name: str) -> str:
+    found = body.get(name)
+    if not isinstance(found, str):
+        raise Failed(f"{name} is no text", expected=f"{name}: JSON as text", actual=json.dumps(body))
+    return found
+
+
+def _is_text(found: Any) -> bool:
+    return isinstance(found, str) and found != ""
+
+
+def _matches(pattern: re.Pattern[str], found: Any) -> bool:
+    return isinstance(found, str) and pattern.fullmatch(found) is not None

@@ -1,0 +1,36 @@
+"""The account's limits and counters. docs.nats.io, "JetStream wire API Reference".
+
+Others use the account as well: counters are only compared with what this check has done itself.
+"""
+
+from __future__ import annotations
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.jetstream.api_answers import field, fits
+from plumbline.conformance.nats.session import Session
+
+SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
+LIMITS = ("max_memory", "max_storage", "max_streams", "max_consumers")
+
+
+@verifies("JS-API-003", source=SOURCE)
+def test_a_limit_that_is_not_set_is_minus_one(session: Session) -> None:
+    """Each limit of the account is -1, or a number above 0."""
+    info = session.stage.answer("INFO")
+    for name in LIMITS:
+        fits(session, info, f"limits.{name}", _is_limit, f"limits.{name}: -1, or a number above 0")
+
+
+@verifies("JS-API-004", source=SOURCE)
+def test_requests_and_errors_are_counted(session: Session) -> None:
+    """Each request raises api.total, and each that fails raises api.errors."""
+    before = session.stage.answer("INFO")
+    session.stage.answer("STREAM.INFO", session.name("NOPE"))
+    after = session.stage.answer("INFO")
+    for name, more in (("total", 2), ("errors", 1)):
+        least = field(before, f"api.{name}") + more
+        fits(session, after, f"api.{name}", least.__le__, f"api.{name}: at least {least}")
+
+
+def _is_limit(found: object) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool) and (found == -1 or found > 0)

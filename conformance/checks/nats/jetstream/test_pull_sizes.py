@@ -1,0 +1,94 @@
+"""Pull requests bounded by bytes, and those that nobody can serve. ADR-37; ADR-13."""
+
+from __future__ import annotations
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed
+from plumbline.wire.nats import HMsg, Msg, Pub, Sub
+from plumbline.wire.nats.headers import Status
+from plumbline.wire.nats.jetstream import (
+    MESSAGE_SIZE_EXCEEDS_MAX_BYTES,
+    PENDING_BYTES,
+    PENDING_MESSAGES,
+    PullRequest,
+    next_subject,
+)
+
+PAYLOAD = b"0123456789" * 5
+
+
+@verifies("JS-PULL-046", source='ADR-37, "Status handling" and "Buffering messages"')
+def test_max_bytes_ends_a_batch_at_the_first_message_that_does_not_fit(session: Session) -> None:
+    """A batch ends with 409 at the first message that does not fit into what is left of max_bytes."""
+    subject = session.name("bar")
+    stream = session.stage.stream("bar", [subject])
+    consumer = session.stage.consumer(stream, "dur")
+    for _ in range(4):
+        session.stage.publish(subject, PAYLOAD)
+    session.stage.await_consumer(stream, consumer, num_pending=4)
+    client = session.connect()
+    client.send(Sub.make(session.inbox(), 1))
+    # Enough for two and a half messages, however long this run's names and the server's count make them.
+    probe = len(subject) + len(PAYLOAD) + len(f"$JS.ACK.{stream}.{consumer}.1.1.1.1795245203503019961.3")
+    body = PullRequest(batch=4, max_bytes=probe * 5 // 2, expires=2_000_000_000).encode()
+    client.send(Pub.make(next_subject(stream, consumer), body, session.inbox()))
+    for _ in range(2):
+        client.expect(Msg, subject=subject, payload=PAYLOAD)
+    status = client.expect(HMsg, status=str(MESSAGE_SIZE_EXCEEDS_MAX_BYTES))
+    pending = (
+        (status.headers.get(PENDING_MESSAGES), status.headers.get(PENDING_BYTES)) if status.headers else None
+    )
+    session.require(
+        pending is not None and pending[0] == "2" and (pending[1] or "").isdigit(),
+        "the 409 does not tell what is pending",
+        expected=f"{PENDING_MESSAGES}: 2 and {PENDING_BYTES}",
+        actual=str(status),
+    )
+    session.stage.expect_consumer(stream, consumer, delivered="2/2", num_pending=2)
+
+
+@verifies("JS-PULL-048", source='ADR-37, "Message Size Calculation"')
+def test_a_message_counts_with_subject_ack_subject_headers_and_payload(session: Session) -> None:
+    """A message counts against max_bytes with its subject, its acknowledgement subject and its payload."""
+    subject = session.name("bar")
+    stream = session.stage.stream("bar", [subject])
+    consumer = session.stage.consumer(stream, "dur")
+    session.stage.publish(subject, PAYLOAD)
+    session.stage.await_consumer(stream, consumer, num_pending=1)
+    client = session.connect()
+    client.send(Sub.make(session.inbox(), 1))
+    size = len(subject) + len(PAYLOAD) + len(f"$JS.ACK.{stream}.{consumer}.1.1.1.1795245203503019961.0")
+    for max_bytes in (size - 1, size):
+        body = PullRequest(batch=1, max_bytes=max_bytes, expires=2_000_000_000).encode()
+        client.send(Pub.make(next_subject(stream, consumer), body, session.inbox()))
+        if max_bytes < size:
+            client.expect(HMsg, status=str(MESSAGE_SIZE_EXCEEDS_MAX_BYTES))
+        else:
+            client.expect(Msg, subject=subject, payload=PAYLOAD)
+
+
+@verifies("JS-PULL-041", source='ADR-13, "No Wait Pull Requests"')
+def test_pull_on_a_missing_consumer_gets_503_or_nothing(session: Session) -> None:
+    """A pull request to a consumer that does not exist is answered with 503 or with nothing."""
+    stream = session.stage.stream("bar", [session.name("bar")])
+    _expect_503_or_nothing(session, stream)
+
+
+@verifies("JS-PULL-042", source='ADR-13, "No Wait Pull Requests"')
+def test_pull_on_a_missing_stream_gets_503_or_nothing(session: Session) -> None:
+    """A pull request to a stream that does not exist is answered with 503 or with nothing."""
+    session.needs("jetstream")
+    _expect_503_or_nothing(session, session.name("NOSTREAM"))
+
+
+def _expect_503_or_nothing(session: Session, stream: str) -> None:
+    client = session.connect()
+    client.send(Sub.make(session.inbox(), 1))
+    client.send(Pub.make(next_subject(stream, session.name("NOPE")), b"", session.inbox()))
+    answer = client.take(0.2)
+    if answer is None:
+        client.flush()
+    elif not isinstance(answer, HMsg) or answer.headers is None or answer.headers.status != Status(503):
+        raise Failed("another answer", expected="503, or nothing for 0.2 s", actual=str(answer))
+    session.observed()

@@ -1,0 +1,253 @@
+"""Push consumers, where counting or many messages are needed. docs.nats.io, "Consumers", "Push-specific"."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.nats.connection import Connection
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.outcomes import Failed
+from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
+from plumbline.wire.nats.jetstream import CONSUMER_STALLED, FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
+
+SOURCE = 'docs.nats.io, "Consumers", "Push-specific"'
+QUARTER_MIB = b"x" * (256 * 1024)
+A_LOT = 24  # of these messages are more than a server has on its way unanswered
+HEARTBEAT_NS = 300_000_000
+PAUSED_FOR_EVER = "2099-01-01T00:00:00Z"
+
+
+def push_consumer(session: Session, stream: str, **config: Any) -> str:
+    """A durable push consumer to ``session.inbox()``; its name on the target."""
+    return session.stage.consumer(stream, "PUSH", deliver_subject=session.inbox(), **config)
+
+
+def subscribed(session: Session, name: str = "client", queue: str | None = None) -> Connection:
+    """A connection that listens on ``session.inbox()`` as sid 1."""
+    client = session.connect(name)
+    client.send(Sub.make(session.inbox(), 1, queue) if queue else Sub.make(session.inbox(), 1))
+    client.flush()
+    return client
+
+
+def status(operation: Operation) -> str:
+    """``100 Idle Heartbeat``; empty for anything but a status."""
+    headers = operation.headers if isinstance(operation, HMsg) else None
+    return str(headers.status) if headers is not None and headers.status is not None else ""
+
+
+def header(operation: Operation, name: str) -> str | None:
+    """The value of a header, if there is one."""
+    headers = operation.headers if isinstance(operation, HMsg) else None
+    return headers.get(name) if headers is not None else None
+
+
+@verifies("JS-CONS-072", source='docs.nats.io, "JetStream wire API Reference"')
+def test_push_bound_follows_the_subscriber(session: Session) -> None:
+    """push_bound is shown while a client is subscribed to the deliver_subject."""
+    stream = session.stage.stream("P", [session.name("p")])
+    consumer = push_consumer(session, stream)
+    session.stage.expect_consumer(stream, consumer, push_bound=None)
+    client = subscribed(session)
+    session.stage.expect_consumer(stream, consumer, push_bound=True)
+    client.close()
+    session.stage.expect_consumer(stream, consumer, push_bound=None)
+
+
+@verifies("JS-CONS-076", source='docs.nats.io, "Consumers", "Push-specific", "DeliverGroup"')
+def test_a_deliver_group_shares_the_messages(session: Session) -> None:
+    """Each message goes to one member of the group, and all members get some."""
+    messages, queue, subject = 40, session.name("grp"), session.name("p")
+    stream = session.stage.stream("P", [subject])
+    members = [subscribed(session, name, queue) for name in ("first", "second")]
+    push_consumer(session, stream, deliver_group=queue)
+    for number in range(messages):
+        session.stage.publish(subject, b"%d" % number)
+    shares: list[list[bytes]] = [[], []]
+    deadline = time.monotonic() + 2 + session.target.slack_s
+    while sum(map(len, shares)) < messages and time.monotonic() < deadline:
+        for member, share in zip(members, shares, strict=True):
+            while (arrival := member.poll(time.monotonic() + 0.01)) is not None:
+                share.append(_payload(arrival.operation))
+    for member, share in zip(members, shares, strict=True):
+        share.extend(map(_payload, member.flush()))
+    session.require(
+        sorted(shares[0] + shares[1]) == sorted(b"%d" % number for number in range(messages)),
+        "the group did not get each message once",
+        expected=f"{messages} messages, each once",
+        actual=f"{len(shares[0])} and {len(shares[1])} messages, {len(set(shares[0] + shares[1]))} different",
+    )
+    session.require(
+        all(shares),
+        "one member got everything",
+        expected="a share for each member",
+        actual=f"{len(shares[0])} and {len(shares[1])} messages",
+    )
+
+
+def _payload(operation: Operation) -> bytes:
+    if not isinstance(operation, Msg):
+        raise Failed("something else than a message came", expected="MSG", actual=str(operation))
+    return operation.payload
+
+
+# Flow control
+
+
+def controlled(session: Session, messages: int) -> Connection:
+    """The subscriber of a consumer with flow control that has ``messages`` large messages to deliver."""
+    session.needs("headers")
+    subject = session.name("fc")
+    stream = session.stage.stream("FC", [subject])
+    for _ in range(messages):
+        session.stage.publish(subject, QUARTER_MIB)
+    client = subscribed(session)
+    push_consumer(session, stream, ack_policy="none", flow_control=True, idle_heartbeat=HEARTBEAT_NS)
+    return client
+
+
+def arrival_of(client: Connection, wanted: str) -> Msg | HMsg:
+    """The next message or status."""
+    operation = client.arrival(2.0, wanted).operation
+    if not isinstance(operation, Msg | HMsg):
+        raise Failed("something else than a message came", expected=wanted, actual=str(operation))
+    return operation
+
+
+@verifies("JS-CONS-081", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
+def test_a_flow_control_request_comes(session: Session) -> None:
+    """After a while a status 100 FlowControl Request comes, with a reply below $JS.FC."""
+    client = controlled(session, A_LOT)
+    for _ in range(A_LOT):
+        operation = arrival_of(client, str(FLOW_CONTROL_REQUEST))
+        if status(operation):
+            break
+    client.mark_offending(operation)
+    session.require(
+        isinstance(operation, HMsg)
+        and status(operation) == str(FLOW_CONTROL_REQUEST)
+        and operation.subject == session.inbox()
+        and (operation.reply or "").startswith("$JS.FC.")
+        and not operation.payload,
+        f"no flow control request among {A_LOT} messages of 256 KiB",
+        expected=f"HMSG {session.inbox()} 1 $JS.FC... | NATS/1.0 {FLOW_CONTROL_REQUEST}",
+        actual=str(operation),
+    )
+
+
+@verifies("JS-CONS-082", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
+def test_without_an_answer_delivery_stops(session: Session) -> None:
+    """Delivery stops, and two heartbeats in a row name the request that was not answered."""
+    client = controlled(session, A_LOT)
+    delivered, asked, stalled = 0, "", 0
+    while stalled < 2:
+        operation = arrival_of(client, f"{IDLE_HEARTBEAT} with {CONSUMER_STALLED}")
+        if not status(operation):
+            delivered, stalled = delivered + 1, 0
+        elif status(operation) == str(FLOW_CONTROL_REQUEST):
+            asked = operation.reply or ""
+        else:
+            stalled += 1
+            if not asked or header(operation, CONSUMER_STALLED) != asked:
+                raise Failed(
+                    "the heartbeat does not name the request that is not answered",
+                    expected=f"{CONSUMER_STALLED}: {asked or 'the reply of a flow control request'}",
+                    actual=str(operation),
+                )
+    session.require(
+        delivered < A_LOT,
+        "everything was delivered without an answer",
+        expected=f"fewer than {A_LOT} messages of 256 KiB",
+        actual=f"{delivered} messages",
+    )
+
+
+@verifies("JS-CONS-083", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
+def test_an_answer_makes_delivery_go_on(session: Session) -> None:
+    """Once it has stalled, and its requests are answered, everything is delivered."""
+    client = controlled(session, A_LOT)
+    delivered, asked, heartbeats, has_stalled = 0, "", 0, False
+    while delivered < A_LOT and heartbeats < 3:
+        operation = arrival_of(client, f"message {delivered + 1} of {A_LOT}")
+        if not status(operation):
+            delivered, heartbeats = delivered + 1, 0
+        elif status(operation) == str(FLOW_CONTROL_REQUEST):
+            asked = operation.reply or ""
+        else:
+            heartbeats, has_stalled = heartbeats + 1, True
+        if has_stalled and asked:
+            client.send(Pub.make(asked))
+            asked = ""
+    session.require(
+        has_stalled and delivered == A_LOT,
+        "delivery does not go on" if has_stalled else "delivery never stalled",
+        expected=f"a stall, and {A_LOT} messages once the requests are answered",
+        actual=f"{delivered} messages",
+    )
+
+
+# Rate limit
+
+
+@verifies("JS-CONS-086", source='docs.nats.io, "Consumers", "Push-specific", "RateLimit"')
+def test_a_burst_comes_at_once(session: Session) -> None:
+    """20 messages of 1 kB come at once, however low the rate is."""
+    subject = session.name("p")
+    stream = session.stage.stream("P", [subject])
+    for _ in range(20):
+        session.stage.publish(subject, b"x" * 1000)
+    client = subscribed(session)
+    push_consumer(session, stream, rate_limit_bps=800)
+    for _ in range(20):
+        client.expect(Msg, subject=subject)
+
+
+@verifies("JS-CONS-097", source='docs.nats.io, "Consumers", "Push-specific", "RateLimit"')
+def test_beyond_the_burst_the_rate_is_kept(session: Session) -> None:
+    """60 kB at 100 kB/s, of which one message of at most 20 kB may be a burst, take 0.4 s."""
+    subject, largest, size, messages, rate = session.name("p"), 20_000, 10_000, 6, 100_000
+    stream = session.stage.stream("P", [subject], max_msg_size=largest)
+    for _ in range(messages):
+        session.stage.publish(subject, b"x" * size)
+    client = subscribed(session)
+    began = time.monotonic()
+    push_consumer(session, stream, rate_limit_bps=8 * rate)
+    for _ in range(messages):
+        client.expect(Msg, subject=subject)
+    took = time.monotonic() - began
+    least = (messages * size - largest) / rate
+    session.require(
+        took >= 0.9 * least,
+        "faster than its rate",
+        expected=f"{messages} messages of {size} bytes in {least:g} s at least",
+        actual=f"{took:.3f} s",
+    )
+
+
+# Pause
+
+
+@verifies("JS-CONS-096", source="observed, nats-server 2.15", since="2.11")
+def test_a_paused_consumer_sends_heartbeats_alone(session: Session) -> None:
+    """While it is paused only heartbeats come; once the pause has ended, the message."""
+    session.needs("headers")
+    subject = session.name("p")
+    stream = session.stage.stream("P", [subject])
+    client = subscribed(session)
+    consumer = push_consumer(session, stream, idle_heartbeat=HEARTBEAT_NS, pause_until=PAUSED_FOR_EVER)
+    session.stage.expect_consumer(stream, consumer, paused=True)
+    session.stage.publish(subject, b"m1")
+    for _ in range(2):
+        client.expect(HMsg, subject=session.inbox(), status=str(IDLE_HEARTBEAT))
+    session.stage.api("CONSUMER.PAUSE", stream, consumer)
+    for _ in range(4):  # servers may wait for the next heartbeat or message
+        if not status(operation := arrival_of(client, "m1")):
+            break
+    session.require(
+        isinstance(operation, Msg) and operation.payload == b"m1",
+        "the message did not come",
+        expected=f"MSG {subject} 1 ... | m1",
+        actual=str(operation),
+    )

@@ -1,0 +1,1 @@
+"""Scenarios that speak AMQP 0-9-1."""

@@ -1,0 +1,256 @@
+"""What an AMQP scenario is given: a stage behind the testee's back, and the wire in words of channels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.amqp.stage import AmqpStage
+from plumbline.conformance.clients.backstage import own_broker
+from plumbline.conformance.clients.protocol import Message, Told
+from plumbline.conformance.clients.scene import Scene
+from plumbline.conformance.clients.stand import Stand
+from plumbline.conformance.clients.testee import Testee
+from plumbline.conformance.session import BaseSession
+from plumbline.conformance.urls import AmqpUrl
+from plumbline.monitors import Observation
+from plumbline.wire.amqp import Method, Operation
+
+QUEUE = "orders"
+ONE_AND_NO_MORE = {"x-max-length": 1, "x-overflow": "reject-publish"}  # arguments of a queue
+SETTLING = ("basic.ack", "basic.nack", "basic.reject")
+LOST_WITHIN_S = 5.0  # until a library has told that its connection is gone
+
+
+class Publish(Struct, frozen=True):
+    """A message that the testee published: its number among those of a confirming channel, from 1."""
+
+    seen: Observation
+    method: Method
+    tag: int
+
+
+class _Backstage(AmqpSession):
+    """The broker is ours alone: names stay as they are written, and end with it."""
+
+    def name(self, label: str) -> str:
+        return label
+
+    def _sent(self, at: float, operation: Operation) -> None:
+        BaseSession._sent(self, at, operation)
+
+    def _clean_up(self) -> None:
+        pass
+
+
+class AmqpScene(Scene):
+    """One play of one AMQP scenario. The testee counts its channels from 1, whatever they are on the wire."""
+
+    def __init__(self, testee: Testee, stand: Stand) -> None:
+        super().__init__(testee, stand)
+        self._backstage: _Backstage | None = None
+
+    # -- setting the stage -------------------------------------------------------------------
+
+    @property
+    def stage(self) -> AmqpStage:
+        """Declarations, publishes and looks behind the testee's back."""
+        if self._backstage is None:
+            self._backstage = _Backstage(own_broker(AmqpUrl.parse(self.stand.broker)))
+        return self._backstage.stage
+
+    def queue(self, *messages: str, name: str = QUEUE, arguments: Mapping[str, Any] | None = None) -> None:
+        """A queue with these messages in it; ``arguments`` are those of the declaration."""
+        self.stage.queue(name, arguments=dict(arguments or {}))
+        for data in messages:
+            self.stage.publish(name, data.encode())
+
+    def open(self, *channels: int, confirms: bool = False, **connecting: Any) -> None:
+        """Let the testee connect and open channels (1), with confirms if wanted."""
+        self.connect(**connecting)
+        for channel in channels or (1,):
+            self.do("channel", channel=channel)
+            if confirms:
+                self.do("confirm", channel=channel)
+
+    def close(self) -> None:
+        if self._backstage is not None:
+            self._backstage.close()
+
+    # -- the testee --------------------------------------------------------------------------
+
+    def publish(self, number: int, *, key: str = QUEUE, channel: int = 1, **fields: Any) -> None:
+        """Publish ``message-NUMBER``; with ``count``, several at once."""
+        data = "message" if "count" in fields else f"message-{number}"
+        asked = {"exchange": "", "routing_key": key, "data": data, **fields}
+        self.do("publish", within=LOST_WITHIN_S, channel=channel, publish=number, **asked)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the adapter says it can do."""
+        return self.testee.hello().features
+
+    def get(self, **fields: Any) -> Message | None:
+        """basic.get from the queue."""
+        answer = self.do("get", channel=1, queue=QUEUE, **fields)
+        return answer.ok.message if answer.ok is not None else None
+
+    def consume(
+        self, *expected: str, subscription: str = "s", channel: int = 1, **fields: Any
+    ) -> list[Message]:
+        """Consume from the queue until these came, as the way to what the scenario is about."""
+        fields.setdefault("queue", QUEUE)
+        self.do("consume", channel=channel, subscription=subscription, **fields)
+        return self.await_messages(subscription, *expected)
+
+    def await_messages(self, subscription: str, *expected: str) -> list[Message]:
+        """All that was handed over for it, once it is as much as expected. Raises ``Failed``."""
+        self.await_told(lambda: len(self.messages(subscription)) >= len(expected))
+        came = self.messages(subscription)
+        if [message.data for message in came] != list(expected):
+            self.fail(
+                "not the messages that were delivered were handed over",
+                expected=str(list(expected)),
+                actual=[message.data for message in came],
+            )
+        return came
+
+    def confirms(self) -> dict[int, list[bool]]:
+        """What the testee was told of its publishes, by their numbers."""
+        found: dict[int, list[bool]] = {}
+        for event in self.told("confirmed"):
+            if event.publish is not None and event.ack is not None:
+                found.setdefault(event.publish, []).append(event.ack)
+        return found
+
+    def expect_confirms(self, expected: Mapping[int, bool], within: float = LOST_WITHIN_S) -> None:
+        """Evidence: exactly these were told, each once, none before the broker had said so."""
+        self.await_told(lambda: set(self.confirms()) >= set(expected), within)
+        told = self.confirms()
+        self.require(
+            told == {number: [ack] for number, ack in expected.items()},
+            "not the confirms that the broker sent were told",
+            expected=_in_words({number: [ack] for number, ack in expected.items()}),
+            actual=_in_words(told),
+        )
+        self.expect_no_confirm_ahead()
+
+    def expect_no_confirm_ahead(self) -> None:
+        """Evidence: no publish was told to be confirmed before its basic.ack was on the wire."""
+        for number, at in self._confirmed_at():
+            acks = [seen for seen in self.received_methods("basic.ack") if number in self._covered(seen)]
+            first = min((seen.at for seen in acks), default=None)
+            self.require(
+                first is not None and first <= at,
+                f"publish {number} was told to be confirmed and no basic.ack had said so",
+                expected=f"basic.ack for publish {number} first",
+                actual="no basic.ack for it"
+                if first is None
+                else f"basic.ack {(first - at) / 1e6:.0f} ms later",
+            )
+
+    def _confirmed_at(self) -> list[tuple[int, int]]:
+        """Publish and time of every ``confirmed`` event that says so."""
+        lines = [line for line in self.testee.spoken if not line.sent and '"confirmed"' in line.text]
+        events = [(json.loads(line.text), line.at) for line in lines]
+        return [(event["publish"], at) for event, at in events if event.get("ack")]
+
+    def _covered(self, ack: Observation) -> set[int]:
+        """The testee's numbers of the publishes that a basic.ack confirms: bodies end with them."""
+        operation = method_of(ack)
+        tag, multiple = operation.arguments["delivery_tag"], operation.arguments["multiple"]
+        published = [one for one in self.publishes() if same_channel(one.seen, ack)]
+        covered = [one for one in published if one.tag == tag or (multiple and one.tag < tag)]
+        return {number_of(one.method) for one in covered}
+
+    # -- the wire ----------------------------------------------------------------------------
+
+    def sent_methods(self, *names: str) -> list[Observation]:
+        """The methods of these names that the testee sent, in order."""
+        return [seen for seen in self.sent(Method) if method_of(seen).method in names]
+
+    def received_methods(self, *names: str) -> list[Observation]:
+        """The methods of these names that the testee was sent, in order."""
+        return [seen for seen in self.received(Method) if method_of(seen).method in names]
+
+    def publishes(self) -> list[Publish]:
+        """What the testee published, counted anew on each channel with confirm.select."""
+        counts: dict[tuple[str, int], int] = {}
+        found = []
+        for seen in self.sent_methods("channel.open", "confirm.select", "basic.publish"):
+            operation = method_of(seen)
+            key = (seen.connection, operation.channel)
+            if operation.method == "channel.open":
+                counts.pop(key, None)
+            elif operation.method == "confirm.select":
+                counts.setdefault(key, 0)
+            else:
+                if key in counts:
+                    counts[key] += 1
+                found.append(Publish(seen, operation, counts.get(key, 0)))
+        return found
+
+    def settlements(self) -> list[Observation]:
+        """basic.ack, basic.nack and basic.reject of the testee."""
+        return self.sent_methods(*SETTLING)
+
+    def deliveries(self) -> list[Observation]:
+        """basic.deliver and basic.get-ok to the testee."""
+        return self.received_methods("basic.deliver", "basic.get-ok")
+
+    def delivery_of(self, data: str) -> Observation:
+        """The first delivery of the message with that body."""
+        return next(seen for seen in self.deliveries() if method_of(seen).body == data.encode())
+
+    def expect_settlement(self, count: int, expected: str, message: str) -> Method:
+        """Evidence: the testee has settled ``count`` times; the last of them, for a closer look."""
+        self.await_wire(lambda: len(self.settlements()) >= count)
+        settled = self.settlements()
+        self.require(
+            len(settled) == count,
+            message,
+            expected=expected,
+            actual=shown(settled),
+            at=settled[-1] if settled else None,
+        )
+        return method_of(settled[-1])
+
+    def barrier(self, channel: int = 1) -> None:
+        """Returns once the testee's channel has had an answer to whatever it sent before."""
+        self.do("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
+
+    def lost(self) -> list[Told]:
+        """What the testee told of its connection's end."""
+        return self.told("disconnected", "closed")
+
+
+def method_of(seen: Observation) -> Method:
+    """The operation of an observation that is known to be a method."""
+    assert isinstance(seen.operation, Method)
+    return seen.operation
+
+
+def same_channel(one: Observation, other: Observation) -> bool:
+    """Whether both passed on the same channel of the same connection."""
+    return (one.connection, method_of(one).channel) == (other.connection, method_of(other).channel)
+
+
+def number_of(publish: Method) -> int:
+    """The testee's own number of a publish: what its body ends with, or 1."""
+    digits = publish.body.rpartition(b"-")[2]
+    return int(digits) if digits.isdigit() else 1
+
+
+def shown(observations: list[Observation]) -> str:
+    """For reports: what was seen, in words."""
+    return "; ".join(f"connection {seen.connection}: {seen.operation}" for seen in observations) or "nothing"
+
+
+def _in_words(told: Mapping[int, list[bool]]) -> str:
+    words = {True: "confirmed", False: "not confirmed"}
+    said = [f"{number} {' and '.join(words[ack] for ack in acks)}" for number, acks in sorted(told.items())]
+    return ", ".join(said) or "nothing"

@@ -1,0 +1,215 @@
+"""What a NATS scenario is given: a stage behind the testee's back, and the wire in JetStream's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plumbline.conformance.clients.backstage import own_broker
+from plumbline.conformance.clients.protocol import Message, Trouble
+from plumbline.conformance.clients.scene import Scene
+from plumbline.conformance.clients.stand import Stand
+from plumbline.conformance.clients.testee import Testee
+from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.stage import Stage
+from plumbline.conformance.urls import Url
+from plumbline.monitors import Observation
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub
+from plumbline.wire.nats.jetstream import ACK_PREFIX, API_PREFIX, Ack, PullRequest
+
+STREAM, CONSUMER = "ORDERS", "DISPATCH"
+SUBJECT = "orders.new"
+EMPTY_FETCHES = 2  # after which nothing more is expected
+NEXT = f"{API_PREFIX}.CONSUMER.MSG.NEXT."
+
+
+class Fetched(Struct, frozen=True):
+    """What came of one fetch: what the library handed over, the error it told, and the wire meanwhile."""
+
+    messages: tuple[Message, ...]
+    error: Trouble | None
+    wire: tuple[Observation, ...]
+
+    @property
+    def data(self) -> list[str]:
+        return [message.data for message in self.messages]
+
+
+class Pull(Struct, frozen=True):
+    """A pull request on the wire."""
+
+    seen: Observation
+    request: PullRequest
+    inbox: str
+
+
+class _Backstage(Session):
+    """The broker is ours alone: names stay as they are written, and end with it."""
+
+    def name(self, label: str) -> str:
+        return label
+
+    def _refuse_strangers(self, subject: str) -> None:
+        pass
+
+    def _clean_up(self) -> None:
+        pass
+
+
+class NatsScene(Scene):
+    """One play of one NATS scenario."""
+
+    def __init__(self, testee: Testee, stand: Stand) -> None:
+        super().__init__(testee, stand)
+        self._backstage: _Backstage | None = None
+
+    # -- setting the stage -------------------------------------------------------------------
+
+    @property
+    def backstage(self) -> Session:
+        """Plumbline's own session with the broker."""
+        if self._backstage is None:
+            self._backstage = _Backstage(own_broker(Url.parse(self.stand.broker)))
+        return self._backstage
+
+    @property
+    def stage(self) -> Stage:
+        """JetStream requests behind the testee's back."""
+        return self.backstage.stage
+
+    def orders(self, *messages: str, **consumer: Any) -> None:
+        """A stream ORDERS of ``orders.>`` with these messages and a pull consumer DISPATCH; then connect."""
+        self.stage.stream(STREAM, ["orders.>"])
+        self.stage.consumer(STREAM, CONSUMER, **consumer)
+        self.publish(*messages)
+        self.connect()
+
+    def publish(self, *messages: str) -> None:
+        """These payloads into the stream, behind the testee's back."""
+        for data in messages:
+            self.stage.publish(SUBJECT, data.encode())
+
+    def close(self) -> None:
+        if self._backstage is not None:
+            self._backstage.close()
+
+    # -- the testee --------------------------------------------------------------------------
+
+    def fetch(self, batch: int, expires_ms: int = 1000, **fields: Any) -> Fetched:
+        """Fetch from DISPATCH."""
+        with self.during() as passed:
+            answer = self.ask(
+                "fetch", stream=STREAM, consumer=CONSUMER, batch=batch, expires_ms=expires_ms, **fields
+            )
+        messages = answer.ok.messages if answer.ok is not None else ()
+        return Fetched(messages, answer.error, tuple(passed))
+
+    def take(self, *expected: str, expires_ms: int = 2000) -> list[Message]:
+        """Fetch exactly these messages, as the way to what the scenario is about. Raises ``Failed``."""
+        fetched = self.fetch(len(expected), expires_ms)
+        if fetched.data != list(expected):
+            self.fail(
+                "fetch did not hand over the messages that there are",
+                expected=str(list(expected)),
+                actual=f"{fetched.data} {fetched.error or ''}",
+            )
+        return list(fetched.messages)
+
+    def fetch_more(self, count: int) -> list[Message]:
+        """So many messages by as many fetches as it takes, since a library may end one with what was there;
+        fewer if some of them bring none."""
+        found: list[Message] = []
+        tries = count + EMPTY_FETCHES
+        while len(found) < count and tries:
+            found += self.fetch(count - len(found)).messages
+            tries -= 1
+        return found
+
+    # -- the wire ----------------------------------------------------------------------------
+
+    def pulls(self, among: Sequence[Observation] | None = None) -> list[Pull]:
+        """The pull requests that the testee sent, in order."""
+        found = []
+        for seen in self.sent(Pub, HPub) if among is None else among:
+            operation = seen.operation
+            if isinstance(operation, Pub | HPub) and operation.subject.startswith(NEXT):
+                try:
+                    request = PullRequest.parse(operation.payload)
+                except ProtocolError as error:
+                    self.fail("a pull request that is none", expected="JSON", actual=error, at=seen)
+                found.append(Pull(seen, request, operation.reply or ""))
+        return found
+
+    def acks(self) -> list[tuple[Observation, Ack]]:
+        """The acknowledgements that the testee sent, in order."""
+        published = [(seen, payload_of(seen)) for seen in self.sent(Pub, HPub)]
+        return [
+            (seen, Ack.parse(operation.payload))
+            for seen, operation in published
+            if operation.subject.startswith(f"{ACK_PREFIX}.")
+        ]
+
+    def is_waiting(self) -> bool:
+        """Whether the testee's last pull request may wait and is not answered yet."""
+        last = next(reversed(self.pulls()), None)
+        if last is None or not last.request.expires:
+            return False
+        return not any(seen.index > last.seen.index for seen in self.statuses())
+
+    def sid_of(self, subject: str) -> str:
+        """Under which sid the testee has subscribed to exactly this subject. Raises ``Failed``."""
+        asked = [seen.operation for seen in self.sent(Sub)]
+        found = [one.sid for one in asked if isinstance(one, Sub) and one.subject == subject]
+        if not found:
+            self.fail("the subscription was not sent", expected=f"SUB {subject}", actual="no such SUB")
+        return found[0]
+
+    def sid_that_hears(self, inbox: str) -> str:
+        """Under which sid the testee has subscribed to it last; empty if nobody would hear."""
+        asked = [seen.operation for seen in self.sent(Sub)]
+        heard = [one.sid for one in asked if isinstance(one, Sub) and hears(one.subject, inbox)]
+        return heard[-1] if heard else ""
+
+    def deliveries(self) -> list[Observation]:
+        """The messages of consumers that the testee was sent, in order."""
+        return [
+            seen
+            for seen in self.received(Msg, HMsg)
+            if (payload_of(seen).reply or "").startswith(f"{ACK_PREFIX}.")
+        ]
+
+    def statuses(self, code: int | None = None) -> list[Observation]:
+        """The statuses (of that code) that the testee was sent, in order."""
+        return [
+            seen
+            for seen in self.received(HMsg)
+            if status_of(seen) is not None and code in (None, status_of(seen))
+        ]
+
+
+def hears(subscribed: str, subject: str) -> bool:
+    """Whether a subscription to ``subscribed`` takes what is published to ``subject``."""
+    tokens, wanted = subscribed.split("."), subject.split(".")
+    pairs = zip(tokens, wanted, strict=False)
+    same = all(token in ("*", ">", other) for token, other in pairs)
+    return same and (len(tokens) == len(wanted) or (tokens[-1] == ">" and len(tokens) <= len(wanted)))
+
+
+def payload_of(seen: Observation) -> Payload:
+    """The operation, which carries a payload."""
+    assert isinstance(seen.operation, Payload)
+    return seen.operation
+
+
+def status_of(seen: Observation) -> int | None:
+    """The code of a status; None if the operation is none."""
+    if not isinstance(seen.operation, HMsg):
+        return None
+    try:
+        headers = seen.operation.headers
+    except ProtocolError:
+        return None
+    return headers.status.code if headers is not None and headers.status is not None else None

@@ -1,0 +1,117 @@
+"""One NATS connection of a check to the target. What connections share: ``base_connection``."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from plumbline.conformance.connection import Arrival, BaseConnection, Closed, Wiring
+from plumbline.conformance.nats.differences import differences
+from plumbline.conformance.nats.redaction import redacted
+from plumbline.conformance.outcomes import Failed
+from plumbline.wire.nats import (
+    Connect,
+    Decoder,
+    Err,
+    HMsg,
+    Info,
+    Limits,
+    Ok,
+    Operation,
+    Ping,
+    Pong,
+    Raw,
+    Sender,
+)
+from plumbline.wire.nats.headers import Status
+
+__all__ = ["Arrival", "Closed", "Connection", "handshake"]
+
+Expected = TypeVar("Expected", bound=Operation)
+
+# A server may raise its max_payload to 64 MiB; the decoder must not be what refuses it.
+CLIENT_LIMITS = Limits(max_payload=64 * 1024 * 1024 + 1024)
+
+
+class Connection(BaseConnection):
+    """A NATS client under the check's full control."""
+
+    unasked = (Ping, Info)  # what a server may send at any time
+    question = "PING"
+
+    def __init__(self, name: str, link: socket.socket, wiring: Wiring) -> None:
+        super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
+        self.info: Info | None = None
+
+    def _shown(self, operation: Operation) -> tuple[str, bytes]:
+        shown = redacted(operation)
+        return repr(operation.raw)[2:-1] if isinstance(operation, Raw) else str(shown), shown.raw
+
+    def _came(self, operation: Operation) -> None:
+        if isinstance(operation, Ping) and self.answers_pings:
+            self._answer(Pong.make().raw, "PONG")
+
+    def _ask(self) -> bool:
+        self.send(Ping.make())
+        return True
+
+    def _is_answer(self, operation: Operation) -> bool:
+        return isinstance(operation, Pong)
+
+    def take(self, within: float, skip: Collection[type[Operation]] | None = None) -> Operation | None:
+        operation = super().take(within, skip)
+        assert operation is None or isinstance(operation, Operation)
+        return operation
+
+    def send_bytes(self, data: bytes) -> None:
+        """Write any bytes at all."""
+        self.send(Raw.make(data))
+
+    def expect(self, kind: type[Expected], *, within: float = 1.0, **fields: Any) -> Expected:
+        """The next operation, which must be of ``kind`` and have these attribute values.
+
+        ``status="404 No Messages"`` compares a status line. Raises ``Failed`` or ``Inconclusive``.
+        """
+        wanted = " ".join([kind.verb, *(f"{name}={value!r}" for name, value in fields.items())])
+        skip = tuple(unasked for unasked in self.unasked if unasked is not kind)
+
+        def judge(operation: Operation) -> None:
+            if different := differences(operation, kind, fields):
+                self.mark_offending(operation)
+                raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+
+        operation = self.arrival(within, wanted, skip, judge=judge).operation
+        self._on_evidence()
+        assert isinstance(operation, kind)
+        return operation
+
+    def expect_status(self, code: int, description: str | None = None, *, within: float = 1.0) -> HMsg:
+        """The next operation, which must be an HMSG with this status line."""
+        if description is not None:
+            return self.expect(HMsg, within=within, status=str(Status(code, description)))
+        return self.expect(HMsg, within=within, status_code=code)
+
+    def flush(self, within: float = 2.0) -> list[Operation]:
+        """PING, and what comes before its PONG, without +OK. Raises as ``arrival`` if none comes."""
+        self.send(Ping.make())
+        before: list[Operation] = []
+        while not isinstance(operation := self.arrival(within, "PONG").operation, Pong):
+            if isinstance(operation, Err):
+                raise Failed(f"{self.name}: PING was refused", expected="PONG", actual=str(operation))
+            if not isinstance(operation, Ok):
+                before.append(operation)
+        return before
+
+
+def handshake(connection: Connection, options: dict[str, Any]) -> None:
+    """INFO, CONNECT, PING, PONG. Raises ``Failed`` if the target does not keep to it."""
+    connection.info = connection.expect(Info, within=2.0)
+    connection.send(Connect.make(options), Ping.make())
+    while not isinstance(operation := connection.arrival(2.0, "PONG after CONNECT").operation, Pong):
+        if not isinstance(operation, Ok):
+            raise Failed(
+                f"{connection.name}: the handshake was refused",
+                expected="PONG after CONNECT",
+                actual=str(operation),
+            )

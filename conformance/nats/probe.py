@@ -1,0 +1,146 @@
+"""The liveness probe of a NATS server: its INFO, and how long its PONGs take. Nothing here judges."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from plumbline.conformance.urls import AccessRefused, TargetUnreachable, Url
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
+
+SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
+ANSWER_S = 1.0
+PROBE_S = 3.0  # all of a probe: what answers every second byte in time is no target either
+ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
+
+FEATURES = ("headers", "jetstream", "auth_required", "tls_required", "tls_available", "nonce")
+
+
+def identity(info: Mapping[str, Any]) -> Any:
+    """What stays the same while a target lives; behind one address there may be all servers of a cluster."""
+    return info.get("cluster") or info.get("server_id")
+
+
+# docs.nats.io, "Client Protocol", CONNECT: what an ordinary client of today asks for.
+CONNECT_DEFAULTS: dict[str, Any] = {
+    "verbose": False,
+    "pedantic": False,
+    "lang": "plumbline",
+    "version": "0",
+    "protocol": 1,
+    "headers": True,
+    "no_responders": True,
+}
+
+
+def probe(
+    link: socket.socket, url: Url, round_trips: int, pause_s: float
+) -> tuple[dict[str, Any], list[float]]:
+    """INFO's fields, and the round trips of some PINGs in seconds, over a fresh connection.
+
+    Raises ``TargetUnreachable`` or ``AccessRefused``; ``OSError`` if the peer breaks off.
+    """
+    try:
+        return _greet(link, url, round_trips, pause_s)
+    except ProtocolError as error:
+        if error.excerpt.startswith(b"HTTP/"):
+            raise TargetUnreachable(f"{url.address} speaks HTTP, not NATS.") from None
+        raise TargetUnreachable(f"{url.address} does not speak NATS: {error}.") from None
+
+
+def _greet(
+    link: socket.socket, url: Url, round_trips: int, pause_s: float
+) -> tuple[dict[str, Any], list[float]]:
+    reader = _Reader(link, url, time.monotonic() + PROBE_S)
+    try:
+        first = reader.next(SPEAK_FIRST_S)
+    except TimeoutError:
+        # An HTTP server waits for a request: an answer to this tells it from one that is silent.
+        link.sendall(b"PING\r\n\r\n")
+        try:
+            first = reader.next(ANSWER_S)
+        except TimeoutError:
+            raise TargetUnreachable(
+                f"{url.address} accepts connections and says nothing; a NATS server sends INFO first."
+            ) from None
+    if not isinstance(first, Info):
+        raise TargetUnreachable(f"{url.address} does not speak NATS: it began with {str(first)[:80]!r}.")
+    info = first.fields
+    if info.get("tls_required"):
+        raise AccessRefused(f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener")
+    headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
+    connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
+    _send(link, Connect.make(connect))
+    return info, _round_trips(link, reader, url, round_trips, pause_s)
+
+
+def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int, pause_s: float) -> list[float]:
+    until = time.monotonic() + ROUND_TRIPS_S
+    found = [_round_trip(link, reader, url, pause_s)]
+    while len(found) < count and time.monotonic() < until:
+        found.append(_round_trip(link, reader, url, pause_s))
+    return found
+
+
+def _round_trip(link: socket.socket, reader: _Reader, url: Url, pause_s: float) -> float:
+    began = time.monotonic() + pause_s
+    time.sleep(pause_s)
+    _send(link, Ping.make())
+    while True:
+        try:
+            operation = reader.next(ANSWER_S)
+        except TimeoutError:
+            raise TargetUnreachable(f"{url.address} does not answer PING within {ANSWER_S:.0f} s.") from None
+        if isinstance(operation, Pong):
+            return time.monotonic() - began
+        if isinstance(operation, Ping):
+            _send(link, Pong.make())
+        if isinstance(operation, Err):
+            raise AccessRefused(
+                f"{url} refuses the connection: {operation.message}. "
+                f"Write the credentials into the URL: nats://user:password@{url.address}"
+            )
+
+
+def _send(link: socket.socket, operation: Operation) -> None:
+    """Write it. If the server has closed already, what it said before is still to be read: no error here."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        link.sendall(operation.raw)
+
+
+class _Reader:
+    """Operations one at a time from a blocking socket, each within a deadline."""
+
+    def __init__(self, link: socket.socket, url: Url, deadline: float) -> None:
+        self._link = link
+        self._url = url
+        self._deadline = deadline
+        self._decoder = Decoder(Sender.SERVER)
+        self._ready: list[Operation] = []
+        self._spoke = False
+
+    def next(self, within: float) -> Operation:
+        """Raises ``TimeoutError``, ``ProtocolError``, ``TargetUnreachable`` (closed)."""
+        deadline = min(time.monotonic() + within, self._deadline)
+        while (left := deadline - time.monotonic()) > 0 and not self._ready:
+            self._link.settimeout(left)
+            data = self._link.recv(65536)
+            if not data:
+                raise TargetUnreachable(f"{self._url.address} closes the connection {self._when()}.")
+            try:
+                self._ready = self._decoder.feed(data)
+            except ProtocolError as error:
+                if not error.operations:
+                    raise
+                self._ready = list(error.operations)
+        if left <= 0:  # also of a peer that never stops talking
+            raise TimeoutError
+        self._spoke = True
+        return self._ready.pop(0)
+
+    def _when(self) -> str:
+        return "before it answers PING" if self._spoke else "without a word of NATS"

@@ -1,0 +1,173 @@
+"""One execution of one NATS check. What sessions share: ``base_session``.
+
+Every stream that a session made is deleted with it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from plumbline.conformance.nats.connection import Connection, handshake
+from plumbline.conformance.nats.stage import Stage
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.own_server import RESTARTS, OwnServer
+from plumbline.conformance.session import STAGE, BaseSession, TouchesStranger
+from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
+from plumbline.conformance.urls import Url
+from plumbline.wire.nats import HPub, Operation, Pub
+from plumbline.wire.nats.jetstream import API_PREFIX
+
+__all__ = ["BUCKET_PREFIXES", "Session", "TouchesStranger"]
+
+BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
+_CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
+# The requests that only read may name what is not ours; every other one changes what it names.
+_CHANGES = re.compile(
+    rf"{re.escape(API_PREFIX)}\.(?:STREAM|CONSUMER)\.(?!(?:INFO|NAMES|LIST|MSG\.GET)\b)(?:[A-Z]+\.)+\S+"
+)
+
+
+class Session(BaseSession):
+    """What a NATS check is given. See ``Connection`` for what a connection can show."""
+
+    def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
+        super().__init__(target, variant=variant)
+        self._streams: set[str] = set()
+        self._stage: Stage | None = None
+
+    # -- names -------------------------------------------------------------------------------
+
+    def name(self, label: str) -> str:
+        """``ORDERS`` -> ``PL7f3a2x1_ORDERS``: valid as stream, consumer, queue and subject token.
+
+        The stream of a bucket has the name of the bucket in its own: ``KV_cfg`` -> ``KV_PL7f3a2x1_cfg``.
+        """
+        kind = next((prefix for prefix in BUCKET_PREFIXES if label.startswith(prefix)), "")
+        return self._names.setdefault(label, f"{kind}{self._token}_{label.removeprefix(kind)}")
+
+    def inbox(self, label: str = "inbox") -> str:
+        """A subject nobody else uses; the same one for the same label."""
+        return f"_INBOX.{self._token}.{label}"
+
+    # -- connections -------------------------------------------------------------------------
+
+    def connect(
+        self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
+    ) -> Connection:
+        """A new connection; ``options`` override fields of CONNECT, and one that is None is left out.
+
+        Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
+        """
+        connection = self._open(name, self.url(variant or self.variant))
+        if handshake:
+            self.handshake(connection, variant=variant, **options)
+        return connection
+
+    def handshake(self, connection: Connection, *, variant: str | None = None, **options: Any) -> None:
+        """INFO, CONNECT with ``options`` over the defaults, PING, PONG; no evidence of anything yet."""
+        before = self.observations
+        handshake(connection, self.connect_fields(variant, **options))
+        self.observations = before
+
+    def connect_fields(self, variant: str | None = None, **options: Any) -> dict[str, Any]:
+        """The fields of CONNECT: defaults, the URL's credentials, then ``options`` (None removes)."""
+        variant = variant or self.variant
+        credentials = self.url(variant).credentials
+        fields = {**CONNECT_DEFAULTS, **credentials, **options}
+        if variant is None and not self.target.info.get("headers"):
+            # A server without headers refuses who asks for no_responders.
+            fields = {**fields, "headers": False, "no_responders": False, **options}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def url(self, variant: str | None) -> Url:
+        if self._home is not None:
+            return Url.parse(self._home.url)
+        url = super().url(variant)
+        assert isinstance(url, Url)
+        return url
+
+    def _open(self, name: str, url: Url, *, own: bool = False) -> Connection:
+        wiring = self._wiring(url)
+        if own or self._home is not None:
+            wiring = msgspec.structs.replace(wiring, on_send=self._sent_to_own)
+        connection = Connection(name, self._link(name, url), wiring)
+        self._connections.append(connection)
+        return connection
+
+    def _sent_to_own(self, at: float, operation: Operation) -> None:
+        """Nothing there is a stranger's, and all of it vanishes with the server."""
+        self.moment = at
+
+    def _sent(self, at: float, operation: Operation) -> None:
+        super()._sent(at, operation)
+        if isinstance(operation, Pub | HPub):
+            self._refuse_strangers(operation.subject)
+        if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):
+            self._streams.add(operation.subject[len(_CREATES_STREAM) :])
+
+    def _refuse_strangers(self, subject: str) -> None:
+        """Nothing on the target that is not the run's own is touched: a check that would do so is wrong."""
+        if _CHANGES.fullmatch(subject) and self.target.prefix not in subject:
+            raise TouchesStranger(f"{subject} names what this run did not make: take names from the session")
+
+    # -- a server of its own -----------------------------------------------------------------
+
+    def own_server(self, **config: Any) -> OwnServer:
+        """A server like the target that no other check uses, not started yet; ``config`` goes into its
+        configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
+        if not self.target.program:
+            raise Unsupported(RESTARTS)
+        server = OwnServer(self.target.program, config)
+        self._own_servers.append(server)
+        return server
+
+    def connect_to(self, server: OwnServer, name: str = "client", **options: Any) -> Connection:
+        """As ``connect``, to a server of its own."""
+        connection = self._open(name, Url.parse(server.url), own=True)
+        self.handshake(connection, **options)
+        return connection
+
+    def stage_on(self, server: OwnServer) -> Stage:
+        """A stage on a server of its own, until that is restarted."""
+        self.needs("jetstream")
+        try:
+            return Stage(self, self.connect_to(server, STAGE))
+        except Failed as error:
+            raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+
+    def needs(self, feature: str) -> None:
+        """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""
+        if self.variant is None and feature not in self.target.target.features:
+            said = self.target.info.get(feature)
+            raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {said!r})")
+
+    # -- stage -------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> Stage:
+        """JetStream requests on a connection of their own. Raises ``Unsupported`` without JetStream."""
+        if self._stage is None:
+            self.needs("jetstream")
+            try:
+                self._stage = Stage(self, self.connect(STAGE))
+            except Failed as error:
+                raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+        return self._stage
+
+    # -- end ---------------------------------------------------------------------------------
+
+    def _clean_up(self) -> None:
+        if not self._streams:
+            return
+        for connection in self._connections:
+            if connection.name != STAGE:
+                connection.close()
+        try:
+            for stream in sorted(self._streams):
+                self.stage.delete_stream(stream)
+            self._streams.clear()
+        except (Failed, Inconclusive, Untestable, Unsupported):
+            pass  # the run's final sweep (conformance.runner.sweep) deletes what is left, and says so

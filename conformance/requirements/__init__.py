@@ -1,0 +1,1 @@
+"""The requirements: TOML files by protocol, the code that loads them, and the coverage by checks."""

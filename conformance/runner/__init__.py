@@ -1,0 +1,1 @@
+"""Runs checks under pytest and gives verdict events: prepare, collect, judge, clean up."""

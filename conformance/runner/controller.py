@@ -1,0 +1,247 @@
+"""The controller's side of a run: events as checks end; at the end the sweep, the last probe, the result.
+
+The process that the user started has one; xdist workers have none. What went wrong in Plumbline itself is
+collected here, from wherever pytest tells of it, and decides the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plumbline.conformance.outcomes import CheckEnded
+from plumbline.conformance.runner.engine import not_run
+from plumbline.conformance.runner.items import RESULT, is_check
+from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word
+from plumbline.conformance.runner.ledger import LEDGER
+from plumbline.conformance.runner.prepare import Prepared
+from plumbline.conformance.runner.run import Finish, conclude, suite_of
+from plumbline.conformance.runner.sweep import sweep
+from plumbline.interrupts import kept_from_children, terminated_as_interrupted, uninterrupted
+from plumbline.verdicts import (
+    CheckFinished,
+    CheckResult,
+    CheckStarted,
+    Event,
+    ExitCode,
+    Outcome,
+    RunFinished,
+    RunResult,
+    RunStarted,
+)
+
+CRASHED = "???"  # `when` of the report that xdist makes up for a test in which its worker died
+MESSAGE_LIMIT = 500
+
+
+class Controller:
+    """Registered by ``conformance.runner.plugin``; ``folder`` is what it shares with the workers.
+
+    ``complete`` tells that nothing may be deselected, so a check without a result is an error. ``problem``
+    is what the user did wrong, found only when the run had begun.
+    """
+
+    def __init__(self, config: pytest.Config, prepared: Prepared, folder: Path, *, complete: bool) -> None:
+        self._config = config
+        self._prepared = prepared
+        self._folder = folder
+        prepared.access.ledger = folder / LEDGER
+        self._complete = complete
+        self._titles = {check.id: check.title for check in prepared.checks}
+        self._results: dict[str, CheckResult] = {}
+        self._running: dict[str, str] = {}  # nodeid -> check
+        self._running_when_lost: tuple[str, ...] = ()
+        self._errors: list[str] = []
+        self._unread: list[str] = []  # files of the user's
+        self._nodes: list[Any] = []
+        self._deaths = 0
+        self._others_failed = False
+        self._interrupted = False
+        self._started = datetime.datetime.now(datetime.UTC)
+        self._began = time.monotonic()
+        self._workers = 1
+        self._announced = False
+        self._cleanup = contextlib.ExitStack()
+        self._cleanup.enter_context(terminated_as_interrupted())
+        config.add_cleanup(self._cleanup.close)
+        self.result: RunResult | None = None
+        self.problem = ""
+
+    # -- workers -------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self) -> Iterator[None]:
+        hand_over(self._prepared, self._folder)
+        with kept_from_children():  # xdist starts its workers here
+            yield
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[SHARED] = str(self._folder)
+        self._nodes.append(node)
+        self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._announce(len(ids))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object) -> None:
+        self._deaths += bool(error)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def _emit(self, event: Event) -> None:
+        self._config.hook.pytest_plumbline_event(event=event)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        # With xdist the workers are still to say what -k and -m left; without either, all is known.
+        if session.items:
+            self._announce(sum(is_check(item) for item in session.items))
+        elif self._complete:
+            self._announce(len(self._prepared.checks))
+
+    def _announce(self, checks: int) -> None:
+        if checks and not self._announced:
+            self._announced = True
+            strict = self._prepared.wanted.strict
+            self._emit(RunStarted(suite_of(), self._prepared.access.target, checks, self._workers, strict))
+
+    def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
+        identifier = location[2].partition(": ")[0]
+        if identifier in self._titles:
+            self._running[nodeid] = identifier
+            self._emit(CheckStarted(identifier, self._titles[identifier]))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._running.pop(nodeid, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if encoded := getattr(report, RESULT, ""):
+            self._finished(msgspec.json.decode(encoded, type=CheckResult))
+        elif report.failed and (report.when == CRASHED or is_check(report)):
+            self._error(f"{report.nodeid} ended in an error of Plumbline: {_last_line(report.longrepr)}")
+        elif report.failed:
+            self._others_failed = True
+
+    def _finished(self, result: CheckResult) -> None:
+        self._results[result.id] = result
+        self._emit(CheckFinished(result))
+        if result.outcome is Outcome.INCONCLUSIVE and (lost := self._lost()):
+            self._running_when_lost = tuple(sorted({*self._running.values(), result.id}))
+            pytest.exit(f"the target was lost: {lost}", returncode=ExitCode.TARGET_LOST)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and is_check(report):
+            self._error(f"{report.nodeid} could not be read: {_last_line(report.longrepr)}")
+        elif report.failed:
+            self._unread.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        place = excinfo.traceback[-1]
+        self._error(f"{excinfo.typename}: {excinfo.value} ({place.path}:{place.lineno + 1})")
+
+    def _error(self, text: str) -> None:
+        if text not in self._errors:  # every worker tells of the same file
+            self._errors.append(text[:MESSAGE_LIMIT])
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Also called when the session ends itself, by ``pytest.exit`` or, in a subclass, by -x."""
+        self._interrupted = excinfo.type is KeyboardInterrupt
+        self._cleanup.enter_context(uninterrupted())
+        for node in self._nodes:  # xdist would wait for the checks that run
+            with contextlib.suppress(AttributeError):  # of execnet only, so not promised
+                node.gateway._io.popen.terminate()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
+        yield
+        if exitstatus == pytest.ExitCode.USAGE_ERROR or self.result is not None:
+            return
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self._errors and not self._deaths:
+            self.problem = "nothing was selected: what -k, -m and the arguments ask for matches no check"
+            session.exitstatus = ExitCode.USAGE
+            return
+        if self._unread:
+            self.problem = f"a file beside the checks could not be read: {self._unread[0]}"
+            if not self._results and not self._errors:
+                return
+        self.result = self._conclude()
+        self._emit(RunFinished(self.result))
+        if not self._interrupted:
+            code = self.result.summary.exit_code
+            session.exitstatus = code or (
+                ExitCode.NOT_CONFORMANT if self._others_failed or self._unread else code
+            )
+
+    def _conclude(self) -> RunResult:
+        lost, notes = self._last_look()
+        missing = [check for check in self._prepared.checks if check.id not in self._results]
+        if self._deaths and not self._errors and not self._interrupted:
+            self._error(f"{self._deaths} worker processes died")
+        catalogue = self._prepared.catalogue
+        if lost and self._complete:
+            self._results |= {check.id: not_run(check, catalogue, "the target was lost") for check in missing}
+        elif self._complete and missing and not (self._interrupted or self._errors):
+            some = ", ".join(check.id for check in missing[:5])
+            self._error(f"{len(missing)} checks gave no result: {some} ...")
+        finish = Finish(
+            suite=suite_of(),
+            target=self._prepared.access.target,
+            started=self._started,
+            duration_s=time.monotonic() - self._began,
+            strict=self._prepared.wanted.strict,
+            waivers=self._prepared.waivers,
+            lost=lost,
+            notes=tuple(notes),
+            errors=tuple(self._errors),
+            interrupted=self._interrupted,
+        )
+        order = {check.id: number for number, check in enumerate(self._prepared.checks)}
+        results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))
+        return conclude(results, catalogue, finish)
+
+    def _last_look(self) -> tuple[str, list[str]]:
+        """Whether the target is still there, and what is wrong with what was left on it."""
+        access = self._prepared.access
+        if lost := self._lost() or access.absence():
+            during = ", ".join(self._running_when_lost)
+            return f"{lost} Running then: {during}." if during else lost, []
+        try:
+            # A request of a worker that was killed may still be on its way: look until nothing is left.
+            while sweep(access) and self._interrupted:
+                pass
+        except CheckEnded as error:
+            return "", [f"objects with the prefix {access.prefix} may be left on the target: {error.message}"]
+        return "", []
+
+    def _lost(self) -> str:
+        return lost_word(self._folder)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.problem:
+            terminalreporter.write_line(self.problem, red=True)
+        if self.result is None:
+            return
+        summary = self.result.summary
+        terminalreporter.section("Plumbline")
+        terminalreporter.write_line(
+            f"{summary.verdict}: {summary.claimed} requirements claimed, "
+            f"{summary.tested} tested, {summary.passed} passed"
+        )
+        for reason in summary.reasons:
+            terminalreporter.write_line(f"  {reason}")
+
+
+def _last_line(longrepr: object) -> str:
+    """Of what pytest shows of an error, the line that says which it is."""
+    return (str(longrepr).strip().splitlines() or [""])[-1].removeprefix("E   ")

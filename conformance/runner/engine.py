@@ -1,0 +1,138 @@
+"""Runs one check against a target and says what became of it. No waiver, no retry, no pytest.
+
+``run_check`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+
+import msgspec
+
+from plumbline.conformance.check import Check
+from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.requirements.catalogue import Catalogue, within_levels
+from plumbline.conformance.session import DEATH_S, BaseSession
+from plumbline.conformance.sessions import open_session
+from plumbline.conformance.target import TargetAccess
+from plumbline.verdicts import CheckResult, Level, Outcome
+
+_ORDER = (Level.MUST, Level.SHOULD, Level.MAY)
+_OUTCOMES: dict[type[CheckEnded], Outcome] = {
+    Failed: Outcome.FAILED,
+    Unsupported: Outcome.UNSUPPORTED,
+    Untestable: Outcome.UNTESTABLE,
+    Inconclusive: Outcome.INCONCLUSIVE,
+}
+# nats-server may fail to create a file store while it deletes another: "error creating store for stream".
+# That is its own trouble and no answer to what a check asks; alone, it does not happen.
+_SERVER_TROUBLE = b'"err_code":10049'
+LAST_WORDS_S = 2.0  # within which a server that no longer answers may have ended
+WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
+
+
+def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> CheckResult:
+    """Run ``check`` once."""
+    began = time.monotonic()
+    session = open_session(access, variant=check.variant)
+    outcome, ended = Outcome.PASSED, None
+    try:
+        with session:
+            refuse_other_levels(check, access, catalogue)
+            session.url(check.variant)
+            if access.fresh:
+                session.settle_on_own_server()
+            _run_to_its_end(check, session)
+            if session.observations == 0:
+                raise Failed("the check saw no evidence", expected="at least one observation", actual="none")
+    except Exception as error:
+        outcome, ended = ended_as(error)
+        if isinstance(error, Failed) and _in_trouble(session):
+            outcome = Outcome.INCONCLUSIVE
+    return msgspec.structs.replace(
+        result_of(check, catalogue, outcome, ended),
+        wire=tuple(session.wire[-WIRE_LINES:]),
+        observations=session.observations,
+        duration_s=time.monotonic() - began,
+    )
+
+
+def ended_as(error: Exception) -> tuple[Outcome, CheckEnded]:
+    """What becomes of a check that ended with this exception. One that is no ``CheckEnded`` and no failed
+    assertion is an error of Plumbline."""
+    if isinstance(error, CheckEnded):
+        return next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), error
+    if isinstance(error, AssertionError):
+        return Outcome.FAILED, Failed(str(error) or "assertion failed", where=_where(error))
+    text = "".join(traceback.format_exception(error)[-3:]).strip()
+    return Outcome.HARNESS_ERROR, CheckEnded(f"{type(error).__name__}: {error}", actual=text)
+
+
+def _run_to_its_end(check: Check, session: BaseSession) -> None:
+    """Where a check has a server to itself, that server's death is the verdict, whatever else was seen."""
+    try:
+        check.run(session)
+    except (Inconclusive, Untestable):
+        _require_alive(session, LAST_WORDS_S)
+        raise
+    except Failed:
+        _require_alive(session)
+        raise
+    _require_alive(session)
+
+
+def _require_alive(session: BaseSession, within: float = DEATH_S) -> None:
+    if said := session.death(within):
+        raise Failed("the server ended during the check", expected="a server that goes on", actual=said)
+
+
+def _in_trouble(session: BaseSession) -> bool:
+    return any(line.direction == "<" and _SERVER_TROUBLE in line.raw for line in session.wire)
+
+
+def not_run(check: Check, catalogue: Catalogue, why: str) -> CheckResult:
+    """The result of a check that there was no point in running."""
+    return result_of(check, catalogue, Outcome.INCONCLUSIVE, Inconclusive(f"not run: {why}"))
+
+
+def result_of(check: Check, catalogue: Catalogue, outcome: Outcome, ended: CheckEnded | None) -> CheckResult:
+    """The result of a check that ended so, without what was exchanged."""
+    return CheckResult(
+        id=check.id,
+        outcome=outcome,
+        requirements=check.requirements,
+        level=strongest_level(check, catalogue),
+        title=check.title,
+        source=check.source,
+        where=(ended.where if ended else "") or check.where,
+        message=ended.message if ended else "",
+        expected=ended.expected if ended else "",
+        actual=ended.actual if ended else "",
+        variant=check.variant or "",
+    )
+
+
+def strongest_level(check: Check, catalogue: Catalogue) -> Level:
+    """The level that decides whether a failure of ``check`` is red."""
+    levels = [catalogue.by_id[requirement].level for requirement in check.requirements]
+    return min(levels, key=_ORDER.index)
+
+
+def refuse_other_levels(check: Check, access: TargetAccess, catalogue: Catalogue) -> None:
+    """Raises ``Unsupported`` if the target's protocol level is outside the check's or its requirements'."""
+    requirements = [catalogue.by_id[name] for name in check.requirements]
+    gates = [(check.id, check.since or "", check.until or "")]
+    gates += [(requirement.id, requirement.since, requirement.until) for requirement in requirements]
+    for name, since, until in gates:
+        if not within_levels(access.level, since=since, until=until):
+            span = " and ".join(filter(None, (since and f"since {since}", until and f"before {until}")))
+            raise Unsupported(f"{name} holds {span}; the target's level is {access.target.level}")
+
+
+def _where(error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "conformance" in frame.filename]
+    if not frames:
+        return ""
+    parts = frames[-1].filename.split("conformance/")
+    return f"conformance/{parts[-1]}:{frames[-1].lineno}"

@@ -1,0 +1,150 @@
+"""``plumbline verify`` without its flags: the packaged suite through pytest, events to whoever listens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from plumbline.conformance.runner.events import Consumer, Emitter
+from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
+from plumbline.conformance.runner.prepare import Prepared
+from plumbline.conformance.suite import HERE
+from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
+
+__all__ = ["Consumer", "Finished", "default_workers", "run_suite"]
+
+CONFIGURATION = Path(__file__).with_name("pytest.ini")
+CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
+# Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
+WORKERS_PER_CORE = 3
+MOST_WORKERS = 12
+NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+
+
+class Finished(Struct, frozen=True):
+    """The end of ``run_suite``: its exit code, the result if the run got that far, and what went wrong
+    beside the checks, in sentences."""
+
+    exit_code: ExitCode
+    result: RunResult | None
+    problems: tuple[str, ...] = ()
+
+
+class _Listener:
+    """Hands the events to the consumers, and what was prepared to the plugin."""
+
+    def __init__(self, given: PreparedPlugin, consumers: Iterable[Consumer]) -> None:
+        self._given = given
+        self._emitter = Emitter(consumers)
+        self.result: RunResult | None = None
+        self.problems = self._emitter.problems
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.pluginmanager.register(self._given, PREPARED)
+
+    def pytest_plumbline_event(self, event: Event) -> None:
+        if isinstance(event, RunFinished):
+            self.result = event.result
+        self._emitter.emit(event)
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        controller = config.pluginmanager.get_plugin(CONTROLLER)
+        if controller is not None and controller.problem:
+            self.problems.append(controller.problem)
+
+    def pytest_internalerror(self) -> bool:
+        return True  # pytest would print its traceback; the result says it in a sentence
+
+
+def default_workers(checks: int) -> int:
+    """How many processes run ``checks`` checks; 0 is this one alone."""
+    workers = min(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1), checks // CHECKS_PER_WORKER)
+    return workers if workers > 1 else 0
+
+
+def run_suite(
+    prepared: Prepared,
+    consumers: Iterable[Consumer],
+    *,
+    workers: int | None = None,
+    pytest_args: Sequence[str] = (),
+) -> Finished:
+    """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins load too."""
+    listener = _Listener(PreparedPlugin(prepared, complete=not pytest_args), consumers)
+    count = default_workers(len(prepared.checks)) if workers is None else workers
+    try:
+        with _plugins_autoload(enabled=bool(pytest_args)):
+            code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
+    except KeyboardInterrupt:
+        return Finished(ExitCode.INTERRUPTED, listener.result)
+    return _finished(code, listener)
+
+
+def _finished(code: int, listener: _Listener) -> Finished:
+    problems = tuple(listener.problems)
+    if listener.result is not None:
+        verdict = ExitCode(listener.result.summary.exit_code)
+        if code == pytest.ExitCode.TESTS_FAILED and verdict is ExitCode.CONFORMANT:
+            verdict = ExitCode.NOT_CONFORMANT  # tests of the user's, beside the checks
+        return Finished(ExitCode.USAGE if problems else verdict, listener.result, problems)
+    if problems or code == pytest.ExitCode.USAGE_ERROR:
+        return Finished(ExitCode.USAGE, None, problems or ("pytest does not take what follows --",))
+    if code == pytest.ExitCode.INTERRUPTED:
+        return Finished(ExitCode.INTERRUPTED, None, ("interrupted",))
+    if code == pytest.ExitCode.OK:
+        return Finished(ExitCode.USAGE, None, ("what follows -- kept pytest from running any check",))
+    return Finished(ExitCode.HARNESS_ERROR, None, (f"pytest ended with code {code} and without a result",))
+
+
+def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[str]:
+    wanted = prepared.wanted
+    own = [str(path) for path in wanted.traces]
+    packaged = [] if own and not wanted.select else [str(HERE)]
+    repeated = [
+        *(f"--plumbline-select={pattern}" for pattern in wanted.select),
+        *(["--plumbline-strict"] if wanted.strict else []),
+    ]
+    parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
+    return [
+        f"--config-file={CONFIGURATION}",
+        f"--rootdir={Path.cwd() if extra else HERE.parent}",
+        "-pno:cacheprovider",
+        "-pno:terminal",
+        "-pno:unraisableexception",  # which collects all garbage twice at the end of every process
+        "--capture=no",  # the reports write to the terminal themselves
+        *_own_plugins(autoloaded=bool(extra)),
+        f"--plumbline-target={prepared.access.url}",
+        *repeated,
+        *parallel,
+        *extra,
+        *packaged,
+        *own,
+    ]
+
+
+def _own_plugins(*, autoloaded: bool) -> list[str]:
+    """Ours and xdist. Where all that is installed loads, naming ours again would be an error."""
+    if autoloaded and entry_points(group="pytest11", name="plumbline"):
+        return []
+    return ["-pplumbline.pytest_plugin"] if autoloaded else ["-pxdist", "-pplumbline.pytest_plugin"]
+
+
+@contextmanager
+def _plugins_autoload(*, enabled: bool) -> Iterator[None]:
+    """Without plugins of the user's environment the suite starts quicker and is the same everywhere."""
+    before = os.environ.get(NO_AUTOLOAD)
+    if not enabled:
+        os.environ[NO_AUTOLOAD] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(NO_AUTOLOAD, None)
+        if before is not None:
+            os.environ[NO_AUTOLOAD] = before

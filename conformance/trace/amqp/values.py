@@ -1,0 +1,174 @@
+"""``key=value`` pairs of an AMQP method (arguments, properties, body): what they stand for and match.
+
+The method table says what type a value has. Texts stand bare or in quotes, tables are JSON objects. A name of
+the trace is rewritten where a name stands: in the arguments that name queues and exchanges, in routing keys,
+and in tables. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from plumbline.conformance.trace.json_text import (
+    Constant,
+    Node,
+    Open,
+    evaluate,
+    node_differences,
+    read_json,
+    shown_node,
+)
+from plumbline.conformance.trace.language import Difference
+from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.settings import pairs
+from plumbline.conformance.trace.template import (
+    Hole,
+    Kind,
+    Scope,
+    Value,
+    as_bytes,
+    as_text,
+    fill,
+    match,
+    show,
+)
+from plumbline.conformance.trace.text import Problem, Text, near
+from plumbline.wire.amqp import PROPERTIES, Method, Shape
+
+ARGUMENT, PROPERTY, CONTENT = "argument", "property", "content"
+BODY, BODY_SIZE = "body", "body_size"
+TEXTS = ("shortstr", "longstr", BODY)
+# Arguments whose value is the name of a queue or exchange, which is the run's own.
+OBJECTS = frozenset({"queue", "exchange", "destination", "source"})
+NAMES = OBJECTS | {"routing_key"}
+
+
+class Field(Struct, frozen=True):
+    """One pair. ``kind`` is the type of the method table, ``body`` or ``body_size``."""
+
+    name: str
+    kind: str
+    place: str
+    node: Node
+
+    def value(self, scope: Scope) -> Any:
+        """What is sent."""
+        value = evaluate(self.node, scope)
+        if self.kind == BODY:
+            return as_bytes(value)
+        return str(value) if self.kind in TEXTS else value
+
+    def show(self, scope: Scope) -> str:
+        return f"{self.name}={shown_node(self.node, scope)}"
+
+    def differences(self, operation: Method, scope: Scope) -> Iterator[Difference]:
+        """In what the operation is not this."""
+        if self.kind == BODY_SIZE:
+            found: Any = len(operation.body)
+        elif self.kind == BODY:
+            found = as_text(operation.body)
+        elif self.place == PROPERTY:
+            if self.name not in (operation.properties or {}):
+                if not _is_absent(self.node):
+                    yield Difference(self.name, shown_node(self.node, scope), "no such property")
+                return
+            found = (operation.properties or {})[self.name]
+        else:
+            found = operation.arguments[self.name]
+        if self.kind in TEXTS:
+            # As texts, not as JSON: "1" and 1 are alike.
+            template = self.node.resolved(scope) if isinstance(self.node, Value | Open) else ()
+            if not match(template, found, scope):
+                yield Difference(self.name, show(template, scope), found[:200])
+            return
+        for path, wanted, got in node_differences(self.node, _plain(found), self.name, scope):
+            yield Difference(path, wanted, got)
+
+
+def read_fields(text: Text, shape: Shape, reader: Reader, use: Use) -> tuple[Field, ...]:
+    """All pairs of a line. Raises ``Problem``."""
+    return tuple(_field(key, value, shape, reader, use) for key, value in pairs(text))
+
+
+def values(fields: tuple[Field, ...], scope: Scope) -> Iterator[tuple[Field, Any]]:
+    """What is sent, field by field."""
+    return ((field, field.value(scope)) for field in fields)
+
+
+def show_fields(fields: tuple[Field, ...], scope: Scope) -> list[str]:
+    """For reports."""
+    return [field.show(scope) for field in fields]
+
+
+def _field(key: Text, value: Text, shape: Shape, reader: Reader, use: Use) -> Field:
+    name = key.value
+    if name in shape.arguments:
+        kind, place = shape.arguments[name], ARGUMENT
+    elif shape.has_content and name in PROPERTIES:
+        kind, place = PROPERTIES[name], PROPERTY
+    elif shape.has_content and name in (BODY, BODY_SIZE):
+        kind, place = name, CONTENT
+    else:
+        known = [*shape.arguments, *([*PROPERTIES, BODY, BODY_SIZE] if shape.has_content else [])]
+        raise Problem.at(key, f"an argument of {shape.name} ({', '.join(known)})", near(name, known))
+    return Field(name, kind, place, read_node(name, kind, value, reader, use))
+
+
+def read_node(name: str, kind: str, value: Text, reader: Reader, use: Use) -> Node:
+    """The value of an argument of this type. Raises ``Problem``."""
+    if kind in TEXTS:
+        return _text(name, value, reader, use)
+    if value.value == "*" and use is Use.EXPECTED:
+        return Open(Hole("*", kind=Kind.ANY))
+    node = read_json(value, reader, use).root
+    if isinstance(node, Open):
+        return node
+    wanted = {"bit": "true or false", "table": "a JSON object"}.get(kind, "a number")
+    right = {
+        "bit": isinstance(node, Constant) and isinstance(node.value, bool),
+        "table": not isinstance(node, Constant | Value),
+    }.get(kind, isinstance(node, Constant) and type(node.value) is int)
+    if not right:
+        raise Problem.at(value, wanted)
+    return node
+
+
+def _text(name: str, value: Text, reader: Reader, use: Use) -> Value:
+    quoted = len(value.value) > 1 and value.value[0] == value.value[-1] == '"'
+    inside = value.cut(1, len(value.value) - 1) if quoted else value
+    if inside.value == "*" and use is Use.EXPECTED and not quoted:
+        return Value((Hole("*", kind=Kind.TEXT),))
+    if name not in NAMES or not inside:
+        return Value(reader.template(inside, use, Kind.TEXT))
+    found = reader.value(inside, use, Kind.WORD)
+    if name in OBJECTS and found.subject is not None and _is_label(found.subject.plain):
+        reader.label(inside)
+    return found
+
+
+def _is_label(tokens: list[str | None]) -> bool:
+    first = tokens[0]
+    return first is not None and not first.startswith("$") and first != "amq"
+
+
+def _is_absent(node: Node) -> bool:
+    template = node.template if isinstance(node, Value) else (node.hole,) if isinstance(node, Open) else ()
+    return any(isinstance(part, Hole) and part.kind is Kind.ABSENT for part in template)
+
+
+def _plain(value: Any) -> Any:
+    """A value of the wire as JSON has it."""
+    return json.loads(json.dumps(value, default=_otherwise))
+
+
+def _otherwise(value: Any) -> Any:
+    return as_text(bytes(value)) if isinstance(value, bytes | bytearray) else str(value)
+
+
+def resolved_text(node: Node, scope: Scope) -> str:
+    """The text that a node stands for, in what is sent."""
+    return fill(node.resolved(scope), scope) if isinstance(node, Value | Open) else str(evaluate(node, scope))

@@ -1,0 +1,1 @@
+"""NATS in traces: the lines, their patterns and the stage."""

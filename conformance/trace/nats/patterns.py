@@ -1,0 +1,184 @@
+"""NATS operations as a trace expects them, and what they differ in from one that came. Pure.
+
+What a pattern does not write must not be there (a reply subject, a status), except sizes, further
+headers and further JSON fields; a payload or header block that is not written at all may be anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from plumbline.conformance.trace.json_text import JsonText
+from plumbline.conformance.trace.language import Difference
+from plumbline.conformance.trace.segments import HeaderBlock, JsonPayload, PayloadText, printable
+from plumbline.conformance.trace.template import Scope, Subject, Template, match, show, tokens_apart
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats import Err, HMsg, Info, Msg, Operation, Ping
+from plumbline.wire.nats.headers import Headers
+
+
+class Fixed(Struct, frozen=True):
+    """An operation without fields, or INFO with any."""
+
+    stream: ClassVar[None] = None
+
+    verb: str
+
+    @property
+    def asked(self) -> tuple[type[Operation], ...]:
+        return {"PING": (Ping,), "INFO": (Info,)}.get(self.verb, ())
+
+    def show(self, scope: Scope) -> str:
+        return self.verb
+
+    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+        return _verb(self.verb, operation)
+
+
+class InfoPattern(Struct, frozen=True):
+    """``INFO {...}``: the fields given."""
+
+    stream: ClassVar[None] = None
+
+    json: JsonText
+
+    @property
+    def asked(self) -> tuple[type[Operation], ...]:
+        return (Info,)
+
+    def show(self, scope: Scope) -> str:
+        return f"INFO {self.json.show(scope)}"
+
+    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+        if not isinstance(operation, Info):
+            return _verb("INFO", operation)
+        found = operation.raw[len("INFO") : operation.head]
+        return [
+            Difference(what.replace("payload", "INFO", 1), expected, got)
+            for what, expected, got in self.json.differences(found, scope)
+        ]
+
+
+class Refusal(Struct, frozen=True):
+    """``-ERR 'text'``; documents and servers differ in the case of the text, so case counts for nothing."""
+
+    stream: ClassVar[None] = None
+
+    message: Template | None
+
+    @property
+    def asked(self) -> tuple[type[Operation], ...]:
+        return ()
+
+    def show(self, scope: Scope) -> str:
+        return "-ERR" if self.message is None else f"-ERR '{show(self.message, scope)}'"
+
+    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+        if not isinstance(operation, Err):
+            return _verb("-ERR", operation)
+        wanted = self.message
+        if wanted is None or match(wanted, operation.message, scope, re.DOTALL | re.IGNORECASE):
+            return []
+        return [Difference("message", show(wanted, scope), operation.message)]
+
+
+class Delivery(Struct, frozen=True):
+    """``MSG`` and ``HMSG``. A block or a payload of None may be anything; a reply of None must not come."""
+
+    stream: ClassVar[None] = None
+
+    verb: str
+    subject: Subject
+    sid: Template
+    reply: Subject | None
+    sizes: tuple[Template, ...]
+    block: HeaderBlock | None
+    payload: PayloadText | None
+
+    @property
+    def asked(self) -> tuple[type[Operation], ...]:
+        return ()
+
+    def show(self, scope: Scope) -> str:
+        fields = [self.verb, show(self.subject.template(scope), scope), show(self.sid, scope)]
+        fields += [] if self.reply is None else [show(self.reply.template(scope), scope)]
+        text = " ".join(fields + [show(size, scope) for size in self.sizes])
+        if self.block is not None:
+            text += f" | {self.block.show(scope)}"
+        if self.payload is not None and (self.payload.show(scope) or self.block is None):
+            bar = "" if self.verb == "MSG" and isinstance(self.payload, JsonPayload) else "| "
+            text += f" {bar if self.block is None else '|| '}{self.payload.show(scope)}"
+        return text.rstrip()
+
+    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+        if operation.verb != self.verb or not isinstance(operation, Msg | HMsg):
+            return _verb(self.verb, operation)
+        return [
+            *self._line(operation, scope),
+            *self._block(operation, scope),
+            *self._payload(operation, scope),
+        ]
+
+    def _line(self, operation: Msg | HMsg, scope: Scope) -> Iterator[Difference]:
+        yield from _dotted("subject", self.subject, operation.subject, scope)
+        yield from _field("sid", self.sid, operation.sid, scope)
+        if self.reply is not None:
+            yield from _dotted("reply", self.reply, operation.reply, scope)
+        elif operation.reply is not None:
+            yield Difference("reply", "none", operation.reply)
+        names = ("size",) if len(self.sizes) == 1 else ("header size", "total size")
+        found = [arg.decode() for arg in operation.args[-len(self.sizes) :]] if self.sizes else []
+        for name, size, actual in zip(names, self.sizes, found, strict=False):
+            yield from _field(name, size, actual, scope)
+
+    def _block(self, operation: Msg | HMsg, scope: Scope) -> Iterator[Difference]:
+        if self.block is None:
+            return
+        try:
+            headers = operation.headers or Headers(None, ())
+        except ProtocolError as error:
+            yield Difference("headers", "a header block", str(error))
+            return
+        status = "" if headers.status is None else str(headers.status)
+        if not match(self.block.status, status, scope):
+            yield Difference("status", show(self.block.status, scope) or "none", status or "none")
+        left = list(headers.fields)
+        for header in self.block.fields:
+            wanted = header.value.resolved(scope)
+            fitting = next(
+                (field for field in left if field[0] == header.name and match(wanted, field[1], scope)), None
+            )
+            if fitting is not None:
+                left.remove(fitting)
+                continue
+            found = [value for name, value in left if name == header.name]
+            yield Difference(
+                f"header {header.name}", show(wanted, scope), " and ".join(found) or "no such header"
+            )
+
+    def _payload(self, operation: Msg | HMsg, scope: Scope) -> Iterator[Difference]:
+        if self.payload is not None:
+            yield from self.payload.differences(operation.payload, scope)
+
+
+def _verb(verb: str, operation: Any) -> list[Difference]:
+    return [] if operation.verb == verb else [Difference("operation", verb, operation.verb)]
+
+
+def _field(what: str, template: Template, actual: str, scope: Scope) -> Iterator[Difference]:
+    if not match(template, actual, scope):
+        yield Difference(what, show(template, scope), printable(actual))
+
+
+def _dotted(what: str, subject: Subject, actual: str | None, scope: Scope) -> Iterator[Difference]:
+    template = subject.template(scope)
+    wanted = show(template, scope)
+    if actual is None:
+        yield Difference(what, wanted, "none")
+    elif not match(template, actual, scope):
+        apart = tokens_apart(wanted, actual)
+        yield Difference(what, wanted, actual + (f" ({apart})" if apart else ""))

@@ -1,0 +1,1 @@
+"""AMQP 0-9-1: operations of a connection to facts, and the rules that judge them."""

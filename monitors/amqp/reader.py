@@ -1,0 +1,230 @@
+"""Reads the operations of one AMQP connection, in their order, into facts.
+
+It knows what only this connection's own past can tell: which request an ``-ok`` answers, and what a consumer
+tag consumes. A reader that begins in the middle says less, and never guesses. Its state is serialisable.
+Sources: AMQP 0-9-1, sections 1.6 to 1.8; RabbitMQ, "Consumer Acknowledgements and Publisher Confirms".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.monitors.amqp import facts
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.observation import Observation
+from plumbline.wire import amqp
+
+
+class _Consumer(Struct, frozen=True):
+    queue: str
+    no_ack: bool
+
+
+class _Channel(Struct):
+    """What was asked and not answered yet, first in first out; and what consumer tags stand for."""
+
+    qos: list[tuple[int, bool]] = []
+    consume: list[tuple[str, str, bool]] = []  # tag as asked, queue, no_ack
+    get: list[tuple[str, bool]] = []  # queue, no_ack
+    consumers: dict[str, _Consumer] = {}
+    confirms: bool = False
+    published: int = 0
+
+
+class AmqpReaderState(Struct):
+    """``vhost`` is empty until connection.open is seen."""
+
+    vhost: str = ""
+    channels: dict[int, _Channel] = {}
+
+
+class AmqpReader:
+    """Observations of one connection in, facts out."""
+
+    def __init__(self, state: AmqpReaderState | None = None) -> None:
+        self.state = state or AmqpReaderState()
+
+    @classmethod
+    def restore(cls, data: bytes) -> AmqpReader:
+        """A reader that goes on where ``dump`` was called. Raises ``msgspec.MsgspecError``."""
+        return cls(msgspec.msgpack.decode(data, type=AmqpReaderState))
+
+    def dump(self) -> bytes:
+        return msgspec.msgpack.encode(self.state)
+
+    def read(self, seen: Observation) -> Iterator[Fact]:
+        """The facts that ``seen`` adds."""
+        operation = seen.operation
+        if not isinstance(operation, amqp.Method):
+            return
+        read = _READERS.get((seen.sender, operation.method))
+        if read is not None:
+            channel = self.state.channels.get(operation.channel)
+            if channel is None:
+                channel = self.state.channels[operation.channel] = _Channel()
+            about = {"place": seen.place, "server": seen.server, "channel": operation.channel}
+            yield from read(self, channel, operation, about)
+
+    # -- connections and channels --
+
+    def _vhost(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        self.state.vhost = operation.arguments["virtual_host"]
+        yield from ()
+
+    def _opened(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        self.state.channels[operation.channel] = _Channel()
+        yield facts.Opened(**about)
+
+    def _closed(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        code, text = operation.arguments["reply_code"], operation.arguments["reply_text"]
+        yield facts.Closed(**about, reply_code=code, reply_text=text)
+
+    def _transacted(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        yield facts.Transacted(**about)
+
+    # -- consuming --
+
+    def _qos(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        channel.qos.append((operation.arguments["prefetch_count"], operation.arguments["global"]))
+        yield from ()
+
+    def _qos_ok(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        if channel.qos:
+            count, all_consumers = channel.qos.pop(0)
+            yield facts.QosSet(**about, prefetch_count=count, all_consumers=all_consumers)
+
+    def _consume(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        asked = operation.arguments
+        if asked["no_wait"]:
+            yield self._consuming(channel, asked["consumer_tag"], asked["queue"], asked["no_ack"], about)
+        else:
+            channel.consume.append((asked["consumer_tag"], asked["queue"], asked["no_ack"]))
+
+    def _consume_ok(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        if channel.consume:
+            _, queue, no_ack = channel.consume.pop(0)
+            yield self._consuming(channel, operation.arguments["consumer_tag"], queue, no_ack, about)
+
+    def _consuming(
+        self, channel: _Channel, tag: str, queue: str, no_ack: Any, about: dict[str, Any]
+    ) -> facts.Consuming:
+        channel.consumers[tag] = _Consumer(queue, bool(no_ack))
+        return facts.Consuming(**about, consumer_tag=tag, queue=queue, no_ack=bool(no_ack))
+
+    def _client_cancel(
+        self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]
+    ) -> Iterator[Fact]:
+        if operation.arguments["no_wait"]:
+            yield facts.Cancelled(**about, consumer_tag=operation.arguments["consumer_tag"], final=False)
+
+    def _cancelled(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        yield facts.Cancelled(**about, consumer_tag=operation.arguments["consumer_tag"], final=True)
+
+    def _get(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        channel.get.append((operation.arguments["queue"], operation.arguments["no_ack"]))
+        yield from ()
+
+    def _get_empty(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        del channel.get[:1]
+        yield from ()
+
+    def _get_ok(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        asked = _Consumer(*channel.get.pop(0)) if channel.get else None
+        yield self._delivery(operation, about, "", asked)
+
+    def _deliver(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        tag = operation.arguments["consumer_tag"]
+        yield self._delivery(operation, about, tag, channel.consumers.get(tag))
+
+    def _delivery(
+        self, operation: amqp.Method, about: dict[str, Any], tag: str, asked: _Consumer | None
+    ) -> facts.Delivered:
+        told, properties = operation.arguments, operation.properties or {}
+        headers = properties.get("headers")
+        return facts.Delivered(
+            **about, vhost=self.state.vhost, queue="" if asked is None else asked.queue,
+            no_ack=None if asked is None else asked.no_ack, delivery_tag=told["delivery_tag"],
+            consumer_tag=tag,
+            redelivered=told["redelivered"], exchange=told["exchange"],
+            routing_key=told["routing_key"], size=len(operation.body),
+            message_id=str(properties.get("message_id") or ""),
+            dead_lettered=isinstance(headers, dict) and "x-death" in headers,
+        )  # fmt: skip
+
+    def _acknowledge(
+        self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]
+    ) -> Iterator[Fact]:
+        told = operation.arguments
+        yield facts.Acknowledged(
+            **about, delivery_tag=told["delivery_tag"], multiple=bool(told.get("multiple")),
+            kind=operation.method.removeprefix("basic."), requeue=bool(told.get("requeue")),
+        )  # fmt: skip
+
+    def _recovered(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        yield facts.Recovered(**about)
+
+    # -- publishing --
+
+    def _select(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        channel.confirms = True
+        yield facts.ConfirmsSelected(**about)
+
+    def _publish(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        channel.published += channel.confirms
+        told, properties = operation.arguments, operation.properties or {}
+        yield facts.Published(
+            **about, number=channel.published, exchange=told["exchange"], routing_key=told["routing_key"],
+            mandatory=told["mandatory"], size=len(operation.body),
+            message_id=str(properties.get("message_id") or ""),
+        )  # fmt: skip
+
+    def _returned(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        told = operation.arguments
+        yield facts.Returned(
+            **about, reply_code=told["reply_code"], exchange=told["exchange"], routing_key=told["routing_key"]
+        )
+
+    def _confirmed(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
+        told = operation.arguments
+        yield facts.Confirmed(
+            **about, delivery_tag=told["delivery_tag"], multiple=told["multiple"],
+            kind=operation.method.removeprefix("basic."),
+        )  # fmt: skip
+
+
+_Reader = Callable[[AmqpReader, _Channel, amqp.Method, dict[str, Any]], Iterator[Fact]]
+_CLIENT, _SERVER = amqp.Sender.CLIENT, amqp.Sender.SERVER
+_READERS: dict[tuple[amqp.Sender, str], _Reader] = {
+    (_CLIENT, "connection.open"): AmqpReader._vhost,
+    (_SERVER, "channel.open-ok"): AmqpReader._opened,
+    (_CLIENT, "channel.close"): AmqpReader._closed,
+    (_SERVER, "channel.close"): AmqpReader._closed,
+    (_CLIENT, "connection.close"): AmqpReader._closed,
+    (_SERVER, "connection.close"): AmqpReader._closed,
+    (_CLIENT, "tx.select"): AmqpReader._transacted,
+    (_CLIENT, "basic.qos"): AmqpReader._qos,
+    (_SERVER, "basic.qos-ok"): AmqpReader._qos_ok,
+    (_CLIENT, "basic.consume"): AmqpReader._consume,
+    (_SERVER, "basic.consume-ok"): AmqpReader._consume_ok,
+    (_CLIENT, "basic.cancel"): AmqpReader._client_cancel,
+    (_SERVER, "basic.cancel"): AmqpReader._cancelled,
+    (_SERVER, "basic.cancel-ok"): AmqpReader._cancelled,
+    (_CLIENT, "basic.get"): AmqpReader._get,
+    (_SERVER, "basic.get-empty"): AmqpReader._get_empty,
+    (_SERVER, "basic.get-ok"): AmqpReader._get_ok,
+    (_SERVER, "basic.deliver"): AmqpReader._deliver,
+    (_CLIENT, "basic.ack"): AmqpReader._acknowledge,
+    (_CLIENT, "basic.nack"): AmqpReader._acknowledge,
+    (_CLIENT, "basic.reject"): AmqpReader._acknowledge,
+    (_SERVER, "basic.recover-ok"): AmqpReader._recovered,
+    (_CLIENT, "basic.recover-async"): AmqpReader._recovered,
+    (_CLIENT, "confirm.select"): AmqpReader._select,
+    (_CLIENT, "basic.publish"): AmqpReader._publish,
+    (_SERVER, "basic.return"): AmqpReader._returned,
+    (_SERVER, "basic.ack"): AmqpReader._confirmed,
+    (_SERVER, "basic.nack"): AmqpReader._confirmed,
+}

@@ -1,0 +1,80 @@
+"""What a monitor is: one rule over facts in their order, with a state that can be put aside and taken up.
+
+A rule stands once, here, and runs in three places: live beside the proxy, over a session in ``gate``, and
+over captures in the pipeline, which groups facts by ``key`` and keeps ``dump()`` between batches. So it
+sees the facts of its own key only, and knows no clock, no socket and no other monitor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.monitors.amqp.facts import ChannelFact, Delivered
+from plumbline.monitors.nats.facts import Fact, StreamFact
+from plumbline.monitors.observation import Place, Side, Violation
+
+
+class Scope(StrEnum):
+    """What one monitor watches."""
+
+    CONNECTION = "connection"
+    STREAM = "stream"  # with its consumers, on whichever connections
+    CHANNEL = "channel"
+    QUEUE = "queue"  # on whichever channels
+
+
+class Monitor(ABC):
+    """One rule. A subclass says what it is and keeps all it remembers in ``state``."""
+
+    rule: ClassVar[str]
+    title: ClassVar[str]  # the rule as one sentence
+    requirements: ClassVar[tuple[str, ...]]
+    source: ClassVar[str]
+    side: ClassVar[Side]
+    scope: ClassVar[Scope]
+    State: ClassVar[type[Struct]]
+
+    def __init__(self, state: Any = None) -> None:
+        self.state: Any = self.State() if state is None else state
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        """A monitor that goes on where ``dump`` was called. Raises ``msgspec.MsgspecError``."""
+        return cls(msgspec.msgpack.decode(data, type=cls.State))
+
+    def dump(self) -> bytes:
+        return msgspec.msgpack.encode(self.state)
+
+    @classmethod
+    def key(cls, fact: Fact) -> str | None:
+        """Whose fact this is: facts of one key go to one monitor, in their order. None: not for this rule."""
+        match fact:
+            case Delivered() if cls.scope is Scope.QUEUE:
+                return f"{fact.server}|{fact.vhost}|{fact.queue}"
+            case ChannelFact():
+                return f"{fact.place.connection}/{fact.channel}" if cls.scope is Scope.CHANNEL else None
+            case StreamFact() if cls.scope is Scope.STREAM:
+                return f"{fact.server}|{fact.domain}|{fact.stream}"
+            case _:
+                return fact.place.connection if cls.scope is Scope.CONNECTION else None
+
+    @abstractmethod
+    def observe(self, fact: Fact) -> Iterator[Violation]:
+        """What ``fact`` breaks, after all that came before it."""
+
+    def finish(self) -> Iterator[Violation]:
+        """What can be said only at the end, if all traffic of the server is known."""
+        yield from ()
+
+    def violation(
+        self, expected: str, actual: str, place: Place, *earlier: Place, certain: bool = True
+    ) -> Violation:
+        return Violation(
+            self.rule, self.requirements, self.side, expected, actual, place, earlier, certain=certain
+        )

@@ -1,0 +1,1 @@
+"""NATS: operations of a connection to facts, and the rules that judge them."""

@@ -1,0 +1,147 @@
+"""What the operations of NATS connections say, once a connection's own context is known: one fact each.
+
+A reader (``nats_reader``) makes facts from operations; monitors judge them; pipelines keep them as tables.
+Facts of one connection are in its order. Subjects, names and sizes only: a fact holds no payload.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from plumbline.monitors.observation import Place
+
+
+class Fact(Struct, frozen=True, tag=True, kw_only=True):
+    """Something that was seen, where, on which server."""
+
+    place: Place
+    server: str = ""
+
+
+class StreamFact(Fact, frozen=True, kw_only=True):
+    """A fact about a stream, whoever saw it. ``domain`` is that of JetStream, empty if none was told."""
+
+    stream: str
+    domain: str = ""
+
+
+class Began(Fact, frozen=True, kw_only=True):
+    """CONNECT was seen, so all that the client ever asked for on this connection is seen too."""
+
+    library: str = ""  # CONNECT lang and version, CONNECT name: "python3 2.10.0"
+    name: str = ""
+
+
+class Subscribed(Fact, frozen=True, kw_only=True):
+    """SUB."""
+
+    sid: str
+    subject: str
+    queue: str = ""
+
+
+class Unsubscribed(Fact, frozen=True, kw_only=True):
+    """UNSUB; ``max_msgs`` None: at once."""
+
+    sid: str
+    max_msgs: int | None
+
+
+class Pinged(Fact, frozen=True, kw_only=True):
+    """The client's PING."""
+
+
+class Ponged(Fact, frozen=True, kw_only=True):
+    """The server's PONG: it has read all that the client sent before the PING."""
+
+
+class Received(Fact, frozen=True, kw_only=True):
+    """MSG or HMSG. ``delivery``: its reply subject is an acknowledgement subject of JetStream."""
+
+    sid: str
+    subject: str
+    size: int
+    status: int | None = None
+    delivery: bool = False
+
+
+class Delivered(StreamFact, frozen=True, kw_only=True):
+    """A message of a consumer, by its acknowledgement subject (ADR-15). ``timestamp`` in ns since 1970."""
+
+    sid: str
+    subject: str
+    consumer: str
+    delivered: int
+    stream_seq: int
+    consumer_seq: int
+    timestamp: int
+    pending: int
+    size: int
+
+
+class Pulled(StreamFact, frozen=True, kw_only=True):
+    """A pull request, or +NXT which is one. Durations in nanoseconds. ``sid`` hears the answer."""
+
+    consumer: str
+    inbox: str
+    sid: str | None
+    batch: int
+    expires: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    idle_heartbeat: int = 0
+
+
+class PullStatus(Fact, frozen=True, kw_only=True):
+    """A status on a pull request's inbox. ``pending``: its Nats-Pending-Messages."""
+
+    sid: str
+    inbox: str
+    code: int
+    description: str
+    pending: int | None = None
+
+
+class Acknowledged(StreamFact, frozen=True, kw_only=True):
+    """The client acknowledged a delivery; ``kind`` is the payload's first word, empty if it is unknown."""
+
+    consumer: str
+    delivered: int
+    stream_seq: int
+    consumer_seq: int
+    kind: str
+    reply: str = ""
+
+
+class AckAnswered(StreamFact, frozen=True, kw_only=True):
+    """The server answered an acknowledgement that had a reply subject: a double ack is confirmed."""
+
+    consumer: str
+    stream_seq: int
+    consumer_seq: int
+    kind: str
+    asked: Place
+
+
+class Published(Fact, frozen=True, kw_only=True):
+    """The client published a message, no request to JetStream's API and no acknowledgement."""
+
+    subject: str
+    reply: str = ""
+    msg_id: str = ""
+    size: int = 0
+
+
+class PublishAnswered(StreamFact, frozen=True, kw_only=True):
+    """A PubAck came."""
+
+    seq: int
+    duplicate: bool
+    asked: Place
+
+
+class Administered(StreamFact, frozen=True, kw_only=True):
+    """A request that makes, changes or removes a stream or a consumer: counters may start anew."""
+
+    verb: str  # "CONSUMER.DELETE"
+    consumer: str | None = None

@@ -1,0 +1,323 @@
+"""Reads the operations of one NATS connection, in their order, into facts.
+
+It knows what only this connection's own past can tell: which subscription hears an inbox, and which request a
+message answers. A reader that begins in the middle says less, and never guesses. Its state is serialisable,
+so that a stream of captures can be read on where it stopped.
+Sources: docs.nats.io, "Client Protocol"; ADR-13, "Pull Subscribe internals"; ADR-15, "JS Ack".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.monitors.nats import facts
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.observation import Observation, Place
+from plumbline.wire import nats
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.json_text import json_object
+from plumbline.wire.nats import jetstream
+
+# Requests that nobody ever answered are forgotten, the oldest first.
+MOST_REQUESTS = 10_000
+# STREAM.* and CONSUMER.* verbs after which sequences, counts or acknowledgements may start anew.
+_CHANGING = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "DURABLE.CREATE", "RESET", "UNPIN")
+
+
+class _AskedAck(Struct, frozen=True, tag="ack"):
+    place: Place
+    stream: str
+    domain: str
+    consumer: str
+    stream_seq: int
+    consumer_seq: int
+    kind: str
+
+
+class _AskedPublish(Struct, frozen=True, tag="publish"):
+    place: Place
+
+
+class ReaderState(Struct):
+    """``subjects``: of each live sid. ``asked``: by reply subject, what an answer to it would answer."""
+
+    subjects: dict[str, str] = {}
+    pull_inboxes: dict[str, int] = {}  # inbox -> requests made on it that no status ended
+    asked: dict[str, _AskedAck | _AskedPublish] = {}
+
+
+class NatsReader:
+    """Observations of one connection in, facts out."""
+
+    def __init__(self, state: ReaderState | None = None) -> None:
+        self.state = state or ReaderState()
+
+    @classmethod
+    def restore(cls, data: bytes) -> NatsReader:
+        """A reader that goes on where ``dump`` was called. Raises ``msgspec.MsgspecError``."""
+        return cls(msgspec.msgpack.decode(data, type=ReaderState))
+
+    def dump(self) -> bytes:
+        return msgspec.msgpack.encode(self.state)
+
+    def read(self, seen: Observation) -> Iterator[Fact]:
+        """The facts that ``seen`` adds. Never raises: what cannot be read says nothing."""
+        operation = seen.operation
+        if isinstance(operation, nats.Operation) and type(operation) in _READERS:
+            yield from _READERS[type(operation)](self, seen, operation)
+
+    # -- what clients send --
+
+    def _connect(self, seen: Observation, operation: nats.Connect) -> Iterator[Fact]:
+        try:
+            fields = operation.fields
+        except ProtocolError:
+            fields = {}
+        library = f"{fields.get('lang', '')} {fields.get('version', '')}".strip()
+        yield facts.Began(**_at(seen), library=library, name=str(fields.get("name") or ""))
+
+    def _ping(self, seen: Observation, _: nats.Ping) -> Iterator[Fact]:
+        if seen.sender is nats.Sender.CLIENT:
+            yield facts.Pinged(**_at(seen))
+
+    def _pong(self, seen: Observation, _: nats.Pong) -> Iterator[Fact]:
+        if seen.sender is nats.Sender.SERVER:
+            yield facts.Ponged(**_at(seen))
+
+    def _sub(self, seen: Observation, operation: nats.Sub) -> Iterator[Fact]:
+        # A second SUB with a live sid changes nothing (CORE-093).
+        self.state.subjects.setdefault(operation.sid, operation.subject)
+        yield facts.Subscribed(
+            **_at(seen), sid=operation.sid, subject=operation.subject, queue=operation.queue or ""
+        )
+
+    def _unsub(self, seen: Observation, operation: nats.Unsub) -> Iterator[Fact]:
+        if not operation.max_msgs:
+            self.state.subjects.pop(operation.sid, None)
+        yield facts.Unsubscribed(**_at(seen), sid=operation.sid, max_msgs=operation.max_msgs or None)
+
+    def _publish(self, seen: Observation, operation: nats.Pub | nats.HPub) -> Iterator[Fact]:
+        subject, reply = operation.subject, operation.reply or ""
+        if subject.startswith(f"{jetstream.ACK_PREFIX}."):
+            yield from self._acknowledge(seen, operation, subject, reply)
+        elif subject.startswith("$JS."):
+            yield from self._request(seen, operation, subject, reply)
+        else:
+            if reply:
+                self._ask(reply, _AskedPublish(seen.place))
+            yield facts.Published(
+                **_at(seen),
+                subject=subject,
+                reply=reply,
+                msg_id=_message_id(operation),
+                size=_size(operation),
+            )
+
+    def _acknowledge(
+        self, seen: Observation, operation: nats.Payload, subject: str, reply: str
+    ) -> Iterator[Fact]:
+        try:
+            ack = jetstream.AckSubject.parse(subject)
+        except ProtocolError:
+            return
+        payload = jetstream.Ack.parse(operation.payload)
+        about: dict[str, Any] = {"stream": ack.stream, "domain": ack.domain or "", "consumer": ack.consumer}
+        sequences: dict[str, Any] = {"stream_seq": ack.stream_seq, "consumer_seq": ack.consumer_seq}
+        yield facts.Acknowledged(
+            **_at(seen), **about, **sequences, delivered=ack.delivered, kind=payload.kind.value, reply=reply
+        )
+        if not reply:
+            return
+        if payload.kind is not jetstream.AckKind.NEXT:
+            self._ask(reply, _AskedAck(seen.place, **about, **sequences, kind=payload.kind.value))
+            return
+        request = _pull_request(payload.argument)
+        if request is not None:
+            yield self._pulled(seen, ack.stream, ack.consumer, ack.domain or "", reply, request)
+
+    def _request(
+        self, seen: Observation, operation: nats.Payload, subject: str, reply: str
+    ) -> Iterator[Fact]:
+        """A request to the API: ``$JS.API.<verb>...`` or ``$JS.<domain>.API.<verb>...``."""
+        tokens = subject.split(".")
+        domain, tokens = ("", tokens[2:]) if tokens[1] == "API" else (tokens[1], tokens[3:])
+        if tokens[:3] == ["CONSUMER", "MSG", "NEXT"] and len(tokens) == 5:
+            request = _pull_request(operation.payload)
+            if reply and request is not None:
+                yield self._pulled(seen, tokens[3], tokens[4], domain, reply, request)
+            return
+        about = _changed(tokens)
+        if about is not None:
+            verb, stream, consumer = about
+            yield facts.Administered(**_at(seen), verb=verb, stream=stream, domain=domain, consumer=consumer)
+
+    def _pulled(
+        self,
+        seen: Observation,
+        stream: str,
+        consumer: str,
+        domain: str,
+        inbox: str,
+        request: jetstream.PullRequest,
+    ) -> Fact:
+        self.state.pull_inboxes[inbox] = self.state.pull_inboxes.pop(inbox, 0) + 1
+        _forget_oldest(self.state.pull_inboxes)
+        heard_by = (sid for sid, subject in self.state.subjects.items() if matches(subject, inbox))
+        return facts.Pulled(
+            **_at(seen), stream=stream, consumer=consumer, domain=domain, inbox=inbox,
+            sid=next(heard_by, None), batch=max(request.batch, 1), expires=request.expires,
+            no_wait=request.no_wait, max_bytes=request.max_bytes, idle_heartbeat=request.idle_heartbeat,
+        )  # fmt: skip
+
+    def _ask(self, reply: str, asked: _AskedAck | _AskedPublish) -> None:
+        self.state.asked[reply] = asked
+        _forget_oldest(self.state.asked)
+
+    # -- what servers send --
+
+    def _message(self, seen: Observation, operation: nats.Msg | nats.HMsg) -> Iterator[Fact]:
+        status, pending = _status(operation)
+        delivery = _delivery(operation)
+        yield facts.Received(
+            **_at(seen), sid=operation.sid, subject=operation.subject, size=_size(operation),
+            status=None if status is None else status.code, delivery=delivery is not None,
+        )  # fmt: skip
+        if delivery is not None:
+            yield facts.Delivered(
+                **_at(seen), sid=operation.sid, subject=operation.subject, size=_size(operation),
+                stream=delivery.stream, domain=delivery.domain or "", consumer=delivery.consumer,
+                delivered=delivery.delivered, stream_seq=delivery.stream_seq,
+                consumer_seq=delivery.consumer_seq, timestamp=delivery.timestamp, pending=delivery.pending,
+            )  # fmt: skip
+        elif status is not None and operation.subject in self.state.pull_inboxes:
+            yield self._pull_status(seen, operation, status, pending)
+        else:
+            yield from self._answer(seen, operation, status)
+
+    def _pull_status(
+        self, seen: Observation, operation: nats.HMsg | nats.Msg, status: Any, pending: int | None
+    ) -> Fact:
+        inbox = operation.subject
+        if status.code != 100:
+            left = self.state.pull_inboxes.pop(inbox) - 1
+            if left:
+                self.state.pull_inboxes[inbox] = left
+        return facts.PullStatus(
+            **_at(seen), sid=operation.sid, inbox=inbox, code=status.code, description=status.description,
+            pending=pending,
+        )  # fmt: skip
+
+    def _answer(self, seen: Observation, operation: nats.Msg | nats.HMsg, status: Any) -> Iterator[Fact]:
+        asked = self.state.asked.pop(operation.subject, None)
+        if asked is None or status is not None:
+            return
+        if isinstance(asked, _AskedAck):
+            yield facts.AckAnswered(
+                **_at(seen), stream=asked.stream, domain=asked.domain, consumer=asked.consumer,
+                stream_seq=asked.stream_seq, consumer_seq=asked.consumer_seq, kind=asked.kind,
+                asked=asked.place,
+            )  # fmt: skip
+            return
+        try:
+            reply = json_object(operation.payload)
+            refused, ack = jetstream.ApiError.of(reply), jetstream.PubAck.of(reply)
+        except ProtocolError:
+            return  # a service's answer
+        if refused is not None:
+            return
+        yield facts.PublishAnswered(
+            **_at(seen), stream=ack.stream, domain=ack.domain, seq=ack.seq, duplicate=ack.duplicate,
+            asked=asked.place,
+        )  # fmt: skip
+
+
+_READERS: dict[type[nats.Operation], Callable[[NatsReader, Observation, Any], Iterator[Fact]]] = {
+    nats.Connect: NatsReader._connect,
+    nats.Ping: NatsReader._ping,
+    nats.Pong: NatsReader._pong,
+    nats.Sub: NatsReader._sub,
+    nats.Unsub: NatsReader._unsub,
+    nats.Pub: NatsReader._publish,
+    nats.HPub: NatsReader._publish,
+    nats.Msg: NatsReader._message,
+    nats.HMsg: NatsReader._message,
+}
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subscription to ``pattern`` hears ``subject`` (docs.nats.io, "Subject-Based Messaging")."""
+    wanted, tokens = pattern.split("."), subject.split(".")
+    for number, token in enumerate(wanted):
+        if token == ">" and number == len(wanted) - 1:
+            return len(tokens) > number
+        if number >= len(tokens) or token not in ("*", tokens[number]):
+            return False
+    return len(wanted) == len(tokens)
+
+
+def _at(seen: Observation) -> dict[str, Any]:
+    return {"place": seen.place, "server": seen.server}
+
+
+def _size(operation: nats.Payload) -> int:
+    """Bytes of headers and payload."""
+    return len(operation.body)
+
+
+def _delivery(operation: nats.Payload) -> jetstream.AckSubject | None:
+    reply = operation.reply
+    if reply is None or not reply.startswith(f"{jetstream.ACK_PREFIX}."):
+        return None
+    try:
+        return jetstream.AckSubject.parse(reply)
+    except ProtocolError:
+        return None
+
+
+def _headers(operation: nats.Payload) -> Any:
+    try:
+        return operation.headers
+    except ProtocolError:
+        return None
+
+
+def _status(operation: nats.Payload) -> tuple[Any, int | None]:
+    headers = _headers(operation)
+    if headers is None or headers.status is None:
+        return None, None
+    pending = headers.get(jetstream.PENDING_MESSAGES)
+    return headers.status, int(pending) if pending is not None and pending.isdigit() else None
+
+
+def _message_id(operation: nats.Payload) -> str:
+    headers = _headers(operation)
+    return "" if headers is None else headers.get("Nats-Msg-Id") or ""
+
+
+def _pull_request(body: bytes) -> jetstream.PullRequest | None:
+    try:
+        return jetstream.PullRequest.parse(body)
+    except ProtocolError:
+        return None  # the server answers 400
+
+
+def _changed(tokens: list[str]) -> tuple[str, str, str | None] | None:
+    """(verb, stream, consumer or None) of an API subject that changes something, else None."""
+    if tokens[:1] not in (["STREAM"], ["CONSUMER"]):
+        return None
+    for verb in _CHANGING:
+        words = [tokens[0], *verb.split(".")]
+        names = tokens[len(words) :]
+        if tokens[: len(words)] == words and names:
+            consumer = names[1] if tokens[0] == "CONSUMER" and len(names) > 1 else None
+            return ".".join(words), names[0], consumer
+    return None
+
+
+def _forget_oldest(requests: dict[str, Any]) -> None:
+    while len(requests) > MOST_REQUESTS:
+        del requests[next(iter(requests))]

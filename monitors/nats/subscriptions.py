@@ -1,0 +1,128 @@
+"""Rules of one connection's subscriptions: what a server sends is for a live subscription, as often as asked.
+
+A server may still send until it has read an UNSUB. It has read it when it answers a PING sent after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.nats import facts
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.nats.reader import matches
+from plumbline.monitors.observation import Place, Side, Violation
+
+
+class _Subscription(Struct):
+    subject: str
+    place: Place
+    received: int = 0
+    max_msgs: int | None = None  # of UNSUB; 0: at once
+    unsubscribed: Place | None = None
+    pings_before: int = 0  # sent before UNSUB
+
+
+class SubscriptionsState(Struct):
+    """``whole``: the connection was seen from its beginning."""
+
+    whole: bool = False
+    pings: int = 0
+    pongs: int = 0
+    subscriptions: dict[str, _Subscription] = {}
+
+
+class LiveSubscriptions(Monitor):
+    """No message for a sid that is not subscribed, and no more than UNSUB allows."""
+
+    rule = "live-subscription"
+    title = (
+        "A server sends messages for live subscriptions only, and no more than the max_msgs of their UNSUB."
+    )
+    requirements = ("CORE-088", "CORE-091")
+    source = 'docs.nats.io, "Client Protocol", SUB and UNSUB'
+    side = Side.SERVER
+    scope = Scope.CONNECTION
+    State = SubscriptionsState
+    state: SubscriptionsState
+
+    def observe(self, fact: Fact) -> Iterator[Violation]:
+        state = self.state
+        match fact:
+            case facts.Began():
+                state.whole = True
+            case facts.Pinged():
+                state.pings += 1
+            case facts.Ponged():
+                state.pongs += 1
+            case facts.Subscribed():
+                live = state.subscriptions.get(fact.sid)
+                # A second SUB with a live sid changes nothing (CORE-093).
+                if live is None or live.max_msgs is not None:
+                    state.subscriptions[fact.sid] = _Subscription(fact.subject, fact.place)
+            case facts.Unsubscribed():
+                self._unsubscribe(fact)
+            case facts.Received():
+                yield from self._received(fact)
+
+    def _unsubscribe(self, fact: facts.Unsubscribed) -> None:
+        live = self.state.subscriptions.get(fact.sid)
+        if live is None:
+            return
+        live.max_msgs = fact.max_msgs or 0
+        live.unsubscribed = fact.place
+        live.pings_before = self.state.pings
+
+    def _received(self, fact: facts.Received) -> Iterator[Violation]:
+        live = self.state.subscriptions.get(fact.sid)
+        if live is None:
+            if self.state.whole:
+                yield self.violation("messages for subscribed sids", f"sid {fact.sid} is none", fact.place)
+            return
+        live.received += 1
+        if live.max_msgs is None or live.unsubscribed is None or live.received <= live.max_msgs:
+            return
+        if self.state.pongs > live.pings_before:
+            allowed = f"no more than {live.max_msgs} messages" if live.max_msgs else "no more messages"
+            yield self.violation(
+                f"{allowed} for sid {fact.sid} once UNSUB was read",
+                f"message {live.received} after a PONG that came later than UNSUB",
+                fact.place,
+                live.place,
+                live.unsubscribed,
+            )
+
+
+class SubjectsState(Struct):
+    """By sid: what it was subscribed to, each subject with the SUB that said so. A sid may be used again."""
+
+    subjects: dict[str, dict[str, Place]] = {}
+
+
+class SubjectsMatch(Monitor):
+    """A subject is one that the subscription asked for; JetStream's deliveries keep their stream subject."""
+
+    rule = "subject-matches"
+    title = "A message has a subject that its subscription's subject matches, unless a consumer delivers it."
+    requirements = ("CORE-083", "CORE-084", "CORE-085")
+    source = 'docs.nats.io, "Subject-Based Messaging", Wildcards'
+    side = Side.SERVER
+    scope = Scope.CONNECTION
+    State = SubjectsState
+    state: SubjectsState
+
+    def observe(self, fact: Fact) -> Iterator[Violation]:
+        if isinstance(fact, facts.Subscribed):
+            self.state.subjects.setdefault(fact.sid, {})[fact.subject] = fact.place
+        elif isinstance(fact, facts.Received) and not fact.delivery and fact.sid in self.state.subjects:
+            asked = self.state.subjects[fact.sid]
+            if not any(matches(pattern, fact.subject) for pattern in asked):
+                patterns = " or ".join(asked)
+                yield self.violation(
+                    f"a subject that {patterns} matches",
+                    f"subject {fact.subject}",
+                    fact.place,
+                    *asked.values(),
+                )

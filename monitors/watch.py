@@ -1,0 +1,118 @@
+"""Runs every monitor over observations as they come: live beside a proxy, over a session, over a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from plumbline.monitors.amqp.consuming import (
+    DeliveriesHaveConsumers,
+    DeliveryTagsRise,
+    KnownTagsOnly,
+    PrefetchIsTheLimit,
+    RedeliveredIsSaid,
+)
+from plumbline.monitors.amqp.publishing import OneConfirm, ReturnComesFirst
+from plumbline.monitors.amqp.reader import AmqpReader
+from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.nats.consumers import (
+    ConsumerSequenceRises,
+    DeliveryCountRises,
+    NothingAfterTheEnd,
+    OneAcknowledgement,
+)
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.nats.publishes import StreamSequenceIsGivenOnce
+from plumbline.monitors.nats.pulls import BatchIsTheLimit
+from plumbline.monitors.nats.reader import NatsReader
+from plumbline.monitors.nats.subscriptions import LiveSubscriptions, SubjectsMatch
+from plumbline.monitors.observation import Observation, Violation
+from plumbline.wire import amqp
+
+MONITORS: tuple[type[Monitor], ...] = (
+    LiveSubscriptions,
+    SubjectsMatch,
+    BatchIsTheLimit,
+    ConsumerSequenceRises,
+    DeliveryCountRises,
+    NothingAfterTheEnd,
+    OneAcknowledgement,
+    StreamSequenceIsGivenOnce,
+    DeliveryTagsRise,
+    PrefetchIsTheLimit,
+    KnownTagsOnly,
+    DeliveriesHaveConsumers,
+    RedeliveredIsSaid,
+    OneConfirm,
+    ReturnComesFirst,
+)
+
+
+class _Scope:
+    """The monitors of one scope: a fact goes to all of one key, or, if its type has no key here, to none."""
+
+    def __init__(self, kinds: tuple[type[Monitor], ...]) -> None:
+        self.kinds = kinds
+        self.key = kinds[0].key
+        self.groups: dict[str, tuple[Monitor, ...]] = {}
+
+
+class Watch:
+    """Observations of any number of connections in, violations out; memory grows with what is alive."""
+
+    def __init__(self, monitors: Iterable[type[Monitor]] = MONITORS) -> None:
+        kinds = tuple(monitors)
+        of_scope = (tuple(kind for kind in kinds if kind.scope is scope) for scope in Scope)
+        self._scopes = [_Scope(of_one) for of_one in of_scope if of_one]
+        self._scopes_of: dict[type[Fact], list[_Scope]] = {}
+        self.readers: dict[str, NatsReader | AmqpReader] = {}
+        self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
+
+    def observe(self, seen: Observation) -> Iterator[Violation]:
+        """What ``seen`` breaks. Observations of one connection come in its order."""
+        reader = self.readers.get(seen.connection)
+        if reader is None:
+            kind = AmqpReader if isinstance(seen.operation, amqp.Operation) else NatsReader
+            reader = self.readers[seen.connection] = kind()
+        for fact in reader.read(seen):
+            yield from self.judge(fact)
+
+    def judge(self, fact: Fact) -> Iterator[Violation]:
+        """What a fact breaks, for callers that keep their own readers."""
+        scopes = self._scopes_of.get(type(fact))
+        if scopes is None:
+            scopes = [scope for scope in self._scopes if scope.key(fact) is not None]
+            self._scopes_of[type(fact)] = scopes
+        for scope in scopes:
+            key = scope.key(fact)
+            if key is not None:
+                for monitor in scope.groups.get(key) or self._begin(scope, key):
+                    yield from monitor.observe(fact)
+
+    def _begin(self, scope: _Scope, key: str) -> tuple[Monitor, ...]:
+        for kind in scope.kinds:
+            if (kind, key) not in self.monitors:
+                self.monitors[kind, key] = kind()
+        group = scope.groups[key] = tuple(self.monitors[kind, key] for kind in scope.kinds)
+        return group
+
+    def close(self, connection: str) -> None:
+        """The connection ended: what only it could break is forgotten."""
+        self.readers.pop(connection, None)
+        for kind, key in list(self.monitors):
+            if _is_of(kind.scope, key, connection):
+                del self.monitors[kind, key]
+        for scope in self._scopes:
+            for key in list(scope.groups):
+                if _is_of(scope.kinds[0].scope, key, connection):
+                    del scope.groups[key]
+
+    def finish(self) -> Iterator[Violation]:
+        """What the end of the traffic shows. Call it only if all traffic of the servers was observed."""
+        for monitor in self.monitors.values():
+            yield from monitor.finish()
+
+
+def _is_of(scope: Scope, key: str, connection: str) -> bool:
+    if scope is Scope.CHANNEL:
+        return key.rpartition("/")[0] == connection
+    return scope is Scope.CONNECTION and key == connection

@@ -1,0 +1,1 @@
+"""Decoding and judging: flows and streams to operations, facts and violations."""

@@ -1,0 +1,133 @@
+"""Facts that go across connections, many of a key in a row: ``flows`` finds them, ``streams`` judges them.
+
+A row holds what one connection says about one stream or queue, in its order. What several say of the same is
+merged where it is judged, by the place in the captures.
+"""
+
+from __future__ import annotations
+
+import heapq
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.monitors import MONITORS, Scope
+from plumbline.monitors.amqp import facts as amqp
+from plumbline.monitors.nats import facts as nats
+from plumbline.pipeline.judging.cells import Cells
+
+FACTS = "facts"  # op of such a row
+ROW_OPERATIONS = 256  # of one row
+HELD_OPERATIONS = 16 * 1024  # of all that a flow has begun
+
+LOCAL = tuple(kind for kind in MONITORS if kind.scope in (Scope.CONNECTION, Scope.CHANNEL))
+_ACROSS = {kind.scope: kind for kind in MONITORS if kind not in LOCAL}
+_Crossing = (
+    nats.Delivered | nats.Acknowledged | nats.AckAnswered | nats.PublishAnswered | nats.Administered
+    | nats.Pulled | amqp.Delivered
+)  # fmt: skip
+
+
+class Noted(Struct, frozen=True, array_like=True):
+    """What one operation says."""
+
+    frame: int
+    number: int
+    time_ns: int
+    facts: list[_Crossing]
+
+
+_noted = msgspec.msgpack.Decoder(list[Noted])
+
+
+def key_across(fact: Any) -> str | None:
+    """Whose fact this is beyond its connection, if anybody's. An operation's facts have at most one."""
+    for scope, kind in _ACROSS.items():
+        key = kind.key(fact)
+        if key is not None:
+            return f"{scope}|{key}"
+    return None
+
+
+class Collected:
+    """What a flow says, by connection and key, until there is enough for a row."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[int, str], tuple[Cells, list[Noted]]] = {}
+        self._held = 0
+
+    def add(self, key: str, about: Cells, noted: Noted) -> Iterator[Cells]:
+        """The rows that are ready. ``about``: what they have beside ``noted``, their connection too."""
+        whose = about["connection"], key
+        begun = self._begun.get(whose)
+        if begun is not None and begun[0] != about:  # such as the next file
+            yield self._row(whose)
+            begun = None
+        if begun is None:
+            begun = self._begun[whose] = about, []
+        begun[1].append(noted)
+        self._held += 1
+        if len(begun[1]) >= ROW_OPERATIONS:
+            yield self._row(whose)
+        elif self._held >= HELD_OPERATIONS:
+            yield from self.take()
+
+    def take(self) -> Iterator[Cells]:
+        """A row for each that has begun; nothing is left."""
+        for whose in list(self._begun):
+            yield self._row(whose)
+
+    def _row(self, whose: tuple[int, str]) -> Cells:
+        about, noted = self._begun.pop(whose)
+        self._held -= len(noted)
+        first = noted[0]
+        return about | {
+            "op": FACTS, "key": whose[1], "facts": packed(noted), "frame": first.frame,
+            "number": first.number, "time_ns": first.time_ns, "time": first.time_ns // 1000,
+        }  # fmt: skip
+
+
+class Merge:
+    """Rows of one key: their operations, in the order of the captures."""
+
+    def __init__(self) -> None:
+        # Of each row that has begun its next operation, behind the place of that; and a number, as no two
+        # rows compare.
+        self._open: list[tuple[tuple[int, int, int], int, Noted, Cells, Iterator[Noted]]] = []
+        self._rows = 0
+
+    def add(self, row: Cells, facts: bytes) -> Iterator[tuple[Cells, Noted]]:
+        """All that comes before this row. Rows must be added in the order of their first operations."""
+        yield from self.until((row["file"], row["frame"], row["number"]))
+        self._rows += 1
+        self._push(self._rows, row, iter(unpacked(facts, _noted)))
+
+    def until(self, end: tuple[int, int, int] | None = None) -> Iterator[tuple[Cells, Noted]]:
+        """What comes before that file, frame and number, or all there is; with the row that it stands in."""
+        while self._open and (end is None or self._open[0][0] < end):
+            _, order, noted, row, rest = heapq.heappop(self._open)
+            yield row, noted
+            self._push(order, row, rest)
+
+    def _push(self, order: int, row: Cells, rest: Iterator[Noted]) -> None:
+        for noted in rest:
+            heapq.heappush(self._open, ((row["file"], noted.frame, noted.number), order, noted, row, rest))
+            return
+
+
+def packed(values: list[Any]) -> bytes:
+    """Structs as bytes: MessagePack, or a pickle where text was no UTF-8 on the wire."""
+    try:
+        return msgspec.msgpack.encode(values)
+    except UnicodeEncodeError:
+        return pickle.dumps(values)
+
+
+def unpacked(data: bytes, decoder: msgspec.msgpack.Decoder[Any]) -> Any:
+    """What was packed, ``decoder`` being that of its type: making one takes longer than using it."""
+    if data[:1] == pickle.PROTO:
+        return pickle.loads(data)  # written by ``packed``
+    return decoder.decode(data)

@@ -1,0 +1,256 @@
+"""Bundled packets of a flow, in their order, to operations and what its own connections broke: reassembled,
+decoded, read into facts, judged by the monitors of connections and channels.
+
+A flow is all that passed between two ends, in whichever files. What goes across connections leaves as facts,
+each with the key under which ``streams`` judges it. A connection's id is provisional: the place of its first
+packet, so that ids are in the order of the capture and can be numbered later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from plumbline.captures.judging import Judge
+from plumbline.captures.operations import Reader, Row
+from plumbline.captures.reassembly import introduced
+from plumbline.captures.seen import Seen
+from plumbline.captures.segments import Segment
+from plumbline.monitors import Violation, Watch
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.nats.pulls import BatchIsTheLimit
+from plumbline.pipeline.input.bundles import BUNDLES, STATE, opened, problem_told
+from plumbline.pipeline.input.files import Problem
+from plumbline.pipeline.input.packets import PROBLEM
+from plumbline.pipeline.judging.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
+from plumbline.pipeline.judging.crossing import LOCAL, Collected, Noted, key_across, packed
+from plumbline.pipeline.judging.links import Links
+from plumbline.pipeline.judging.states import dumped, restored
+from plumbline.pipeline.rows import Collector, rows_of
+from plumbline.pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FRAME_BITS = 40  # of a provisional id; the file's place stands before them
+
+STAGED = Table(
+    "staged",
+    "Operations as they are decoded, before connections have their numbers.",
+    (
+        *OPERATIONS.without("day").columns,
+        Column("file", INT, "place of the file"),
+        Column("recorded", LONG, "of an opening: the number that the recorder gave, 0 if none"),
+        Column("key", TEXT, "whose facts these are: a stream's or a queue's"),
+        Column("facts", BYTES, "what goes across connections, in rows of its own: see crossing"),
+        Column("broken", BYTES, "violations found on the connection: see crossing.packed"),
+    ),
+    ("capture",),
+)
+
+# The columns of it that violations need: see ``decode``.
+FOR_VIOLATIONS = STAGED.without(*(name for name in OPERATIONS.names if name not in (*VIOLATIONS.names, "op")))
+
+
+LINGER_S = 60.0  # after its end, late packets of a connection are still expected
+
+
+class Ending(StrEnum):
+    """What the end of the packets is."""
+
+    FINAL = "final"
+    TO_BE_CONTINUED = "to be continued"
+
+
+class FlowWatch(Watch):
+    """The monitors of connections; also keeps the facts of the operation at hand, and what it answers.
+
+    ``links`` false: what it answers is not asked for.
+    """
+
+    def __init__(self, *, links: bool = True) -> None:
+        super().__init__(LOCAL)
+        self._wants_links = links
+        self._facts: list[Fact] = []
+        self._answers: list[int] = []
+        self._links: dict[str, Links] = {}
+
+    def judge(self, fact: Fact) -> Iterator[Violation]:
+        self._facts.append(fact)
+        if self._wants_links:
+            connection = fact.place.connection
+            links = self._links.get(connection)
+            if links is None:
+                links = self._links[connection] = Links()
+            pulls: Any = self.monitors.get((BatchIsTheLimit, connection))
+            self._answers += links.answers(fact, pulls)
+        yield from super().judge(fact)
+
+    def close(self, connection: str) -> None:
+        super().close(connection)
+        self._links.pop(connection, None)
+
+    def take(self) -> tuple[list[Fact], list[int]]:
+        """Facts and answers since the last call."""
+        taken = self._facts, self._answers
+        self._facts, self._answers = [], []
+        return taken
+
+
+class FlowJudge:
+    """One flow. ``keeps_payloads``: payloads stand in rows and texts, not only their sizes and hashes.
+
+    ``whole`` false: rows have what ``FOR_VIOLATIONS`` needs, and an operation without that has none.
+    """
+
+    def __init__(self, *, keeps_payloads: bool, whole: bool = True) -> None:
+        self._keeps_payloads = keeps_payloads
+        self._whole = whole
+        self._reader = Reader()
+        self._watch = FlowWatch(links=whole)
+        self._judge = Judge(self._watch, Seen if keeps_payloads else WithoutPayload)
+        self._protocols: dict[int, str] = {}
+        self._libraries: dict[int, str] = {}
+        self._at: Cells = {}
+        self._across = Collected()
+        self._open: dict[int, int] = {}  # connection -> directions that have not ended
+        self._latest = 0  # time of the last packet, ns
+
+    def feed(self, carried: Segment, file: int, frame: int, capture: str) -> Iterator[Cells]:
+        """The rows that this packet completes."""
+        self._at = {"file": file, "frame": frame, "capture": capture}
+        self._latest = carried.time
+        for row in self._reader.feed(carried):
+            if row.remark[0] == "opened":
+                row.connection.number = file << FRAME_BITS | frame
+                self._at["recorded"] = introduced(carried.comments)[0]
+            yield from self._rows(row)
+            self._at.pop("recorded", None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its connections have ended, a while ago."""
+        return not self._open and time.time() - self._latest / 1e9 > LINGER_S
+
+    def finish(self) -> Iterator[Cells]:
+        """The captures are over."""
+        for row in self._reader.finish():
+            yield from self._rows(row)
+        yield from self.put_aside()
+
+    def put_aside(self) -> Iterator[Cells]:
+        """The rows that are not full yet."""
+        return self._across.take()
+
+    def _rows(self, row: Row) -> Iterator[Cells]:
+        connection = row.connection
+        number = connection.number
+        if not row.number:
+            self._count(row)
+        violations = list(self._judge.observe(row))
+        facts, answers = self._watch.take()
+        if row.dialect is not None:
+            self._protocols[number] = row.dialect.name
+        if row.number and (library := library_of(row.operation)):
+            self._libraries[number] = library
+        across: list[Any] = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
+        wants_row = self._whole or violations or row.remark[0]
+        if not (wants_row or across):
+            return
+        about: Cells = {
+            "connection": number, "protocol": self._protocols.get(number, connection.protocol),
+            "client": connection.addresses[0], "server": connection.addresses[1],
+            "library": self._libraries.get(number), "file": self._at["file"], "capture": self._at["capture"],
+        }  # fmt: skip
+        if across:
+            noted = Noted(self._at["frame"], row.number, row.time, [fact for _, fact in across])
+            yield from self._across.add(across[0][0], about, noted)
+        if not wants_row:
+            return
+        cells = self._own_cells(row, facts) | self._at | about
+        cells |= {
+            "number": row.number, "time": row.time // 1000, "time_ns": row.time, "sender": row.sender,
+        }  # fmt: skip
+        if answers:
+            cells["answers"] = answers
+        if violations:
+            cells["broken"] = packed(violations)
+        yield cells
+
+    def _count(self, row: Row) -> None:
+        number = row.connection.number
+        match row.remark[0]:
+            case "opened":
+                self._open[number] = 2
+            case "closed" if number in self._open:
+                self._open[number] -= 1
+                if not self._open[number]:
+                    del self._open[number]
+            case "reset":
+                self._open.pop(number, None)
+
+    def _own_cells(self, row: Row, facts: list[Fact]) -> Cells:
+        if row.operation is None:
+            return {"op": row.remark[0], "text": row.remark[1] or None}
+        if not self._whole:
+            return {}
+        cells = cells_of(row.operation)
+        if not self._keeps_payloads:
+            cells.pop("payload", None)
+        for fact in facts:
+            add_fact(cells, fact)
+        return cells
+
+
+def decode(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    keeps_payloads: bool,
+    table: Table = STAGED,
+    ending: Ending = Ending.FINAL,
+) -> Iterator[pa.RecordBatch]:
+    """Bundles, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
+
+    What goes across connections has rows of its own, whose ``op`` is ``crossing.FACTS``.
+    ``FOR_VIOLATIONS``: besides them only rows that violate something, and remarks. With
+    ``Ending.TO_BE_CONTINUED`` what is remembered of each flow leaves as a row whose ``op`` is ``STATE``; as a
+    bundle of that kind, before all others of its flow, it comes back.
+    """
+    collected = Collector(table)
+
+    def begin() -> FlowJudge:
+        return FlowJudge(keeps_payloads=keeps_payloads, whole="payload_hash" in table.names)
+
+    def end(flow: int | None, judge: FlowJudge) -> Iterator[Cells]:
+        if ending is Ending.FINAL:
+            yield from judge.finish()
+            return
+        yield from judge.put_aside()
+        if flow is not None and not judge.is_over:
+            yield {"op": STATE, "connection": flow, "facts": dumped(judge), "number": 0}
+
+    current, judge = None, begin()
+    for flow, file, _, capture, kind, content in rows_of(batches, BUNDLES.names):
+        if kind == PROBLEM:
+            yield from collected.all(_problem(problem_told(content), file))
+            continue
+        if flow != current:
+            yield from collected.all(end(current, judge))
+            current, judge = flow, begin()
+        if kind == STATE:
+            judge = restored(content)
+            continue
+        for frame, carried in opened(content):
+            yield from collected.all(judge.feed(carried, file, frame, capture))
+    yield from collected.all(end(current, judge))
+    yield from collected.take()
+
+
+def _problem(problem: Problem, file: int) -> Iterator[Cells]:
+    """A row of what is wrong with a file: its ``op`` is ``packets.PROBLEM``."""
+    yield {
+        "op": PROBLEM, "description": problem.kind, "text": problem.text, "size": problem.bytes, "file": file,
+        "capture": problem.capture, "number": 0,
+    }  # fmt: skip

@@ -1,0 +1,90 @@
+"""Which earlier operations of its connection an operation answers, as the facts of its readers tell.
+
+What is remembered is bounded: what nobody answers is forgotten, the oldest first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from plumbline.monitors.amqp import facts as amqp
+from plumbline.monitors.amqp.consuming import settled_by
+from plumbline.monitors.amqp.publishing import confirmed_by
+from plumbline.monitors.nats import facts as nats
+from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.nats.pulls import BatchIsTheLimit
+
+MOST_REMEMBERED = 100_000
+
+
+class _Channel:
+    def __init__(self) -> None:
+        self.deliveries: dict[int, int] = {}  # delivery tag -> operation
+        self.publishes: dict[int, int] = {}  # number -> operation
+        self.mandatory: dict[tuple[str, str], deque[int]] = {}  # exchange and routing key -> operations
+
+
+class Links:
+    """One for each connection. Ask for ``answers`` before the monitors see the fact."""
+
+    def __init__(self) -> None:
+        self._deliveries: dict[tuple[str, str, int], int] = {}  # stream, consumer, consumer sequence
+        self._channels: dict[int, _Channel] = {}
+
+    def answers(self, fact: Fact, pulls: BatchIsTheLimit | None) -> list[int]:
+        """Numbers of operations. ``pulls`` is the connection's monitor of pull requests."""
+        match fact:
+            case nats.Delivered():
+                key = (fact.stream, fact.consumer, fact.consumer_seq)
+                _remember(self._deliveries, key, fact.place.index)
+                pull = pulls.counts_for(fact) if pulls is not None else None
+                return [] if pull is None else [pull.index]
+            case nats.Acknowledged(kind="+WPI"):
+                found = self._deliveries.get((fact.stream, fact.consumer, fact.consumer_seq))
+                return [] if found is None else [found]
+            case nats.Acknowledged():
+                found = self._deliveries.pop((fact.stream, fact.consumer, fact.consumer_seq), None)
+                return [] if found is None else [found]
+            case nats.AckAnswered() | nats.PublishAnswered():
+                return [fact.asked.index]
+            case nats.PullStatus():
+                pull = pulls.ends(fact) if pulls is not None else None
+                return [] if pull is None else [pull.index]
+            case amqp.ChannelFact():
+                return self._of_channel(fact)
+        return []
+
+    def _of_channel(self, fact: amqp.ChannelFact) -> list[int]:
+        channel = self._channels.get(fact.channel)
+        if channel is None or isinstance(fact, amqp.Opened):
+            channel = self._channels[fact.channel] = _Channel()
+        match fact:
+            case amqp.Delivered(no_ack=None | False):
+                _remember(channel.deliveries, fact.delivery_tag, fact.place.index)
+            case amqp.Acknowledged():
+                settled = settled_by(fact, channel.deliveries)
+                return [channel.deliveries.pop(tag) for tag in settled]
+            case amqp.Recovered():
+                channel.deliveries.clear()
+            case amqp.Published():
+                if fact.number:
+                    _remember(channel.publishes, fact.number, fact.place.index)
+                if fact.mandatory:
+                    asked = channel.mandatory.setdefault((fact.exchange, fact.routing_key), deque())
+                    asked.append(fact.place.index)
+                    if len(asked) > MOST_REMEMBERED:
+                        asked.popleft()
+            case amqp.Confirmed():
+                confirmed = confirmed_by(fact, channel.publishes)
+                return [channel.publishes.pop(number) for number in confirmed]
+            case amqp.Returned():
+                waiting = channel.mandatory.get((fact.exchange, fact.routing_key))
+                return [waiting.popleft()] if waiting else []
+        return []
+
+
+def _remember(kept: dict[Any, int], key: Any, number: int) -> None:
+    kept[key] = number
+    if len(kept) > MOST_REMEMBERED:
+        del kept[next(iter(kept))]

@@ -1,0 +1,1 @@
+"""Spark itself: the session, its Java, its file systems."""

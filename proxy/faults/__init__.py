@@ -1,0 +1,1 @@
+"""Faults of the proxy: their language, their injection, and the API that changes them at run time."""

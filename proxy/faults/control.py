@@ -1,0 +1,284 @@
+"""The control API: faults are listed, added, changed and removed while connections live; on loopback.
+
+    GET    /faults             {"slow": "latency 50ms on downstream"}
+    POST   /faults             {"name": "slow", "fault": "latency 50ms on downstream"}; 409 if there is one
+    POST   /faults/slow        {"fault": "latency 80ms"}
+    DELETE /faults/slow
+    POST   /reset              removes all
+    GET    /connections        [{"connection": 3, "client": "127.0.0.1:4000", "to_server": 7, "to_client": 9}]
+    /proxies and below, /version: the same faults in the shape of toxiproxy's API, see ``toxics``
+
+What was wrong with a request stands in ``error``, with the status 400 or 404.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from plumbline.proxy.faults.injection import Faults
+from plumbline.proxy.faults.language import Fault, FaultError, parse_fault
+from plumbline.proxy.faults.toxics import Toxic, of_fault
+from plumbline.proxy.relay import Relay
+
+MOST_BODY_BYTES = 64 * 1024
+ANSWER_WITHIN_S = 10.0
+VERSION = "2.5.0"  # of toxiproxy, whose API this is like
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Control:
+    """Serves from construction on, in a thread of its own; port 0 is any. Raises ``OSError``."""
+
+    def __init__(self, relay: Relay, faults: Faults, port: int) -> None:
+        self._relay = relay
+        self._faults = faults
+        self.name = relay.server.protocol  # of the one proxy, for who asks for proxies
+        self._asked: dict[str, Toxic] = {}
+        faults.may_change = True
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="plumbline-control", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """Serves no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, method: str, path: str, body: Any) -> Any:
+        """What a request gives. Raises ``Refused``."""
+        match method, path.strip("/").split("/"):
+            case "GET", ["faults"]:
+                return self._in_loop(self._listed)
+            case "POST", ["faults"]:
+                return self._in_loop(partial(self._added, _text(body, "name"), _fault(body)))
+            case "POST", ["faults", name]:
+                return self._in_loop(partial(self._changed, name, _fault(body)))
+            case "DELETE", ["faults", name]:
+                return self._in_loop(partial(self._removed, name))
+            case "POST", ["reset"]:
+                return self._in_loop(partial(self._switch, {}))
+            case "GET", ["connections"]:
+                return self._in_loop(self._connections)
+            case "GET", ["version"]:
+                return {"version": VERSION}
+            case "GET", ["proxies"]:
+                return self._in_loop(lambda: {self.name: self._proxy()})
+            case _, ["proxies", name, *rest] if rest[:1] in ([], ["toxics"]):
+                if name != self.name:
+                    raise Refused(HTTPStatus.NOT_FOUND, f"proxy not found: there is one, {self.name}")
+                return self._toxics(method, rest[1:] if rest else None, body)
+        raise Refused(HTTPStatus.NOT_FOUND, f"nothing answers {method} {path}")
+
+    def _toxics(self, method: str, path: list[str] | None, body: Any) -> Any:
+        """The proxy itself if there is no path, else its toxics."""
+        match method, path:
+            case "GET", None:
+                return self._in_loop(self._proxy)
+            case "GET", []:
+                return self._in_loop(lambda: self._proxy()["toxics"])
+            case "POST", []:
+                return self._in_loop(partial(self._poisoned, _toxic(lambda: Toxic.of(_object(body)))))
+            case "GET", [name]:
+                return self._in_loop(lambda: self._named(name).as_json())
+            case "POST" | "PATCH", [name]:
+                return self._in_loop(
+                    lambda: self._switched(_toxic(lambda: self._named(name).changed(_object(body))))
+                )
+            case "DELETE", [name]:
+                self._in_loop(partial(self._removed, name))
+                return None
+        raise Refused(HTTPStatus.NOT_FOUND, f"nothing answers {method} here")
+
+    # -- in the loop's thread ----------------------------------------------------------------
+
+    def _proxy(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "listen": str(self._relay.address),
+            "upstream": str(self._relay.server),
+            "enabled": True,
+            "toxics": [self._named(name).as_json() for name in self._faults.active],
+        }
+
+    def _named(self, name: str) -> Toxic:
+        """The fault of that name as a toxic."""
+        fault = self._faults.active.get(name)
+        if fault is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"toxic not found: {name}")
+        asked = self._asked.get(name)
+        return asked if asked is not None and asked.fault() == fault else of_fault(name, fault)
+
+    def _poisoned(self, toxic: Toxic) -> dict[str, Any]:
+        if toxic.name in self._faults.active:
+            raise Refused(HTTPStatus.CONFLICT, f"toxic already exists: {toxic.name}")
+        return self._switched(toxic)
+
+    def _switched(self, toxic: Toxic) -> dict[str, Any]:
+        self._asked[toxic.name] = toxic
+        self._switch({**self._faults.active, toxic.name: toxic.fault()})
+        return toxic.as_json()
+
+    def _listed(self) -> dict[str, str]:
+        return {name: fault.text for name, fault in self._faults.active.items()}
+
+    def _added(self, name: str, fault: Fault) -> dict[str, str]:
+        if name in self._faults.active:
+            raise Refused(HTTPStatus.CONFLICT, f"there is a fault {name}")
+        return self._switch({**self._faults.active, name: fault})
+
+    def _changed(self, name: str, fault: Fault) -> dict[str, str]:
+        self._must_be(name)
+        return self._switch({**self._faults.active, name: fault})
+
+    def _removed(self, name: str) -> dict[str, str]:
+        self._must_be(name)
+        return self._switch({key: fault for key, fault in self._faults.active.items() if key != name})
+
+    def _must_be(self, name: str) -> None:
+        if name not in self._faults.active:
+            raise Refused(HTTPStatus.NOT_FOUND, f"no fault {name}")
+
+    def _switch(self, active: dict[str, Fault]) -> dict[str, str]:
+        self._faults.change(active)
+        return self._listed()
+
+    def _connections(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "connection": link.number,
+                "client": _shown(link.client_address),
+                **{pipe.direction.name.lower(): pipe.bytes for pipe in link.pipes},
+            }
+            for link in self._relay.links
+        ]
+
+    # -- from other threads ------------------------------------------------------------------
+
+    def _in_loop(self, action: Callable[[], Any]) -> Any:
+        """What ``action`` gives in the loop's thread."""
+        done = threading.Event()
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                outcome.append(action())
+            except Refused as refused:
+                outcome.append(refused)
+            done.set()
+
+        self._relay.loop.call(run)
+        if not done.wait(ANSWER_WITHIN_S):
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the proxy has ended, or is too busy")
+        if isinstance(outcome[0], Refused):
+            raise outcome[0]
+        return outcome[0]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, control: Control, *args: Any) -> None:
+        self._control = control
+        super().__init__(*args)
+
+    def do_GET(self) -> None:  # named by the base class
+        self._respond()
+
+    def do_POST(self) -> None:
+        self._respond()
+
+    def do_PATCH(self) -> None:
+        self._respond()
+
+    def do_DELETE(self) -> None:
+        self._respond()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # named by the base class
+        """Says nothing."""
+
+    def _respond(self) -> None:
+        status = HTTPStatus.OK
+        try:
+            found = self._control.answer(self.command, self.path, self._body())
+        except Refused as refused:
+            status, found = refused.status, {"error": str(refused), "status": int(refused.status)}
+        if found is None:
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+            return
+        body = json.dumps(found).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _body(self) -> Any:
+        """Raises ``Refused``: also for a web page that was made to ask us (DNS rebinding)."""
+        if self.headers.get("Host", "").rpartition(":")[0] not in LOOPBACK:
+            raise Refused(HTTPStatus.FORBIDDEN, "ask for a loopback address")
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdigit() or int(length) > MOST_BODY_BYTES:
+            self.close_connection = True
+            raise Refused(HTTPStatus.BAD_REQUEST, f"a body of at most {MOST_BODY_BYTES} bytes")
+        text = self.rfile.read(int(length))
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"JSON, but {error}") from None
+
+
+def _text(body: Any, name: str) -> str:
+    value = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(value, str) or not value:
+        raise Refused(HTTPStatus.BAD_REQUEST, f'expected an object with the text "{name}"')
+    return value
+
+
+def _object(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise Refused(HTTPStatus.BAD_REQUEST, "expected an object")
+    return body
+
+
+def _toxic(make: Callable[[], Toxic]) -> Toxic:
+    """A toxic that can be a fault."""
+    try:
+        toxic = make()
+        toxic.fault()
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return toxic
+
+
+def _fault(body: Any) -> Fault:
+    try:
+        return parse_fault(_text(body, "fault"))
+    except FaultError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+
+
+def _shown(address: Any) -> str:
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)

@@ -1,0 +1,322 @@
+"""Faults at work: what one direction of a connection suffers, decided by a seed and noted in the capture.
+
+Bytes carry the time when each of them may go on, so that delays of several faults do not add up by waiting
+in turn; nothing overtakes unless it is told to, and nothing is lost when a fault is taken away. Faults of
+operations look at whole operations, and pass their exact bytes on, or not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from plumbline.captures.dialects import Dialect, StreamDecoder
+from plumbline.proxy.faults.language import OF_OPERATIONS, Fault, Kind
+from plumbline.proxy.faults.rewriting import rewritten
+from plumbline.proxy.link import Link
+from plumbline.proxy.loop import Loop, Timer
+from plumbline.proxy.pipe import Pipe
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.sender import Direction
+
+HOLD_BYTES = 256 * 1024  # delayed in one direction; beyond that the source is not read
+RETRY_S = 0.005  # while the sink takes nothing
+SMOOTH_S = 0.05  # a bandwidth is kept over stretches of this length
+NOTE_CHARACTERS = 300
+LOOK_AHEAD_S = 1.0  # an operation that waits for the next one goes on without it after that time
+
+Note = Callable[[Link, Direction, str], None]
+
+
+class Faults:
+    """The faults that are switched on, by name. Changed only in the loop's thread."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        dialect: Dialect | None,
+        seed: int,
+        note: Note,
+        end: Callable[[Link], None],
+    ) -> None:
+        self.active: dict[str, Fault] = {}
+        self.loop = loop
+        self.dialect = dialect
+        self.seed = seed
+        self.note = note
+        self.end = end
+        self.may_change = False  # every connection is followed from its beginning
+        self._disturbed: dict[int, list[Disturbed]] = {}
+
+    def disturb(self, link: Link) -> None:
+        """A new connection."""
+        if self.active or self.may_change:
+            self._disturbed = {number: some for number, some in self._disturbed.items() if not some[0].gone}
+            self._disturbed[link.number] = [Disturbed(pipe, self) for pipe in link.pipes]
+
+    def change(self, active: Mapping[str, Fault]) -> None:
+        """From now on these, also for connections that are there."""
+        self.active = dict(active)
+        for some in self._disturbed.values():
+            for one in some:
+                one.change()
+
+
+class _Applied:
+    """A fault in one direction of one connection."""
+
+    def __init__(self, name: str, fault: Fault, pipe: Pipe, seed: int) -> None:
+        self.name = name
+        self.fault = fault
+        self.matched = 0
+        self.random = Random(f"{seed} {name} {pipe.link.number} {pipe.direction.name}")
+        self.concerns = fault.kind in OF_OPERATIONS or self.random.random() < fault.share
+
+    def strikes(self, fields: Mapping[str, Any]) -> bool:
+        """Whether this operation is one of those."""
+        fault = self.fault
+        if not fault.where(fields):
+            return False
+        self.matched += 1
+        if fault.only:
+            return self.matched == fault.only
+        if fault.every and self.matched % fault.every:
+            return False
+        return fault.share >= 1 or self.random.random() < fault.share
+
+
+class Disturbed:
+    """See ``link.Disturbance``."""
+
+    def __init__(self, pipe: Pipe, faults: Faults) -> None:
+        self.delayed = 0
+        self.pipe = pipe
+        self._faults = faults
+        self._applied: dict[str, _Applied] = {}
+        self._queue: deque[tuple[float, bytes | Callable[[], None]]] = deque()  # when, and what to send or do
+        self._due = 0.0  # nothing goes before what came before it
+        self._timer: Timer | None = None
+        self._clocks: list[Timer] = []
+        self._passed = 0
+        self._swallows = False
+        self._operations = 0
+        self._waiting: bytes = b""  # an operation that lets the next one go first
+        self._patience: Timer | None = None
+        self._decoder = self._whole_operations()
+        self._undecoded = b""
+        pipe.disturbance = self
+        self.change()
+
+    def _whole_operations(self) -> StreamDecoder | None:
+        """A decoder, if anybody asks for operations, or may ask."""
+        faults = self._faults
+        asked = faults.may_change or any(fault.kind in OF_OPERATIONS for fault in faults.active.values())
+        return faults.dialect.decoder(self.pipe.direction) if faults.dialect and asked else None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection is closed."""
+        return self.pipe.link.closed or self.pipe.link.broken
+
+    def change(self) -> None:
+        """Takes what is switched on now."""
+        for clock in self._clocks:
+            clock.cancel()
+        self._clocks.clear()
+        self._swallows = False
+        known, self._applied = self._applied, {}
+        for name, fault in self._faults.active.items():
+            if fault.concerns(self.pipe.direction):
+                same = known.get(name)
+                fresh = _Applied(name, fault, self.pipe, self._faults.seed)
+                applied = same if same is not None and same.fault == fault else fresh
+                if applied.concerns:
+                    self._applied[name] = applied
+                    self._start(applied)
+
+    def _start(self, applied: _Applied) -> None:
+        fault = applied.fault
+        if fault.kind is Kind.TIMEOUT:
+            self._swallows = True
+            self._note(applied)
+        elif fault.kind in (Kind.LATENCY, Kind.BANDWIDTH, Kind.SLICE):
+            self._note(applied)
+        if fault.time and fault.kind in (Kind.TIMEOUT, Kind.LIMIT, Kind.RESET):
+            self._clocks.append(self._faults.loop.after(fault.time, lambda: self._cut(applied)))
+
+    def _of(self, kind: Kind) -> list[_Applied]:
+        return [applied for applied in self._applied.values() if applied.fault.kind is kind]
+
+    # -- in ----------------------------------------------------------------------------------
+
+    def forward(self, data: bytes) -> None:
+        """Bytes were received."""
+        received = time.monotonic()
+        if self._decoder is None:
+            self._pass(data, received)
+            return
+        try:
+            operations = self._decoder.feed(data)
+        except ProtocolError as error:
+            operations = error.operations
+            self._decoder = None  # what follows passes as it is
+        self._undecoded += data
+        at = 0
+        of_operations = [one for one in self._applied.values() if one.fault.kind in OF_OPERATIONS]
+        for operation in operations:
+            at += len(operation.raw)
+            self._operation(operation, of_operations, received)
+        self._undecoded = self._undecoded[at:]
+        if self._decoder is None:
+            self._pass_rest(received)
+
+    def pass_end_on(self) -> None:
+        """The source has ended."""
+        now = time.monotonic()
+        self._let_go()
+        self._pass_rest(now)
+        for applied in self._of(Kind.SLOW_CLOSE):
+            self._note(applied)
+            now += applied.fault.time
+        self._later(max(self._due, now), self.pipe.pass_end_on)
+
+    def _pass_rest(self, received: float) -> None:
+        rest, self._undecoded = self._undecoded, b""
+        self._pass(rest, received)
+
+    # -- operations --------------------------------------------------------------------------
+
+    def _operation(self, operation: Any, faults: list[_Applied], received: float) -> None:
+        """Passes it, later, twice, after the next one, or not at all."""
+        self._operations += 1
+        applied = self._struck(operation, faults) if faults else []
+        struck = [one.fault for one in applied]
+        kinds = [fault.kind for fault in struck]
+        if Kind.DROP in kinds:
+            return
+        data = self._rewritten(operation, struck) * (2 if Kind.DUPLICATE in kinds else 1)
+        late = sum(fault.time for fault in struck if fault.kind is Kind.DELAY)
+        if Kind.REORDER in kinds and not self._waiting:
+            self._waiting = data
+            self._patience = self._faults.loop.after(LOOK_AHEAD_S, self._let_go)
+            return
+        self._pass(data, received + late)
+        self._let_go()
+
+    def _struck(self, operation: Any, faults: list[_Applied]) -> list[_Applied]:
+        assert self._faults.dialect is not None
+        sender = "client" if self.pipe.direction is Direction.TO_SERVER else "server"
+        number = self.pipe.link.number
+        fields = {"sender": sender, "connection": number, **self._faults.dialect.fields(operation)}
+        struck = [applied for applied in faults if applied.strikes(fields)]
+        for applied in struck:
+            self._note(applied, f": {operation}")
+        return struck
+
+    def _rewritten(self, operation: Any, struck: list[Fault]) -> bytes:
+        changes = {name: value for fault in struck for name, value in fault.changes.items()}
+        if not changes:
+            return bytes(operation.raw)
+        try:
+            return rewritten(operation, changes)
+        except ValueError as error:
+            text = f"operation {self._operations} was not rewritten: {error}"
+            self._faults.note(self.pipe.link, self.pipe.direction, text[:NOTE_CHARACTERS])
+            return bytes(operation.raw)
+
+    def _let_go(self) -> None:
+        """What waited for the next operation goes now."""
+        if self._patience is not None:
+            self._patience.cancel()
+        waiting, self._waiting = self._waiting, b""
+        if waiting and not self.gone:
+            self._pass(waiting, time.monotonic())
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def _pass(self, data: bytes, received: float) -> None:
+        """Puts bytes into the queue, each piece with its time."""
+        if not data or self._swallows or self.gone:
+            return
+        cut = self._limited(len(data))
+        if cut is not None:
+            data = data[: cut.fault.size - self._passed]
+        self._passed += len(data)
+        due = received
+        for applied in self._of(Kind.LATENCY):
+            fault = applied.fault
+            due += max(fault.time + applied.random.uniform(-fault.jitter, fault.jitter), 0.0)
+        due = max(due, self._due)
+        for piece, pause in self._pieces(data):
+            due += pause
+            self.delayed += len(piece)
+            self._queue.append((due, piece))
+        self._due = due
+        if cut is not None:
+            self._queue.append((due, lambda: self._cut(cut)))
+        self._run()
+
+    def _limited(self, size: int) -> _Applied | None:
+        """The first fault that ends the connection within the next ``size`` bytes."""
+        limits = [one for one in (*self._of(Kind.LIMIT), *self._of(Kind.RESET)) if one.fault.size]
+        first = min(limits, key=lambda one: one.fault.size, default=None)
+        return first if first is not None and self._passed + size >= first.fault.size else None
+
+    def _pieces(self, data: bytes) -> list[tuple[bytes, float]]:
+        """Pieces and the pause before each."""
+        slices, bandwidths = self._of(Kind.SLICE), self._of(Kind.BANDWIDTH)
+        if not slices and not bandwidths:
+            return [(data, 0.0)]
+        rate = min((one.fault.size for one in bandwidths), default=0)
+        sizes = [one.fault.size for one in slices] + ([max(int(rate * SMOOTH_S), 1)] if rate else [])
+        step = max(min(sizes), 1)
+        pause = sum(one.fault.time for one in slices)
+        pieces = [data[at : at + step] for at in range(0, len(data), step)]
+        return [(piece, pause + (len(piece) / rate if rate else 0.0)) for piece in pieces]
+
+    # -- out ---------------------------------------------------------------------------------
+
+    def _later(self, due: float, action: Callable[[], None]) -> None:
+        self._due = due
+        self._queue.append((due, action))
+        self._run()
+
+    def _run(self) -> None:
+        """Forwards what is due, as far as the sink takes it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = time.monotonic()
+        while self._queue and self._queue[0][0] <= now and not self.pipe.blocked and not self.gone:
+            _, what = self._queue.popleft()
+            if isinstance(what, bytes):
+                self.delayed -= len(what)
+                self.pipe.forward(what)
+            else:
+                what()
+        if self.gone:
+            self._queue.clear()
+            self.delayed = 0
+            return
+        self.pipe.hold(now_held=self.delayed > HOLD_BYTES)
+        if self._queue:
+            wait = RETRY_S if self.pipe.blocked else 0.0
+            self._timer = self._faults.loop.at(max(self._queue[0][0], now + wait), self._run)
+
+    def _cut(self, applied: _Applied) -> None:
+        """The connection ends here."""
+        if self.gone:
+            return
+        self._note(applied)
+        if applied.fault.kind is Kind.RESET:
+            self.pipe.link.abort(self.pipe.direction, f"fault {applied.name}")
+        else:
+            self._faults.end(self.pipe.link)
+
+    def _note(self, applied: _Applied, more: str = "") -> None:
+        number = f" operation {self._operations}" if more else ""
+        text = f"fault {applied.name}: {applied.fault.text}{number}{more}"
+        self._faults.note(self.pipe.link, self.pipe.direction, text[:NOTE_CHARACTERS])

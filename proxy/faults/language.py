@@ -1,0 +1,207 @@
+"""Faults as they are asked for: one line each.
+
+    latency 50ms ±10ms on downstream         every byte is so much later, give or take
+    bandwidth 100k on upstream               so many bytes a second
+    slice 10 every 5ms                       forwarded in pieces of so many bytes, with pauses
+    slow_close 500ms                         an end of stream is passed on so much later
+    limit 10k        limit 2s                the connection is closed after so many bytes, or so much time
+    reset 10k        reset 2s                the same, with a reset
+    timeout 2s                               nothing passes any more; closed after that time
+    drop +ACK every 10th                     operations: dropped,
+    duplicate MSG the 3rd                    sent twice,
+    reorder HMSG with 5%                     sent after the one that follows,
+    delay 200ms PUB where subject ~ "a.>"    held back, with all behind them,
+    rewrite MSG the 3rd set payload="x"      sent with other fields: ``rewriting``
+
+``on upstream`` is what clients send, ``downstream`` what the server sends; without it, both. An operation is
+named by its verb or, for NATS, by its acknowledgement (``+ACK``, ``-NAK``, ``+WPI``, ``+TERM``), and chosen
+by ``where`` and a filter as of ``show``. ``every 10th``, ``the 3rd`` and ``with 5%`` count per connection and
+direction; of faults that are not about operations, ``with 5%`` chooses connections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from plumbline.captures.filters import Filter, everything, parse
+from plumbline.proxy.faults.rewriting import parse_changes
+from plumbline.wire.sender import Direction
+
+
+class FaultError(ValueError):
+    """A fault that cannot be read; the message says what was expected."""
+
+
+class Kind(StrEnum):
+    """What a fault does."""
+
+    LATENCY = "latency"
+    BANDWIDTH = "bandwidth"
+    SLICE = "slice"
+    SLOW_CLOSE = "slow_close"
+    LIMIT = "limit"
+    RESET = "reset"
+    TIMEOUT = "timeout"
+    DROP = "drop"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    DELAY = "delay"
+    REWRITE = "rewrite"
+
+
+OF_OPERATIONS = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER, Kind.DELAY, Kind.REWRITE})
+WAYS = {"upstream": Direction.TO_SERVER, "downstream": Direction.TO_CLIENT}
+ACKNOWLEDGEMENTS = ("+ACK", "-NAK", "+WPI", "+TERM")
+
+
+class Fault(Struct, frozen=True):
+    """One fault. Times in seconds, sizes in bytes; 0 is what was not said."""
+
+    text: str
+    kind: Kind
+    direction: Direction | None = None  # both
+    time: float = 0.0
+    jitter: float = 0.0
+    size: int = 0
+    where: Filter = everything
+    every: int = 0  # each so many
+    only: int = 0  # that one alone
+    share: float = 1.0  # by chance
+    changes: Mapping[str, Any] = {}  # of operations that are rewritten; msgspec copies it
+
+    def concerns(self, direction: Direction) -> bool:
+        """Whether it has to do with that direction."""
+        return self.direction is None or self.direction is direction
+
+
+_TIME = r"(?P<{0}>\d+(?:\.\d+)?)(?P<{0}_unit>ms|s|m)"
+_SIZE = r"(?P<size>\d+(?:\.\d+)?)(?P<size_unit>[kKmMgG]?)B?"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_SIZES = {"": 1, "k": 1000, "m": 1000_000, "g": 1000_000_000}
+_WITHIN = _TIME.format("time")
+_EITHER = rf"(?:{_WITHIN}|{_SIZE})"
+_FORMS: dict[Kind, tuple[re.Pattern[str], str]] = {
+    Kind.LATENCY: (re.compile(rf"{_WITHIN}(?:\s*(?:±|\+-|\+/-)\s*{_TIME.format('jitter')})?"), "50ms ±10ms"),
+    Kind.BANDWIDTH: (re.compile(rf"{_SIZE}(?:/s)?"), "100k"),
+    Kind.SLICE: (re.compile(rf"{_SIZE}(?:\s+every\s+{_WITHIN})?"), "10 every 5ms"),
+    Kind.SLOW_CLOSE: (re.compile(_WITHIN), "500ms"),
+    Kind.LIMIT: (re.compile(_EITHER), "10k or 2s"),
+    Kind.RESET: (re.compile(_EITHER), "10k or 2s"),
+    Kind.TIMEOUT: (re.compile(_WITHIN), "2s"),
+    Kind.DELAY: (re.compile(_WITHIN), "200ms"),
+}
+_SET = re.compile(
+    r'\s+set\s+(?P<set>(?:[A-Za-z_][\w.-]*=(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s",]+)[\s,]*)+)(?=\s|$)'
+)
+_WHERE = re.compile(r"\s+where\s+(?P<where>.+)$")
+_ON = re.compile(r"\s+on\s+(?P<way>\S+)$")
+_WITH = re.compile(r"\s+with\s+(?P<share>\d+(?:\.\d+)?)\s*%$")
+_EVERY = re.compile(r"\s+every\s+(?P<every>\d+)(?:st|nd|rd|th)$")
+_THE = re.compile(r"\s+the\s+(?P<only>\d+)(?:st|nd|rd|th)$")
+_CHOICES = (_ON, _WITH, _EVERY, _THE)
+_VERB = re.compile(r"[\w.+-]+")
+
+
+def parse_fault(text: str) -> Fault:
+    """Reads one line. Raises ``FaultError``."""
+    settings, rest = _settings(text)
+    rest, chosen = _choices(rest)
+    word, _, arguments = rest.strip().partition(" ")
+    try:
+        kind = Kind(word)
+    except ValueError:
+        raise FaultError(f"{text}: expected one of {', '.join(Kind)}") from None
+    values: dict[str, float] = {}
+    arguments = arguments.strip()
+    if kind in _FORMS:
+        form, sample = _FORMS[kind]
+        found = form.match(arguments)
+        if found is None or (kind not in OF_OPERATIONS and found.end() != len(arguments)):
+            raise FaultError(f"{text}: expected {kind} {sample}")
+        values = _values(found)
+        arguments = arguments[found.end() :].strip()
+    if kind not in OF_OPERATIONS and ("every" in chosen or "only" in chosen or "where" in chosen):
+        raise FaultError(f"{text}: {kind} is about bytes: neither every, the nor where")
+    try:
+        where = _operation(text, arguments, chosen.get("where", ""))
+        changes = parse_changes(settings) if kind is Kind.REWRITE else {}
+    except ValueError as error:
+        raise FaultError(f"{text}: {error}" if kind is Kind.REWRITE else str(error)) from None
+    if settings and kind is not Kind.REWRITE:
+        raise FaultError(f"{text}: only rewrite sets fields")
+    return Fault(
+        text=text.strip(),
+        kind=kind,
+        direction=_way(text, chosen["way"]) if "way" in chosen else None,
+        time=values.get("time", 0.0),
+        jitter=values.get("jitter", 0.0),
+        size=int(values.get("size", 0)),
+        where=where,
+        every=_counted(text, chosen.get("every")),
+        only=_counted(text, chosen.get("only")),
+        share=float(chosen.get("share", 100)) / 100,
+        changes=changes,
+    )
+
+
+def _settings(text: str) -> tuple[str, str]:
+    """What stands behind ``set``, and the text without it."""
+    spaced = f" {text.strip()}"
+    found = _SET.search(spaced)
+    if found is None:
+        return "", spaced
+    return found["set"], f"{spaced[: found.start()]} {spaced[found.end() :].strip()}".rstrip()
+
+
+def _choices(text: str) -> tuple[str, dict[str, str]]:
+    """Takes what may stand at the end, in any order; ``where`` and its filter may stand before the others."""
+    chosen: dict[str, str] = {}
+    while found := next(filter(None, (form.search(text) for form in _CHOICES)), None):
+        chosen |= found.groupdict()
+        text = text[: found.start()]
+    if found := _WHERE.search(text):
+        chosen |= found.groupdict()
+        text = text[: found.start()]
+    return text, chosen
+
+
+def _operation(text: str, verb: str, where: str) -> Filter:
+    asked = parse(where)
+    if not verb:
+        return asked
+    if not _VERB.fullmatch(verb):
+        raise FaultError(f"{text}: expected an operation, such as MSG, basic.ack or +ACK, not {verb!r}")
+    if verb in ACKNOWLEDGEMENTS:
+        alone = "|$" if verb == "+ACK" else ""  # an empty payload acknowledges, too
+        named = parse(f'subject ~ "$JS.ACK.>" and sender = client and payload ~ /^(?:\\{verb}{alone})/')
+    else:
+        named = parse(f'op = "{verb}"')
+    return lambda fields: named(fields) and asked(fields)
+
+
+def _values(found: re.Match[str]) -> dict[str, float]:
+    groups = found.groupdict()
+    values = {}
+    for name in ("time", "jitter"):
+        if groups.get(name):
+            values[name] = float(groups[name]) * _UNITS[groups[f"{name}_unit"]]
+    if groups.get("size"):
+        values["size"] = float(groups["size"]) * _SIZES[groups["size_unit"].lower()]
+    return values
+
+
+def _way(text: str, way: str) -> Direction:
+    if way not in WAYS:
+        raise FaultError(f"{text}: on {way}: expected upstream or downstream")
+    return WAYS[way]
+
+
+def _counted(text: str, number: str | None) -> int:
+    if number == "0":
+        raise FaultError(f"{text}: counting begins with the 1st")
+    return int(number or 0)

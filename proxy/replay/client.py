@@ -1,0 +1,118 @@
+"""One client of a recording, live again: what both protocols share."""
+
+from __future__ import annotations
+
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from plumbline.captures.dialects import StreamDecoder
+from plumbline.proxy.addresses import Endpoint
+from plumbline.wire.errors import ProtocolError
+
+
+class Unreachable(Exception):
+    """No server answers; the message says which, and why."""
+
+
+class Unplayable(ValueError):
+    """A recording that cannot be played; the message says why."""
+
+
+class Login(Struct, frozen=True):
+    """What a URL says beside the address: secrets, which a capture does not have, are the caller's."""
+
+    user: str = ""
+    password: str | None = None  # without one, the user is a token
+    virtual_host: str | None = None
+
+    @classmethod
+    def of(cls, url: str) -> Login:
+        """What stands in a URL: ``user:password@`` or ``token@``, and a virtual host."""
+        parts = urlsplit(url)
+        path = parts.path.removeprefix("/")
+        return cls(
+            unquote(parts.username or ""),
+            None if parts.password is None else unquote(parts.password),
+            unquote(path) if path else None,
+        )
+
+
+class LiveClient(ABC):
+    """One connection. ``came`` counts what the server sent, as ``expected`` does in the recording."""
+
+    greeting = ""  # what a server says first
+    heartbeat = b""
+
+    def __init__(self, server: Endpoint, decoder: StreamDecoder) -> None:
+        family, address = server.resolve()[0]
+        self.socket = socket.socket(family)
+        self.expected = 0
+        self.came = 0
+        self._forgiven = 0  # what did not come in time, and is waited for no more
+        self.ended = ""  # why nothing more comes
+        self.is_greeted = False
+        self.heartbeat_s = 0.0  # 0: none is wanted
+        self._sent_at = time.monotonic()
+        self._decoder = decoder
+        try:
+            self.socket.connect(address)  # type: ignore[arg-type] # as getaddrinfo gave it
+        except OSError as error:
+            self.socket.close()
+            raise Unreachable(f"{server}: {error.strerror or error}") from None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is to come that came then."""
+        return not self.ended and self.came + self._forgiven < self.expected
+
+    def forgive(self) -> None:
+        """What has not come is waited for no more."""
+        self._forgiven = max(self._forgiven, self.expected - self.came)
+
+    def receive(self) -> None:
+        """Takes what there is."""
+        operations: Iterable[Any]
+        try:
+            data = self.socket.recv(1 << 18)
+            operations = self._decoder.feed(data)
+        except OSError as error:
+            self.ended = error.strerror or str(error)
+            return
+        except ProtocolError as error:
+            self.ended, operations = str(error), list(error.operations)
+        if not data:
+            self.ended = self.ended or "closed by the server"
+        for operation in operations:
+            self.take(operation)
+
+    def send(self, data: bytes) -> None:
+        """Writes, if the server is still there."""
+        self._sent_at = time.monotonic()
+        if data and not self.ended:
+            try:
+                self.socket.sendall(data)
+            except OSError as error:
+                self.ended = error.strerror or str(error)
+
+    def keep_alive(self) -> None:
+        """Says that it is still here, where a protocol wants that."""
+        if self.heartbeat_s and time.monotonic() > self._sent_at + self.heartbeat_s / 2:
+            self.send(self.heartbeat)
+
+    @abstractmethod
+    def recorded(self, operation: Any) -> None:
+        """The recording has this, from the server, at this place."""
+
+    @abstractmethod
+    def take(self, operation: Any) -> None:
+        """The server sent this now."""
+
+    @abstractmethod
+    def again(self, operation: Any) -> bytes | None:
+        """The bytes for now of what the client sent then; None for what goes without saying."""

@@ -1,0 +1,124 @@
+"""The clients of a capture once more: what they sent, when they have what they had then.
+
+A client's operation is sent when every connection has received as many operations as it had in the recording,
+or ``PATIENCE_S`` later; with the recorded pauses in between, or without. What is of the run, such as the
+subject of an acknowledgement or a delivery tag, is that of what comes now: ``nats_replay``, ``amqp_replay``.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+
+from plumbline.captures.operations import Row
+from plumbline.proxy.addresses import Endpoint
+from plumbline.proxy.replay.amqp import AmqpClient
+from plumbline.proxy.replay.client import LiveClient, Login, Unplayable, Unreachable
+from plumbline.proxy.replay.nats import NatsClient
+from plumbline.wire.sender import Direction
+
+PATIENCE_S = 2.0  # for what came in the recording and does not come now
+LOOK_S = 0.5  # between two looks whether a connection has to be kept alive
+
+
+class Pace(StrEnum):
+    """With the pauses of the recording, or without."""
+
+    ORIGINAL = "original"
+    FAST = "fast"
+
+
+class Replay:
+    """One replay; ``late`` counts the operations that were sent although something was missing."""
+
+    def __init__(self, server: Endpoint, login: Login, pace: Pace) -> None:
+        self.sent = 0
+        self.late = 0
+        self._server = server
+        self._login = login
+        self._pace = pace
+        self._names: dict[str, str] = {}  # that servers chose: then -> now
+        self._clients: dict[int, LiveClient] = {}
+        self._selector = selectors.DefaultSelector()
+        self._started = (0, 0.0)  # when the recording and the replay began
+
+    def run(self, rows: Iterable[Row]) -> None:
+        """Sends what the clients of these rows sent. Raises ``Unreachable`` and ``Unplayable``."""
+        try:
+            for row in rows:
+                if row.operation is not None:
+                    self._row(row)
+            self._wait()
+        finally:
+            for client in self._clients.values():
+                client.socket.close()
+            self._selector.close()
+
+    def _row(self, row: Row) -> None:
+        client = self._client(row)
+        if row.direction is Direction.TO_CLIENT:
+            client.recorded(row.operation)
+            return
+        if self._pace is Pace.ORIGINAL:
+            self._wait_until(row.time)
+        is_late = not self._wait()
+        data = client.again(row.operation)
+        if data is not None:
+            self.late += is_late
+            client.send(data)
+            self.sent += 1
+
+    def _client(self, row: Row) -> LiveClient:
+        number = row.connection.number
+        if number not in self._clients:
+            client = self._clients[number] = self._begun(row)
+            self._selector.register(client.socket, selectors.EVENT_READ, client)
+            until = time.monotonic() + PATIENCE_S
+            while not client.is_greeted and not client.ended and self._receive(until):
+                pass
+            if not client.is_greeted:
+                raise Unreachable(f"no {client.greeting}: {client.ended or 'nothing came'}")
+        return self._clients[number]
+
+    def _begun(self, row: Row) -> LiveClient:
+        if row.dialect is not None and row.dialect.name == "amqp":
+            try:
+                return AmqpClient(self._server, self._login, row.operation, self._names)
+            except Unplayable as error:
+                raise Unplayable(f"connection {row.connection.number}: {error}") from None
+        return NatsClient(self._server, self._login)
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        """Until every connection has what it had then. False: something did not come in time."""
+        until = time.monotonic() + PATIENCE_S
+        while any(client.is_behind for client in self._clients.values()):
+            if not self._receive(until):
+                for client in self._clients.values():
+                    client.forgive()
+                return False
+        return True
+
+    def _wait_until(self, recorded: int) -> None:
+        if not self._started[0]:
+            self._started = (recorded, time.monotonic())
+        until = self._started[1] + (recorded - self._started[0]) / 1e9
+        while self._receive(until):
+            pass
+
+    def _receive(self, until: float) -> bool:
+        """Takes what comes; False when ``until`` has passed."""
+        left = until - time.monotonic()
+        if left <= 0:
+            return False
+        for key, _ in self._selector.select(min(left, LOOK_S)):
+            client: LiveClient = key.data
+            client.receive()
+            if client.ended:
+                self._selector.unregister(client.socket)
+        for client in self._clients.values():
+            client.keep_alive()
+        return True

@@ -1,0 +1,87 @@
+"""Certificates that the proxy makes itself, of an authority that is made once and kept in a private folder.
+
+The folder may also be that of mitmproxy: then its authority is used. Whoever trusts the authority trusts
+whoever can read its key: the folder is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from plumbline.proxy.tls.contexts import TlsError
+
+OURS = "authority.pem"  # certificate and key
+TRUSTED = "ca.pem"  # the certificate alone, for clients
+OF_MITMPROXY = "mitmproxy-ca.pem"  # certificate and key
+HERE = ("localhost", "127.0.0.1", "::1")
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
+
+
+def default_folder() -> Path:
+    """Where the authority is kept if nobody says: the user's own."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "plumbline" / "tls"
+
+
+def generated(folder: Path, names: Iterable[str]) -> tuple[ssl.SSLContext, Path]:
+    """What to show to clients that call the proxy by one of these names, and the file that they trust.
+
+    Raises ``TlsError``.
+    """
+    try:
+        import trustme  # only who makes certificates needs it
+    except ImportError:
+        raise TlsError("to make certificates: pip install 'plumbline-mq[tls]'") from None
+    try:
+        trusted, pem, key = _authority(folder)
+        authority = trustme.CA.from_pem(pem, key)
+        leaf = authority.issue_cert(*dict.fromkeys([*HERE, socket.gethostname(), *filter(None, names)]))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        leaf.configure_cert(context)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise TlsError(f"{folder}: no authority to make certificates with: {error}") from None
+    return context, trusted
+
+
+def _authority(folder: Path) -> tuple[Path, bytes, bytes]:
+    """The file to trust, its certificate and its key; made if there is none yet."""
+    if (folder / OF_MITMPROXY).exists():
+        return folder / "mitmproxy-ca-cert.pem", *_blocks(folder / OF_MITMPROXY)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (folder / OURS).exists():
+        _make(folder)
+    certificate, key = _blocks(folder / OURS)
+    trusted = folder / TRUSTED
+    if not trusted.exists() or trusted.read_bytes() != certificate:
+        trusted.write_bytes(certificate)
+    return trusted, certificate, key
+
+
+def _blocks(file: Path) -> tuple[bytes, bytes]:
+    """The certificate and the key in it."""
+    found = {block[1].split()[-1]: block[0] for block in _BLOCK.finditer(file.read_bytes())}
+    if found.keys() < {b"CERTIFICATE", b"KEY"}:
+        raise ValueError(f"{file.name} has no certificate with its key")
+    return found[b"CERTIFICATE"], found[b"KEY"]
+
+
+def _make(folder: Path) -> None:
+    """In one step, so that of two who make it at once both use the same."""
+    import trustme
+
+    made = trustme.CA(organization_name="Plumbline", organization_unit_name="recording proxy")
+    whole = folder / f"{OURS}.{os.getpid()}.{threading.get_ident()}"
+    with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(made.cert_pem.bytes() + made.private_key_pem.bytes())
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(whole, folder / OURS)
+    finally:
+        whole.unlink()

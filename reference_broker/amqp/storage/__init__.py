@@ -1,0 +1,1 @@
+"""What an AMQP broker keeps on disk: records of durable changes, and what a restart makes of them."""

@@ -1,0 +1,137 @@
+"""What the records of a journal come to: the topology and the messages that a restart finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.reference_broker.amqp.exchanges import Binding, Exchange
+from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.storage.records import (
+    JOURNAL,
+    Bound,
+    Delivered,
+    ExchangeDeclared,
+    ExchangeDeleted,
+    QueueDeclared,
+    QueueDeleted,
+    Record,
+    Removed,
+    ShutDown,
+    Stored,
+    Unbound,
+    decode_frames,
+)
+from plumbline.wire.amqp import decode_entries, decode_properties
+
+
+def read_journal(files: Mapping[str, bytes], restored: Restored) -> list[str]:
+    """Fill ``restored``; gives a sentence for what was damaged and is cut off."""
+    data = files.get(JOURNAL, b"")
+    frames, end = decode_frames(data)
+    for records in frames:
+        for record in records:
+            restored.take(record)
+    if end == len(data):
+        return []
+    return [f"{JOURNAL} is damaged from byte {end} on: its last {len(data) - end} bytes are left out"]
+
+
+class _Kept(Struct):
+    """A queue while it is being restored."""
+
+    declared: QueueDeclared
+    messages: dict[int, Stored]
+    delivered: set[int]
+
+
+class Restored:
+    """What the records of a journal come to."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[tuple[str, str], ExchangeDeclared] = {}
+        self.queues: dict[int, _Kept] = {}
+        self.bindings: dict[tuple[Any, ...], Bound] = {}
+        self.in_order = False  # the last one was that of an orderly end
+
+    def take(self, record: Record) -> None:
+        """The next record."""
+        self.in_order = False
+        match record:
+            case ExchangeDeclared():
+                self.exchanges[record.vhost, record.name] = record
+            case ExchangeDeleted():
+                self.exchanges.pop((record.vhost, record.name), None)
+                self._forget(record.vhost, record.name, is_queue=False)
+            case QueueDeclared():
+                self.queues[record.number] = _Kept(record, {}, set())
+            case QueueDeleted():
+                kept = self.queues.pop(record.number, None)
+                if kept is not None:
+                    self._forget(kept.declared.vhost, kept.declared.name, is_queue=True)
+            case Bound():
+                self.bindings[msgspec.structs.astuple(record)] = record
+            case Unbound():
+                self.bindings.pop(msgspec.structs.astuple(record), None)
+            case Stored():
+                if (kept := self.queues.get(record.queue)) is not None:
+                    kept.messages[record.position] = record
+            case Removed():
+                if (kept := self.queues.get(record.queue)) is not None:
+                    kept.messages.pop(record.position, None)
+            case Delivered():
+                if (kept := self.queues.get(record.queue)) is not None:
+                    kept.delivered.update(record.positions)
+            case ShutDown():
+                self.in_order = True
+
+    def _forget(self, vhost: str, name: str, *, is_queue: bool) -> None:
+        self.bindings = {
+            key: one
+            for key, one in self.bindings.items()
+            if one.vhost != vhost
+            or (
+                not (one.destination == name and one.to_queue is is_queue)
+                and (is_queue or one.source != name)
+            )
+        }
+
+    def vhost_names(self) -> set[str]:
+        named = {vhost for vhost, _ in self.exchanges} | {one.vhost for one in self.bindings.values()}
+        return named | {kept.declared.vhost for kept in self.queues.values()}
+
+    def exchanges_of(self, vhost: str) -> Iterator[Exchange]:
+        for one in self.exchanges.values():
+            if one.vhost == vhost:
+                yield Exchange(
+                    one.name,
+                    one.kind,
+                    auto_delete=one.auto_delete,
+                    internal=one.internal,
+                    arguments=decode_entries(one.arguments),
+                )
+
+    def bindings_of(self, vhost: str) -> Iterator[Binding]:
+        for one in self.bindings.values():
+            if one.vhost == vhost:
+                yield Binding(
+                    one.source, one.to_queue, one.destination, one.routing_key, decode_entries(one.arguments)
+                )
+
+    def declared(self) -> Iterator[tuple[int, QueueDeclared]]:
+        """The queues that are left, by number."""
+        return ((number, kept.declared) for number, kept in sorted(self.queues.items()))
+
+    def entries(self, number: int) -> Iterator[Entry]:
+        """The messages of a queue, in order. After a crash any of them may have been delivered before."""
+        kept = self.queues[number]
+        for position, one in sorted(kept.messages.items()):
+            message = Message.make(
+                one.exchange, one.routing_key, decode_properties(one.properties), one.properties, one.body
+            )
+            entry = Entry(message, position, one.expires)
+            entry.redelivered = not self.in_order or position in kept.delivered
+            yield entry

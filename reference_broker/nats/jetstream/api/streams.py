@@ -1,0 +1,344 @@
+"""API requests about account, streams and messages: each gives the reply's fields, or raises an error.
+
+Source: docs.nats.io, "JetStream wire API Reference"; order of the checks as servers answer.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from plumbline.reference_broker.nats.jetstream import advisories, errors, subjects
+from plumbline.reference_broker.nats.jetstream.api.requests import (
+    LIST_LIMIT,
+    NAMES_LIMIT,
+    PageRequest,
+    Request,
+    decode,
+    decode_object,
+    is_empty,
+    page,
+    stream_of,
+)
+from plumbline.reference_broker.nats.jetstream.streams import config as stream_config
+from plumbline.reference_broker.nats.jetstream.streams import copying
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.store import Message, Store
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time, parse_time
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.jetstream.service import JetStream
+
+
+class InfoRequest(Struct, kw_only=True):
+    """The body of STREAM.INFO."""
+
+    offset: int = 0
+    deleted_details: bool = False
+    subjects_filter: str = ""
+
+
+class PurgeRequest(Struct, kw_only=True):
+    """The body of STREAM.PURGE: below ``seq``, or all but the last ``keep``; ``filter`` is a subject."""
+
+    seq: int = 0
+    keep: int = 0
+    filter: str = ""
+
+
+class MessageGetRequest(Struct, kw_only=True):
+    """The body of STREAM.MSG.GET and DIRECT.GET."""
+
+    seq: int = 0
+    last_by_subj: str = ""
+    next_by_subj: str = ""
+    start_time: str = ""
+    no_hdr: bool = False
+    batch: int = 0
+    max_bytes: int = 0
+    multi_last: list[str] = []
+    up_to_seq: int = 0
+
+
+class MessageDeleteRequest(Struct, kw_only=True):
+    """The body of STREAM.MSG.DELETE."""
+
+    seq: int = 0
+    no_erase: bool = False
+
+
+def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """INFO."""
+    streams = jetstream.streams.values()
+    used = {
+        kind: sum(s.store.size for s in streams if s.config.storage == kind) for kind in ("memory", "file")
+    }
+    rules, api = jetstream.rules, jetstream.api
+    reserved = {"reserved_memory": 0, "reserved_storage": 0} if rules.account_shows_reservations else {}
+    level = {"level": rules.api_level} if rules.api_level else {}
+    return {
+        "memory": used["memory"],
+        "storage": used["file"],
+        **reserved,
+        "streams": len(jetstream.streams),
+        "consumers": sum(len(stream.consumers) for stream in streams),
+        **({"domain": jetstream.config.domain} if jetstream.config.domain else {}),
+        "limits": {
+            **dict.fromkeys(
+                ("max_memory", "max_storage", "max_streams", "max_consumers", "max_ack_pending"), -1
+            ),
+            "memory_max_stream_bytes": -1,
+            "storage_max_stream_bytes": -1,
+            "max_bytes_required": False,
+        },
+        # A request counts itself only afterwards.
+        "api": {**level, "total": api.total - 1, "errors": api.failed},
+    }
+
+
+def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.CREATE.<stream>; the same again is no error."""
+    wanted = decode(jetstream, request.body, StreamConfig)
+    check_name(request, wanted)
+    if wanted.sealed:
+        raise errors.STREAM_INVALID_CONFIG(reason="stream configuration for create can not be sealed")
+    if wanted.mirror_direct and wanted.mirror is None:
+        raise errors.STREAM_INVALID_CONFIG(reason="stream has no mirror but does have mirror direct")
+    config = stream_config.check(wanted, jetstream.rules)
+    stream = jetstream.streams.get(config.name)
+    if stream is not None and stream.config != config:
+        raise errors.STREAM_NAME_IN_USE()
+    if stream is None:
+        if config.num_replicas > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+        check_overlap(jetstream, config)
+        stream = jetstream.streams[config.name] = jetstream.stream_type(jetstream, config, request.now)
+        jetstream.streams_changed()
+        advisories.stream_action(stream, "CREATED", "create", request.now)
+        copying.catch_up(stream, request.now)
+    return {**describe(jetstream, stream, request.now), "did_create": True}
+
+
+def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.UPDATE.<stream>."""
+    config = stream_config.check(decode(jetstream, request.body, StreamConfig), jetstream.rules)
+    if config.name != request.names[0]:
+        raise errors.STREAM_MISMATCH()
+    stream = stream_of(jetstream, config.name)
+    config = stream_config.check_update(stream.config, config, jetstream.rules)
+    check_overlap(jetstream, config)
+    stream.reconfigure(config, request.now)
+    jetstream.streams_changed()
+    advisories.stream_action(stream, "UPDATED", "modify", request.now)
+    return describe(jetstream, stream, request.now)
+
+
+def check_name(request: Request, config: StreamConfig) -> None:
+    """Raises ``JetStreamError`` for a name that differs from the subject, or would be a path."""
+    if config.name != request.names[0]:
+        raise errors.STREAM_MISMATCH()
+    if "/" in config.name or "\\" in config.name:
+        raise errors.STREAM_NAME_HAS_PATH_SEPARATORS()
+
+
+def check_overlap(jetstream: JetStream, config: StreamConfig) -> None:
+    """A message is captured by one stream at most."""
+    for other in jetstream.streams.values():
+        if other.config.name != config.name and any(
+            subjects.collide(ours, theirs) for ours in config.patterns for theirs in other.config.patterns
+        ):
+            raise errors.STREAM_SUBJECT_OVERLAP()
+
+
+def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.INFO.<stream>."""
+    details = decode_object(jetstream, request.body, InfoRequest)
+    stream = stream_of(jetstream, request.names[0])
+    reply = describe(jetstream, stream, request.now)
+    if details.deleted_details and (deleted := deleted_seqs(stream.store)):
+        reply["state"]["deleted"] = deleted
+    if details.subjects_filter:
+        pattern = details.subjects_filter.encode()
+        counts = {
+            subject.decode("utf-8", "replace"): stream.store.count_of(subject)
+            for subject in sorted(stream.store.subjects())
+            if subjects.covers(pattern, subject)
+        }
+        if counts:
+            reply["state"]["subjects"] = counts
+            reply |= {"total": len(counts), "offset": details.offset, "limit": 100_000}
+    return {"total": 0, "offset": 0, "limit": 0} | reply
+
+
+def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.NAMES."""
+    asked = decode_object(jetstream, request.body, PageRequest)
+    paging, found = page(
+        [stream.config.name for stream in listed(jetstream, asked)], asked.offset, NAMES_LIMIT
+    )
+    return {**paging, "streams": found or None}
+
+
+def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.LIST."""
+    asked = decode_object(jetstream, request.body, PageRequest)
+    paging, found = page(listed(jetstream, asked), asked.offset, LIST_LIMIT)
+    return {**paging, "streams": [describe(jetstream, stream, request.now) for stream in found]}
+
+
+def listed(jetstream: JetStream, asked: PageRequest) -> list[Stream]:
+    """The streams a list request asks for, by name."""
+    streams = [stream for _, stream in sorted(jetstream.streams.items())]
+    if not asked.subject:
+        return streams
+    subject = asked.subject.encode()
+    return [s for s in streams if any(subjects.collide(subject, pattern) for pattern in s.config.patterns)]
+
+
+def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.DELETE.<stream>."""
+    if not is_empty(request.body):
+        raise errors.NOT_EMPTY_REQUEST()
+    stream = stream_of(jetstream, request.names[0])
+    stream.close(request.now)
+    del jetstream.streams[stream.config.name]
+    jetstream.streams_changed()
+    advisories.stream_action(stream, "DELETED", "delete", request.now)
+    return {"success": True}
+
+
+def purge(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.PURGE.<stream>."""
+    asked = decode_object(jetstream, request.body, PurgeRequest)
+    if asked.seq > 0 and asked.keep > 0:
+        raise errors.BAD_REQUEST()
+    stream = stream_of(jetstream, request.names[0])
+    if stream.config.sealed:
+        raise errors.STREAM_SEALED()
+    if stream.config.deny_purge:
+        raise errors.STREAM_PURGE_FAILED()
+    subject = asked.filter.encode() or None
+    purged = 0 if asked.seq == 1 else stream.purge(request.now, subject, below=asked.seq, keep=asked.keep)
+    return {"success": True, "purged": purged}
+
+
+def message_get(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.MSG.GET.<stream>."""
+    if is_empty(request.body):
+        raise errors.BAD_REQUEST()
+    asked = decode(jetstream, request.body, MessageGetRequest)
+    wants = [asked.seq > 0, bool(asked.last_by_subj), bool(asked.start_time)]
+    if (
+        sum(wants) > 1
+        or not (any(wants) or asked.next_by_subj)
+        or (asked.last_by_subj and asked.next_by_subj)
+    ):
+        raise errors.BAD_REQUEST()
+    message = find_message(stream_of(jetstream, request.names[0]).store, asked)
+    if message is None:
+        raise errors.NO_MESSAGE_FOUND()
+    fields: dict[str, Any] = {"subject": message.subject.decode("utf-8", "replace"), "seq": message.seq}
+    if message.header_block and not asked.no_hdr:
+        fields["hdrs"] = b64encode(message.header_block).decode()
+    if message.payload:
+        fields["data"] = b64encode(message.payload).decode()
+    return {"message": {**fields, "time": format_time(message.time)}}
+
+
+def find_message(store: Store, asked: MessageGetRequest) -> Message | None:
+    """The stored message a request asks for."""
+    seq = asked.seq
+    if asked.start_time:
+        moment = parse_time(asked.start_time) or 0
+        seq = next(
+            (message.seq for message in store.messages() if message.time >= moment), store.last_seq + 1
+        )
+    if asked.next_by_subj:
+        return store.next(seq, subjects.matcher([asked.next_by_subj.encode()]))
+    return store.load(seq) if seq else last_on(store, asked.last_by_subj.encode())
+
+
+def last_on(store: Store, pattern: bytes) -> Message | None:
+    """The last message on a subject that may hold wildcards."""
+    if subjects.is_literal(pattern):
+        return store.last_of(pattern)
+    found = [store.last_of(subject) for subject in store.subjects() if subjects.covers(pattern, subject)]
+    return max((message for message in found if message), key=lambda message: message.seq, default=None)
+
+
+def message_delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.MSG.DELETE.<stream>."""
+    if is_empty(request.body):
+        raise errors.BAD_REQUEST()
+    asked = decode(jetstream, request.body, MessageDeleteRequest)
+    stream = stream_of(jetstream, request.names[0])
+    if stream.config.sealed:
+        raise errors.STREAM_SEALED()
+    if stream.config.deny_delete:
+        raise errors.MESSAGE_DELETE_FAILED()
+    if not stream.remove(asked.seq, request.now):
+        raise _not_there(stream, asked.seq)
+    return {"success": True}
+
+
+def _not_there(stream: Stream, seq: int) -> errors.JetStreamError:
+    """What a file does not reach is an error of the store (observed, nats-server 2.9.10 and 2.15)."""
+    store = stream.store
+    if stream.config.storage == "file" and seq > store.last_seq:
+        return errors.STORE_REFUSED(reason="stream store EOF")
+    if stream.config.storage == "file" and seq < max(store.first_seq, 1):
+        return errors.STORE_REFUSED(reason="no message found")
+    return errors.SEQUENCE_NOT_FOUND(seq=seq)
+
+
+def describe(jetstream: JetStream, stream: Stream, now: int) -> dict[str, Any]:
+    """A stream's configuration and state, as every reply shows them."""
+    fields = {
+        "config": stream.config.echo(jetstream.rules),
+        "created": format_time(stream.created),
+        "state": state(stream),
+        **origins(stream),
+    }
+    return fields | ({"ts": format_time(now)} if jetstream.rules.infos_are_stamped else {})
+
+
+def origins(stream: Stream) -> dict[str, Any]:
+    """``mirror`` or ``sources`` of an info: this broker's copies never lag."""
+    shown = [{"name": origin.get("name"), "lag": 0, "active": -1} for origin in copying.origins(stream)]
+    if not shown:
+        return {}
+    return {"mirror": shown[0]} if stream.config.mirror is not None else {"sources": shown}
+
+
+def snapshot(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """STREAM.SNAPSHOT.<stream>: as servers answer for a storage that they cannot copy."""
+    stream_of(jetstream, request.names[0])
+    raise errors.SNAPSHOT_FAILED(reason="no impl")
+
+
+def state(stream: Stream) -> dict[str, Any]:
+    """The ``state`` object of a stream."""
+    store = stream.store
+    first = store.load(store.first_seq)
+    shown: dict[str, Any] = {
+        "messages": len(store),
+        "bytes": store.size,
+        "first_seq": store.first_seq,
+        "first_ts": format_time(first.time) if first else NEVER,
+        "last_seq": store.last_seq,
+        "last_ts": NEVER if store.last_time is None else format_time(store.last_time),
+    }
+    if subject_count := sum(1 for _ in store.subjects()):
+        shown["num_subjects"] = subject_count
+    if deleted := max(store.last_seq - store.first_seq + 1 - len(store), 0) if len(store) else 0:
+        shown["num_deleted"] = deleted
+    return {**shown, "consumer_count": len(stream.consumers)}
+
+
+def deleted_seqs(store: Store) -> list[int]:
+    """The gaps between first and last message."""
+    held = {message.seq for message in store.messages()}
+    return [seq for seq in range(store.first_seq, store.last_seq + 1) if seq not in held] if held else []

@@ -1,0 +1,1 @@
+"""Consumers: configuration, delivery by pull and push, acknowledgements, redelivery."""

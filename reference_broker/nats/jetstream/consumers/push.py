@@ -1,0 +1,232 @@
+"""A push consumer: it delivers to its deliver_subject by itself, for as long as somebody listens there.
+
+Interest, idle heartbeats, flow control and the rate limit are here; what comes next and what is counted is
+in ``delivery``. Every rule is a small method, so that a subclass can break exactly one. Source: docs.nats.io,
+"Consumers", "Push specific"; subjects and headers as observed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plumbline.reference_broker.nats.jetstream.consumers.ack import SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
+from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
+from plumbline.reference_broker.nats.jetstream.consumers.flow_control import Window
+from plumbline.reference_broker.nats.jetstream.consumers.pull import status_block
+from plumbline.reference_broker.nats.jetstream.consumers.rate_limit import RateLimit
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.headers import Headers
+from plumbline.wire.nats.jetstream import (
+    CONSUMER_STALLED,
+    FLOW_CONTROL_REQUEST,
+    IDLE_HEARTBEAT,
+    LAST_CONSUMER,
+    LAST_STREAM,
+)
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+
+FLOW_CONTROL = b"$JS.FC."
+
+
+def answered_up_to(header_block: bytes) -> SequencePair | None:
+    """What the headers of an answer to flow control say; None if they say nothing."""
+    if not header_block:
+        return None
+    try:
+        get = Headers.parse(header_block).get
+    except ProtocolError:
+        return None
+    consumer_seq, stream_seq = (get(name) or "0" for name in (LAST_CONSUMER, LAST_STREAM))
+    if not (consumer_seq.isdigit() and stream_seq.isdigit() and int(stream_seq)):
+        return None
+    return SequencePair(int(consumer_seq), int(stream_seq))
+
+
+class Push(Delivery):
+    """What a push consumer has beyond a pull consumer; on a pull consumer all of it rests."""
+
+    def __init__(self, stream: Stream, name: str, config: ConsumerConfig, now: int) -> None:
+        super().__init__(stream, name, config, now)
+        self.target = config.deliver_subject.encode()
+        self.window = Window() if config.flow_control else None
+        self.rate_limit = self.limit_of(config)
+        self.last_sent = now
+        timers = stream.jetstream.timers
+        self.heartbeat_timer = timers.timer(self.heartbeat_due)
+        self.inactive_timer = timers.timer(self.inactive_due)
+
+    # Interest
+
+    def begin(self, now: int) -> None:
+        """A push consumer delivers once its creation is answered: the answer shows all as pending."""
+        self.stream.jetstream.listen(self)
+        self.last_sent = now
+        if self.config.idle_heartbeat:
+            self.heartbeat_timer.set_earliest(now + self.config.idle_heartbeat)
+        self.active = self.is_listened_to()
+        if self.active:
+            self.bound(now)
+            self.run_timer.set_earliest(now)
+
+    def is_listened_to(self) -> bool:
+        """Whether somebody has subscribed to exactly the deliver_subject, in the deliver_group if there is
+        one; wildcards and other groups do not count."""
+        return self.host.has_subscriber(self.target, self.config.deliver_group.encode() or None)
+
+    def interest_changed(self, now: int) -> None:
+        """A subscription to the deliver_subject was made, or has ended."""
+        was_active, self.active = self.active, self.is_listened_to()
+        if self.active and not was_active:
+            self.bound(now)
+            self.run(now)
+        elif was_active and not self.active:
+            self.subscriber_lost(now)
+
+    def bound(self, now: int) -> None:
+        """A subscriber is there."""
+        self.inactive_timer.clear()
+
+    def subscriber_lost(self, now: int) -> None:
+        """The last subscriber is gone: time runs against the consumer."""
+        self.active = False
+        self.watch_inactivity(now)
+
+    def redirect(self, config: ConsumerConfig, now: int) -> None:
+        """An update may give another deliver_subject or group: what is pending goes there anew."""
+        target = config.deliver_subject.encode()
+        if target != self.target:
+            self.stream.jetstream.unlisten(self)
+            self.target = target
+            self.stream.jetstream.listen(self)
+            for seq in self.acks.pending:
+                self.acks.request_redelivery(seq)
+        if config.rate_limit_bps != (self.rate_limit.bits_per_second if self.rate_limit else 0):
+            self.rate_limit = self.limit_of(config)
+        is_listened_to = self.is_listened_to()
+        if self.active and not is_listened_to:
+            self.subscriber_lost(now)
+        elif is_listened_to and not self.active:
+            self.active = True
+            self.bound(now)
+        self.run_timer.set_earliest(now)  # once the update is answered
+
+    def watch_inactivity(self, now: int) -> None:
+        if self.config.inactive_threshold:
+            self.inactive_timer.set(now + self.config.inactive_threshold)
+
+    def inactive_due(self, now: int) -> None:
+        """Nobody may have used the consumer for inactive_threshold."""
+        raise NotImplementedError
+
+    # Delivering
+
+    def push(self, now: int) -> None:
+        """Deliver to the deliver_subject until nothing is left or something holds it back."""
+        while self.active and not self.is_blocked() and not self.is_stalled():
+            candidate = self.candidate(now)
+            if candidate is None:
+                return
+            message, deliveries = candidate
+            header_block, payload = self.content(message)
+            reply = self.ack_subject(message, deliveries)
+            size = len(reply) + len(header_block) + len(payload)
+            if self.is_too_fast(len(message.subject) + size, now):
+                return
+            if not self.send(self.target, message.subject, reply, header_block, payload):
+                self.subscriber_lost(now)
+                return
+            self.delivered(message, deliveries, now)
+            self.last_sent = now
+            if self.window is not None:
+                self.flowed(self.window, len(self.target) + size)
+
+    def is_too_fast(self, size: int, now: int) -> bool:
+        """rate_limit_bps: whether ``size`` bytes must wait."""
+        if self.rate_limit is None:
+            return False
+        due = self.rate_limit.due(size, now)
+        if due > now:
+            self.run_timer.set(due)
+            return True
+        self.rate_limit.spend(size, now)
+        return False
+
+    def limit_of(self, config: ConsumerConfig) -> RateLimit | None:
+        """The largest message that may be stored is what goes out in one burst."""
+        if not config.rate_limit_bps:
+            return None
+        limit = self.stream.config.max_msg_size
+        return RateLimit(
+            config.rate_limit_bps, limit if limit > 0 else self.stream.jetstream.config.max_payload
+        )
+
+    # Flow control
+
+    def is_stalled(self) -> bool:
+        """Whether the subscriber must first say that it keeps up."""
+        return self.window is not None and self.window.is_full()
+
+    def flowed(self, window: Window, size: int) -> None:
+        """Count what went out, and ask in time."""
+        window.sent(size)
+        if window.wants_answer() or (self.acks_are_due(window) and self.is_blocked()):
+            self.ask(window)
+
+    def ask(self, window: Window) -> None:
+        """Send a flow control request."""
+        window.ask(self.new_flow_subject())
+        self.host.publish(self.target, window.asked, status_block(FLOW_CONTROL_REQUEST), b"")
+
+    def acks_are_due(self, window: Window) -> bool:
+        """ack_policy flow_control: whether something is to be acknowledged, and nobody has been asked yet."""
+        return self.config.ack_policy == "flow_control" and not window.asked and bool(self.acks.pending)
+
+    def new_flow_subject(self) -> bytes:
+        names = f"{self.stream.config.name}.{self.name}.{self.stream.jetstream.new_name(4)}"
+        return FLOW_CONTROL + names.encode()
+
+    def flow_answered(self, subject: bytes, header_block: bytes, now: int) -> None:
+        """A message on a flow control subject; an older one than the last says nothing."""
+        if self.window is None or not self.window.answered(subject):
+            return
+        if self.config.ack_policy == "flow_control" and (taken := answered_up_to(header_block)) is not None:
+            self.taken(taken, now)
+        self.run_if_waiting(now)
+
+    def taken(self, up_to: SequencePair, now: int) -> None:
+        """The subscriber says how far it has come; that acknowledges all of it."""
+        raise NotImplementedError
+
+    # Idle heartbeats
+
+    def heartbeat_due(self, now: int) -> None:
+        """Nothing was sent for as long as idle_heartbeat, perhaps. Time goes on while nobody listens."""
+        interval = self.config.idle_heartbeat
+        if now >= self.last_sent + interval:
+            if self.active:
+                self.send_heartbeat()
+            self.last_sent = now
+            if self.active and self.window is not None and self.acks_are_due(self.window):
+                self.ask(self.window)
+        self.heartbeat_timer.set(self.last_sent + interval)
+
+    def send_heartbeat(self) -> None:
+        self.host.publish(self.target, None, self.heartbeat(), b"")
+
+    def heartbeat(self) -> bytes:
+        """The header block of an idle heartbeat; it also tells which flow control request has no answer
+        yet."""
+        consumer_seq, stream_seq = self.last_delivered()
+        fields: list[tuple[str, int | str]] = [(LAST_CONSUMER, consumer_seq), (LAST_STREAM, stream_seq)]
+        if self.window is not None and self.window.asked:
+            fields.append((CONSUMER_STALLED, self.window.asked.decode()))
+        return status_block(IDLE_HEARTBEAT, fields)
+
+    def close(self) -> None:
+        """The consumer is gone: its timers stop."""
+        self.stream.jetstream.unlisten(self)
+        for timer in (self.heartbeat_timer, self.inactive_timer, self.ack_timer, self.run_timer):
+            timer.clear()

@@ -1,0 +1,1 @@
+"""Streams: configuration, what may enter, what must leave, copies to other streams."""

@@ -1,0 +1,133 @@
+"""What may enter a stream: sizes, the headers of a publish, duplicates, discard policy ``new``.
+
+Nothing here changes the stream. Every rule is a small method, so that a subclass can break exactly one.
+Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.lifetimes import read_ttl
+from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, Directives
+from plumbline.reference_broker.nats.jetstream.streams.store import Store
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.jetstream.service import JetStream
+
+MAX_HEADER_BLOCK = 65535
+
+
+class Unanswered(Exception):
+    """A publish that some servers drop without a word."""
+
+
+class Admission:
+    """The rules at the entrance of a stream."""
+
+    jetstream: JetStream
+    config: StreamConfig
+    store: Store
+    duplicates: Deduplication
+    last_msg_id: str
+
+    def check_size(self, header_size: int, payload_size: int) -> None:
+        if self.config.sealed:
+            raise errors.STREAM_SEALED()
+        if 0 <= self.config.max_msg_size < header_size + payload_size:
+            raise errors.MESSAGE_TOO_LARGE()
+        if header_size > MAX_HEADER_BLOCK:
+            raise errors.HEADER_TOO_LARGE()
+
+    def check_headers(self, subject: bytes, directives: Directives, now: int) -> int | None:
+        """The sequence of the original, for a duplicate. Raises ``JetStreamError``."""
+        self.check_expected_stream(directives)
+        self.read_ttl(directives)
+        duplicates_come_first = self.jetstream.rules.duplicates_come_first
+        if duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
+            return original
+        self.check_expected_last_subject_seq(subject, directives)
+        self.check_expected_last_seq(directives)
+        if not duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
+            return original
+        self.check_expected_last_msg_id(directives)
+        self.check_rollup(directives.rollup)
+        return None
+
+    def duplicate_of(self, subject: bytes, directives: Directives, now: int) -> int | None:
+        """Duplicates are looked for on every subject of the stream."""
+        return self.duplicates.seq_of(directives.msg_id, now) if directives.msg_id else None
+
+    def check_expected_stream(self, directives: Directives) -> None:
+        if directives.expected_stream not in ("", self.config.name):
+            raise errors.EXPECTED_STREAM_MISMATCH()
+
+    def read_ttl(self, directives: Directives) -> int:
+        """The lifetime that a message asks for. Raises ``JetStreamError``."""
+        if not directives.ttl or not self.jetstream.rules.message_ttls:
+            return 0
+        if not self.config.allow_msg_ttl:
+            raise errors.MESSAGE_TTL_DISABLED()
+        ttl = read_ttl(directives.ttl)
+        if ttl is None:
+            raise errors.MESSAGE_TTL_INVALID()
+        if 0 < ttl < self.config.subject_delete_marker_ttl and self.config.max_msgs_per_subject != 1:
+            return self.config.subject_delete_marker_ttl  # no marker is left while one is there
+        return ttl
+
+    def check_expected_last_subject_seq(self, subject: bytes, directives: Directives) -> None:
+        if directives.expected_last_subject_seq is None:
+            return
+        last = self.store.last_of(directives.expected_last_subject.encode() or subject)
+        last_seq = last.seq if last else 0
+        if last_seq != directives.expected_last_subject_seq:
+            raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
+
+    def check_expected_last_seq(self, directives: Directives) -> None:
+        if directives.expected_last_seq not in (None, self.store.last_seq):
+            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
+
+    def check_expected_last_msg_id(self, directives: Directives) -> None:
+        if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
+            raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
+
+    def check_rollup(self, rollup: str) -> None:
+        if rollup and not self.config.allow_rollup_hdrs:
+            raise errors.ROLLUP_FAILED(reason="rollup not permitted")
+        if rollup not in ("", "sub", "all"):
+            if not self.jetstream.rules.bad_rollup_is_answered:
+                raise Unanswered
+            raise errors.ROLLUP_FAILED(reason=f'rollup value invalid: "{rollup}"')
+
+    def make_room(self, subject: bytes, header_block: bytes, payload: bytes, directives: Directives) -> None:
+        """Discard policy ``new``: a message beyond a limit does not enter. Raises ``JetStreamError``."""
+        if self.config.discard != "new":
+            return
+        self.check_room_of_subject(subject, directives)
+        if not self.is_full(subject):  # a message that replaces another needs no room
+            self.check_max_msgs()
+            self.check_max_bytes(subject, header_block, payload)
+
+    def is_full(self, subject: bytes) -> bool:
+        """Whether max_msgs_per_subject is reached, so that a message replaces the oldest on ``subject``."""
+        return 0 < self.config.max_msgs_per_subject <= self.store.count_of(subject)
+
+    def check_room_of_subject(self, subject: bytes, directives: Directives) -> None:
+        if self.config.discard_new_per_subject and self.is_full(subject) and not directives.rollup:
+            raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
+
+    def check_max_msgs(self) -> None:
+        if 0 < self.config.max_msgs <= len(self.store):
+            raise errors.STORE_FAILED(reason="maximum messages exceeded")
+
+    def check_max_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> None:
+        added = self.added_bytes(subject, header_block, payload)
+        if 0 < self.config.max_bytes < self.store.size + added:
+            raise errors.STORE_FAILED(reason="maximum bytes exceeded")
+
+    def added_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> int:
+        if self.jetstream.rules.record_overhead_counts:
+            return self.store.size_of(subject, header_block, payload)
+        return len(header_block) + len(payload)

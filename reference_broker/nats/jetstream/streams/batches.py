@@ -1,0 +1,129 @@
+"""Atomic batches: messages that a stream keeps aside until the last of them commits all, or none. ADR-50.
+
+Nothing of a batch is in the stream before its commit. One whose numbers have a gap is abandoned at once,
+one that nobody continues after ``FORGOTTEN_AFTER``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.wire.durations import SECOND
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.headers import Headers
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+
+BATCH_ID = "Nats-Batch-Id"
+BATCH_SEQUENCE = "Nats-Batch-Sequence"
+BATCH_COMMIT = "Nats-Batch-Commit"
+LONGEST_ID = 64
+LARGEST = 1000
+FORGOTTEN_AFTER = 10 * SECOND
+
+
+class Part(Struct, frozen=True):
+    """What the headers of a message say of its batch. ``sequence`` is None if missing, or no number."""
+
+    batch_id: str
+    sequence: int | None
+    commit: str | None
+
+
+def read_part(header_block: bytes) -> Part | None:
+    """None for a message that belongs to no batch."""
+    if BATCH_ID.encode() not in header_block:
+        return None
+    try:
+        get = Headers.parse(header_block).get
+    except ProtocolError:
+        return None
+    batch_id, sequence = get(BATCH_ID), get(BATCH_SEQUENCE) or ""
+    if not batch_id:
+        return None
+    is_number = sequence.isascii() and sequence.isdigit()
+    return Part(batch_id, int(sequence) if is_number else None, get(BATCH_COMMIT))
+
+
+class Staged(Struct, frozen=True):
+    """A message that waits for its batch's commit."""
+
+    subject: bytes
+    header_block: bytes
+    payload: bytes
+
+
+class Batch(Struct):
+    """One that is not committed yet; ``touched`` is when its last message came."""
+
+    messages: list[Staged]
+    touched: int
+
+
+class Batches:
+    """The open batches of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.open: dict[str, Batch] = {}
+
+    def accept(self, part: Part, message: Staged, now: int) -> tuple[Message | None, bytes]:
+        """Keep the message aside, or commit: the last stored message and the answer. Raises
+        ``JetStreamError``."""
+        self.forget(now)
+        batch = self.batch_of(part, now)
+        batch.touched = now
+        if part.sequence != len(batch.messages) + 1:
+            del self.open[part.batch_id]
+            raise errors.BATCH_INCOMPLETE()
+        if part.sequence > LARGEST:
+            del self.open[part.batch_id]
+            raise errors.BATCH_TOO_LARGE(size=LARGEST)
+        batch.messages.append(message)
+        if part.commit is None:
+            return None, b""
+        del self.open[part.batch_id]
+        return self.commit(part, batch.messages, now)
+
+    def batch_of(self, part: Part, now: int) -> Batch:
+        if not self.stream.config.allow_atomic:
+            raise errors.BATCHES_DISABLED()
+        if len(part.batch_id) > LONGEST_ID:
+            raise errors.BATCH_ID_INVALID()
+        if part.sequence is None:
+            raise errors.BATCH_SEQUENCE_MISSING()
+        return self.open.setdefault(part.batch_id, Batch([], now))
+
+    def commit(self, part: Part, messages: list[Staged], now: int) -> tuple[Message | None, bytes]:
+        """Store all, once every one of them may be stored."""
+        stream = self.stream
+        if part.commit != "1":
+            raise errors.BATCH_COMMIT_INVALID()
+        for each in messages:
+            stream.check_size(len(each.header_block), len(each.payload))
+            if stream.check_headers(each.subject, read_directives(each.header_block), now) is not None:
+                raise errors.BATCH_WITH_DUPLICATE()
+        stored, answer = stream.store.together(lambda: self.store_all(messages, now))
+        batch_id = msgspec.json.encode(part.batch_id)
+        return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
+
+    def store_all(self, messages: list[Staged], now: int) -> tuple[Message | None, bytes]:
+        """What became of the last one."""
+        stream = self.stream
+        *earlier, last = messages
+        for each in earlier:
+            stored, _ = stream.accept_one(each.subject, each.header_block, each.payload, now)
+            if stored is not None:
+                stream.stored(stored, now)
+        return stream.accept_one(last.subject, last.header_block, last.payload, now)
+
+    def forget(self, now: int) -> None:
+        for batch_id in [name for name, batch in self.open.items() if batch.touched <= now - FORGOTTEN_AFTER]:
+            del self.open[batch_id]

@@ -1,0 +1,125 @@
+"""What a stream passes on: copies to its mirrors and to streams it is a source of; republished messages.
+
+A mirror keeps sequences, subjects and times; a stream with sources numbers anew and says in a header where a
+message came from. Sources: docs.nats.io, "Source and Mirror Streams"; ADR-28, "JetStream RePublish".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
+from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.subjects import covers
+from plumbline.reference_broker.nats.jetstream.times import format_time
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.jetstream.service import JetStream
+    from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+
+SOURCE = "Nats-Stream-Source"
+
+
+def origins(stream: Stream) -> list[dict[str, Any]]:
+    """Where a stream copies from: its mirror, or its sources."""
+    config = stream.config
+    return [config.mirror] if config.mirror is not None else list(config.sources or ())
+
+
+def connect(jetstream: JetStream) -> None:
+    """Streams were made, changed or deleted: find out anew who copies from whom."""
+    streams = jetstream.streams
+    for stream in streams.values():
+        stream.copies = []
+    for copier in streams.values():
+        for name in dict.fromkeys(origin.get("name", "") for origin in origins(copier)):
+            if name in streams:
+                streams[name].copies.append(copier)
+
+
+def catch_up(stream: Stream, now: int) -> None:
+    """A new stream takes what its origins hold already."""
+    for origin in origins(stream):
+        source = stream.jetstream.streams.get(origin.get("name", ""))
+        for message in list(source.store.messages()) if source is not None else []:
+            copy(source, stream, message, now)
+
+
+def copy(origin: Stream | None, stream: Stream, message: Message, now: int) -> None:
+    """One message of ``origin`` enters a stream that copies from it."""
+    if origin is None:
+        return
+    taken = (
+        stream.mirrored(message) if stream.config.mirror is not None else stream.sourced(origin, message, now)
+    )
+    if taken is not None:
+        stream.enforce_limits(taken.subject, now)
+        stream.stored(taken, now)
+
+
+def wants(stream: Stream, origin: str, message: Message) -> dict[str, Any] | None:
+    """The source by which ``stream`` takes this message of ``origin``, if there is one."""
+    for source in stream.config.sources or ():
+        pattern = (source.get("filter_subject") or ">").encode()
+        begins = message.seq >= source.get("opt_start_seq", 0)
+        if source.get("name") == origin and begins and covers(pattern, message.subject):
+            return source
+    return None
+
+
+def with_source(stream: Stream, origin: str, source: dict[str, Any], message: Message) -> bytes:
+    """The headers of a message, and where it came from."""
+    value = f"{origin} {message.seq}"
+    if stream.jetstream.rules.sources_name_subjects:
+        value += f" {source.get('filter_subject') or '>'} > {message.subject.decode('utf-8', 'replace')}"
+    head = message.header_block[:-2] or VERSION + b"\r\n"
+    return head + encode_headers([(SOURCE, value)]).split(b"\r\n", 1)[1]
+
+
+def taken_from(header_block: bytes) -> tuple[str, int] | None:
+    """The origin of a message of a stream with sources, and its sequence there."""
+    if SOURCE.encode() not in header_block:
+        return None
+    try:
+        name, sequence, *_ = (Headers.parse(header_block).get(SOURCE) or "").split(" ")
+        return name, int(sequence)
+    except (ProtocolError, ValueError):
+        return None
+
+
+class Republish:
+    """The ``republish`` of a stream's configuration, at work."""
+
+    def __init__(self, stream: Stream) -> None:
+        config = stream.config.republish or {}
+        self.stream = stream
+        self.target = mapping(config.get("src", ""), config.get("dest", ""))
+        self.headers_only = bool(config.get("headers_only"))
+        self._last: dict[bytes, int] = {}  # subject -> sequence of its last message
+
+    def send(self, message: Message, now: int) -> None:
+        """A message that was stored goes out again, if its subject is asked for."""
+        target = self.target(message.subject)
+        last = self._last.get(message.subject, 0)
+        self._last[message.subject] = message.seq
+        if target is None:
+            return
+        jetstream = self.stream.jetstream
+        stamped = {"Nats-Time-Stamp": format_time(message.time)} if jetstream.rules.infos_are_stamped else {}
+        fields = {
+            "Nats-Stream": self.stream.config.name,
+            "Nats-Subject": message.subject.decode("utf-8", "surrogateescape"),
+            "Nats-Sequence": str(message.seq),
+            **stamped,
+            "Nats-Last-Sequence": str(last),
+            **({"Nats-Msg-Size": str(len(message.payload))} if self.headers_only else {}),
+        }
+        head = message.header_block[:-2] or VERSION + b"\r\n"
+        block = head + encode_headers(fields.items()).split(b"\r\n", 1)[1]
+        payload = b"" if self.headers_only else message.payload
+        jetstream.host.publish(target, None, block, payload)
+        other = jetstream.find_stream(target)
+        if other is not None and other is not self.stream:
+            other.publish(target, None, block, payload, now)

@@ -1,0 +1,49 @@
+"""How long single messages live, whatever max_age the stream has: ``Nats-TTL``.
+
+Knows no store and no clock: it is told of messages, and says whose time is over. ADR-43, "Per-Message TTL".
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from plumbline.wire.durations import SECOND, parse_duration
+
+FOR_EVER = -1
+
+
+def read_ttl(text: str) -> int | None:
+    """Nanoseconds, in whole seconds; 0 is as if there were none, ``FOR_EVER`` is ``never``; None for a value
+    that is no lifetime."""
+    if text.lower() == "never":
+        return FOR_EVER
+    if text.isascii() and text.isdigit():
+        return int(text) * SECOND
+    duration = parse_duration(text)
+    if duration is None or duration < SECOND:
+        return None
+    return duration // SECOND * SECOND
+
+
+class Lifetimes:
+    """The messages of one stream that have a lifetime of their own."""
+
+    def __init__(self) -> None:
+        self.kept: set[int] = set()  # for ever, by sequence
+        self._ends: list[tuple[int, int]] = []  # when, sequence
+
+    def begin(self, seq: int, ttl: int, now: int) -> None:
+        if ttl == FOR_EVER:
+            self.kept.add(seq)
+        elif ttl:
+            heappush(self._ends, (now + ttl, seq))
+
+    def over(self, now: int) -> list[int]:
+        """The sequences whose time is over; each is told once."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now:
+            ended.append(heappop(self._ends)[1])
+        return ended
+
+    def next_end(self) -> int | None:
+        return self._ends[0][0] if self._ends else None

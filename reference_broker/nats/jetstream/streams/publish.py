@@ -1,0 +1,95 @@
+"""What the headers of a published message ask a stream to check or do, and the de-duplication window.
+
+Source: docs.nats.io, "Headers for publishing"; deep dive, "Message Deduplication".
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.headers import Headers
+
+MSG_ID = "Nats-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
+EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
+ROLLUP = "Nats-Rollup"
+TTL = "Nats-TTL"
+
+
+class Directives(Struct, frozen=True):
+    """The ``Nats-`` headers of one published message; empty values mean absent."""
+
+    msg_id: str = ""
+    expected_stream: str = ""
+    expected_last_seq: int | None = None
+    expected_last_subject_seq: int | None = None
+    expected_last_subject: str = ""
+    expected_last_msg_id: str = ""
+    rollup: str = ""
+    ttl: str = ""
+
+
+_NONE = Directives()
+
+
+def read_directives(header_block: bytes) -> Directives:
+    """A block that is no header block asks for nothing."""
+    if b"Nats-" not in header_block:
+        return _NONE
+    try:
+        get = Headers.parse(header_block).get
+    except ProtocolError:
+        return _NONE
+    return Directives(
+        msg_id=get(MSG_ID) or "",
+        expected_stream=get(EXPECTED_STREAM) or "",
+        expected_last_seq=_sequence(get(EXPECTED_LAST_SEQUENCE)),
+        expected_last_subject_seq=_sequence(get(EXPECTED_LAST_SUBJECT_SEQUENCE)),
+        expected_last_subject=get(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT) or "",
+        expected_last_msg_id=get(EXPECTED_LAST_MSG_ID) or "",
+        rollup=get(ROLLUP) or "",
+        ttl=get(TTL) or "",
+    )
+
+
+def _sequence(text: str | None) -> int | None:
+    """-1, which no sequence is, for what is no number."""
+    if not text:
+        return None
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+class Deduplication:
+    """The message ids seen within the window, oldest first."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._seen: dict[str, tuple[int, int]] = {}  # id -> sequence, time
+
+    def seq_of(self, msg_id: str, now: int) -> int | None:
+        """Under which sequence a message with this id was stored, within the window."""
+        self._forget(now)
+        known = self._seen.get(msg_id)
+        return known[0] if known else None
+
+    def remember(self, msg_id: str, seq: int, now: int) -> None:
+        if self.window > 0:
+            self._seen.pop(msg_id, None)
+            self._seen[msg_id] = (seq, now)
+
+    def _forget(self, now: int) -> None:
+        limit = now - self.window
+        for msg_id in self._expired(limit):
+            del self._seen[msg_id]
+
+    def _expired(self, limit: int) -> list[str]:
+        expired = []
+        for msg_id, (_, stored) in self._seen.items():
+            if stored > limit:
+                break
+            expired.append(msg_id)
+        return expired

@@ -1,0 +1,377 @@
+"""A stream: what enters, what must leave, and its consumers.
+
+Numbers and messages are kept by the ``store``; what may enter at all is for ``admission`` to say; this module
+holds the rules of limits and retention. Every rule is a small method, so that a subclass can break exactly
+one. Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plumbline.reference_broker.nats.jetstream import advisories
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig, check_workqueue
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.streams import copying, markers
+from plumbline.reference_broker.nats.jetstream.streams.admission import Admission, Unanswered
+from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, Staged, read_part
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.lifetimes import Lifetimes
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
+from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, read_directives
+from plumbline.reference_broker.nats.jetstream.streams.store import (
+    MemoryStore,
+    Message,
+    Store,
+    file_record_size,
+    memory_record_size,
+)
+from plumbline.reference_broker.nats.jetstream.subjects import matcher
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.jetstream.service import JetStream
+
+
+class Stream(Admission):
+    """One stream of the account."""
+
+    def __init__(self, jetstream: JetStream, config: StreamConfig, now: int) -> None:
+        self.jetstream = jetstream
+        self.config = config
+        self.created = now
+        self.files = jetstream.files_of(config)
+        self.store = self.open_store()
+        self.consumers: dict[str, Consumer] = {}
+        self.copies: list[Stream] = []  # who copies from here
+        self.duplicates = Deduplication(config.duplicate_window)
+        self.batches = Batches(self)
+        self.last_msg_id = ""
+        self.age_timer = jetstream.timers.timer(self.messages_age)
+        self.lifetimes = Lifetimes()
+        self.lifetime_timer = jetstream.timers.timer(self.lifetimes_end)
+        self.configured()
+        if config.first_seq > 1 and jetstream.rules.extended_stream_config:
+            self.store.restart_at(config.first_seq)
+        self.save()
+
+    def open_store(self) -> Store:
+        if self.files is not None:
+            return self.files.open_store()
+        return MemoryStore(file_record_size if self.config.storage == "file" else memory_record_size)
+
+    def save(self) -> None:
+        """What is configured outlives the broker, where there are files."""
+        if self.files is not None:
+            self.files.save(self)
+
+    def configured(self) -> None:
+        """Work out once what every publish asks."""
+        config, rules = self.config, self.jetstream.rules
+        blank = " " if rules.puback_has_blank else ""
+        domain = self.jetstream.config.domain
+        names = f'"stream":"{config.name}",{blank}' + (f'"domain":"{domain}",{blank}' if domain else "")
+        self.puback = f'{{{names}"seq":%d}}'.encode()
+        self.duplicate_puback = f'{{{names}"seq":%d,"duplicate": true}}'.encode()
+        self._limited = (
+            max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject, config.max_age) > 0
+        )
+        self._sized = config.max_msg_size >= 0 or config.sealed
+        self.needs_interest = config.retention == "interest"
+        transform = config.subject_transform if rules.extended_stream_config else None
+        self.transform = mapping(transform.get("src", ""), transform.get("dest", "")) if transform else None
+        self.republish = copying.Republish(self) if config.republish else None
+
+    def reconfigure(self, config: StreamConfig, now: int) -> None:
+        turns_to_interest = config.retention == "interest" != self.config.retention
+        self.config = config
+        self.duplicates.window = config.duplicate_window
+        self.configured()
+        if turns_to_interest:
+            self.release_acknowledged()
+        self.enforce_limits(None, now)
+        self.messages_age(now)
+        self.save()
+
+    # Publishing
+
+    def publish(
+        self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+    ) -> None:
+        """A client's message on one of the stream's subjects: store it, acknowledge it, pass it on."""
+        message = None
+        if self.transform is not None:
+            subject = self.transform(subject) or subject
+        try:
+            if header_block or self._limited or self._sized or self.needs_interest:
+                message, answer = self.accept(subject, header_block, payload, now)
+            else:
+                message = self.store.append(subject, header_block, payload, now)
+                answer = self.puback % message.seq
+                self.last_msg_id = ""
+        except JetStreamError as error:
+            answer = self.refusal(error)
+        except Unanswered:
+            return
+        if reply is not None and not self.config.no_ack:
+            self.jetstream.host.publish(reply, None, b"", answer)
+        if message is not None:
+            self.stored(message, now)
+
+    def stored(self, message: Message, now: int) -> None:
+        """A message is in: consumers, copies and republishing get to know."""
+        for consumer in tuple(self.consumers.values()):
+            consumer.stored(message, now)
+        if self.republish is not None:
+            self.republish.send(message, now)
+        for stream in self.copies:
+            copying.copy(self, stream, message, now)
+
+    def mirrored(self, message: Message) -> Message | None:
+        """A message of the origin, stored as it is there; None if it is here already."""
+        store = self.store
+        if message.seq <= store.last_seq:
+            return None
+        if not len(store):
+            store.restart_at(message.seq)
+        while store.last_seq < message.seq - 1:
+            store.skip()
+        return store.append(message.subject, message.header_block, message.payload, message.time)
+
+    def sourced(self, origin: Stream, message: Message, now: int) -> Message | None:
+        """A message of a source, stored as a new one that says where it came from."""
+        name = origin.config.name
+        source = copying.wants(self, name, message)
+        if source is None:
+            return None
+        header_block = copying.with_source(self, name, source, message)
+        return self.store.append(message.subject, header_block, message.payload, now)
+
+    def refusal(self, error: JetStreamError) -> bytes:
+        fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}
+        return self.jetstream.encode(fields)
+
+    def accept(
+        self, subject: bytes, header_block: bytes, payload: bytes, now: int
+    ) -> tuple[Message | None, bytes]:
+        """The stored message, if it was stored, and the answer. Raises ``JetStreamError``."""
+        part = read_part(header_block) if self.jetstream.rules.atomic_batches else None
+        if part is not None:
+            return self.batches.accept(part, Staged(subject, header_block, payload), now)
+        return self.accept_one(subject, header_block, payload, now)
+
+    def accept_one(
+        self, subject: bytes, header_block: bytes, payload: bytes, now: int
+    ) -> tuple[Message | None, bytes]:
+        """The same, for a message by itself."""
+        size_comes_first = self.jetstream.rules.size_comes_first
+        if size_comes_first:
+            self.check_size(len(header_block), len(payload))
+        directives = read_directives(header_block)
+        if (duplicate := self.check_headers(subject, directives, now)) is not None:
+            return None, self.duplicate_puback % duplicate
+        if not size_comes_first:
+            self.check_size(len(header_block), len(payload))
+        if self.needs_interest and not self.is_wanted(subject):
+            message, seq = None, self.store.skip()
+        else:
+            self.make_room(subject, header_block, payload, directives)
+            message = self.store.append(subject, header_block, payload, now)
+            seq = message.seq
+        self.last_msg_id = directives.msg_id
+        if directives.msg_id:
+            self.duplicates.remember(directives.msg_id, seq, now)
+        if message is not None:
+            self.roll_up(subject, directives.rollup, now)
+            self.begin_lifetime(seq, self.read_ttl(directives), now)
+            self.enforce_limits(subject, now)
+            message = self.store.load(seq)
+        return message, self.puback % seq
+
+    def roll_up(self, subject: bytes, rollup: str, now: int) -> None:
+        if rollup == "all":
+            self.purge(now, keep=1)
+        elif rollup == "sub":
+            self.purge(now, subject, keep=1)
+
+    # Limits
+
+    def enforce_limits(self, subject: bytes | None, now: int) -> None:
+        """Let the oldest go until every limit holds; ``subject`` got a new message, None: look at all of
+        them."""
+        limit = self.config.max_msgs_per_subject
+        if limit > 0:
+            for each in list(self.store.subjects()) if subject is None else [subject]:
+                self.trim_subject(each, limit, now)
+        # Under discard new a limit that was lowered refuses what comes.
+        old_may_go = self.config.discard == "old" or not self.jetstream.rules.discard_new_keeps_what_is_there
+        while old_may_go and (self.has_too_many_messages() or self.has_too_many_bytes()):
+            self.remove(self.store.first_seq, now)
+        if self.config.max_age > 0:
+            self.watch_age()
+
+    def has_too_many_messages(self) -> bool:
+        return 0 < self.config.max_msgs < len(self.store)
+
+    def has_too_many_bytes(self) -> bool:
+        return 0 < self.config.max_bytes < self.store.size
+
+    def trim_subject(self, subject: bytes, limit: int, now: int) -> None:
+        while self.store.count_of(subject) > limit:
+            first = self.store.first_of(subject)
+            assert first is not None
+            self.remove(first.seq, now)
+
+    def watch_age(self) -> None:
+        first = next((each for each in self.store.messages() if each.seq not in self.lifetimes.kept), None)
+        if first is not None and self.config.max_age > 0:
+            self.age_timer.set_earliest(first.time + self.config.max_age)
+
+    def messages_age(self, now: int) -> None:
+        """max_age: what is older leaves, unless it is to live for ever."""
+        if self.config.max_age <= 0:
+            return
+        limit = now - self.config.max_age
+        for message in self.store.messages():
+            if message.time > limit:
+                break
+            if message.seq not in self.lifetimes.kept:
+                self.expire(message.seq, now)
+        self.watch_age()
+
+    def begin_lifetime(self, seq: int, ttl: int, now: int) -> None:
+        self.lifetimes.begin(seq, ttl, now)
+        self.watch_lifetimes()
+
+    def watch_lifetimes(self) -> None:
+        if (end := self.lifetimes.next_end()) is not None:
+            self.lifetime_timer.set_earliest(end)
+
+    def lifetimes_end(self, now: int) -> None:
+        """Nats-TTL: what has lived its time leaves."""
+        for seq in self.lifetimes.over(now):
+            self.expire(seq, now)
+        self.watch_lifetimes()
+
+    def expire(self, seq: int, now: int) -> None:
+        """Its time removes a message (ADR-48)."""
+        message = self.store.load(seq)
+        if message is not None:
+            self.remove(seq, now)
+            markers.leave(self, message, now)
+
+    # Removing
+
+    def remove(self, seq: int, now: int) -> bool:
+        """False if there is no such message."""
+        message = self.store.remove(seq)
+        if message is None:
+            return False
+        for consumer in tuple(self.consumers.values()):
+            consumer.removed(message, now)
+        return True
+
+    def purge(self, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0) -> int:
+        """Remove all messages, or those on ``subject``, below ``below``, but the last ``keep``; how many
+        went."""
+        store = self.store
+        before = len(store)
+        everything = subject is None and not below and not keep
+        if everything:
+            store.restart_at(store.last_seq + 1)
+        elif subject is None and below > store.last_seq:  # servers: the next message then gets this sequence
+            store.restart_at(below)
+        else:
+            for seq in self.purgeable(subject, below, keep):
+                store.remove(seq)
+        for consumer in tuple(self.consumers.values()):
+            consumer.purged(None if everything else (subject or b""), now)
+        return before - len(store)
+
+    def purgeable(self, subject: bytes | None, below: int, keep: int) -> list[int]:
+        wanted = None if subject is None else matcher([subject])
+        found = [
+            message.seq
+            for message in self.store.messages()
+            if (not below or message.seq < below) and (wanted is None or wanted(message.subject))
+        ]
+        return found[:-keep] if keep else found
+
+    # Retention
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Interest retention: whether any consumer would get a message on ``subject``."""
+        return any(c.wanted is None or c.wanted(subject) for c in self.consumers.values())
+
+    def settled(self, seq: int) -> None:
+        """A consumer is done with ``seq``: work queues and interest streams let it go when all are."""
+        if self.config.retention != "limits":
+            message = self.store.load(seq)
+            if message is not None and not any(c.needs(message) for c in self.consumers.values()):
+                self.remove(seq, self.jetstream.now)
+
+    def release_unwanted(self) -> None:
+        """Interest retention, after a consumer has gone or changed its filter."""
+        if self.config.retention == "interest":
+            for message in list(self.store.messages()):
+                self.settled(message.seq)
+
+    def release_acknowledged(self) -> None:
+        """After a change to interest retention; without a consumer nothing is wanted any more."""
+        if not self.consumers:
+            if self.jetstream.rules.interest_needs_consumers:
+                self.store.restart_at(self.store.last_seq + 1)
+            return
+        done = max(consumer.acks.delivered.stream for consumer in self.consumers.values())
+        for message in [message for message in self.store.messages() if message.seq <= done]:
+            self.settled(message.seq)
+
+    def release_settled(self) -> None:
+        """After a restart: what consumers were done with may still be there."""
+        if self.config.retention == "limits" or not self.consumers:
+            return
+        for message in list(self.store.messages()):
+            if self.config.retention == "interest" or self.is_wanted(message.subject):
+                self.settled(message.seq)
+
+    # Consumers
+
+    def check_consumer(self, config: ConsumerConfig) -> None:
+        """Raises ``JetStreamError`` for a new consumer that does not go with the retention."""
+        if self.config.retention == "workqueue":
+            check_workqueue(config, [other.config for other in self.consumers.values()], self.jetstream.rules)
+
+    def add_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
+        consumer = self.open_consumer(name, config, now)
+        advisories.consumer_action(consumer, "CREATED", "create", now)
+        if consumer.paused_until > now:
+            advisories.pause(consumer, now)
+        if not config.is_pull:
+            consumer.begin(now)
+        return consumer
+
+    def open_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:
+        consumer = self.consumers[name] = self.jetstream.consumer_type(self, name, config, now)
+        if self.files is not None and not config.mem_storage:
+            consumer.keep_log(self.files)
+        return consumer
+
+    def delete_consumer(self, consumer: Consumer, now: int) -> None:
+        self.discard_consumer(consumer, now)
+        self.release_unwanted()
+
+    def discard_consumer(self, consumer: Consumer, now: int) -> None:
+        del self.consumers[consumer.name]
+        consumer.close()
+        if self.files is not None:
+            self.files.remove_consumer(consumer)
+        advisories.consumer_action(consumer, "DELETED", "delete", now)
+
+    def close(self, now: int) -> None:
+        """The stream is gone, and all its consumers with it."""
+        for consumer in tuple(self.consumers.values()):
+            self.discard_consumer(consumer, now)
+        self.age_timer.clear()
+        self.lifetime_timer.clear()
+        if self.files is not None:
+            self.files.remove()

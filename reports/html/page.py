@@ -1,0 +1,69 @@
+"""The HTML report: one self-contained file, readable without JavaScript, safe whatever a server sent.
+
+What makes it safe is ``reports.markup``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from markupsafe import Markup
+from msgspec.structs import replace
+
+from plumbline.reports import diagram
+from plumbline.reports.by_hand import ByHand, by_hand
+from plumbline.reports.files import ReportFile
+from plumbline.reports.html.view import Card, page
+from plumbline.reports.markup import asset, environment, policy
+from plumbline.verdicts import Event, RunFinished, RunResult
+
+EVIDENCE_BYTES = 5_000_000  # of markup; once the cards hold that much, later ones stay without evidence
+
+
+class HtmlReport:
+    """Writes the page at the end of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = ReportFile(path, "html")
+
+    def consume(self, event: Event) -> None:
+        if isinstance(event, RunFinished):
+            self._file.write(render(event.result))
+
+
+def render(result: RunResult) -> bytes:
+    """The whole page."""
+    templates = environment()
+    shown = page(result)
+    draw = templates.get_template("card.html.j2").render
+    spent = 0
+    drawn: dict[str, Markup] = {}
+    for card in (card for section in shown.sections for card in section.cards):
+        markup = draw(**_with_evidence(card, result) if spent < EVIDENCE_BYTES else _without_evidence(card))
+        spent += len(markup)
+        drawn[card.anchor] = Markup(markup)
+    style, script = asset("report.css") + asset("diagram.css"), asset("report.js")
+    document = templates.get_template("report.html.j2").render(
+        page=shown,
+        cards=drawn,
+        style=style,
+        script=script,
+        policy=policy(style, script),
+    )
+    return document.encode()
+
+
+def _with_evidence(card: Card, result: RunResult) -> dict[str, object]:
+    return {
+        "card": card,
+        "picture": Markup(diagram.draw(card.check)),
+        "by_hand": by_hand(result.target, card.check),
+    }
+
+
+def _without_evidence(card: Card) -> dict[str, object]:
+    return {
+        "card": replace(card, diagram=None, evidence=False),
+        "picture": Markup(""),
+        "by_hand": ByHand(),
+    }

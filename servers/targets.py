@@ -1,0 +1,132 @@
+"""Named real servers: ``servers/targets.toml`` read, names such as ``nats-server@2.10.14`` understood.
+
+What a name means is decided here; ``servers.getting`` obtains a server, ``servers.nats`` and ``servers.amqp``
+start one. Standard library only. A name is ``SOFTWARE@VERSION``: a release (``2.10.14``), a series, which
+means its last listed release (``2.10``), ``newest``, or ``debian``, whatever version that package has.
+Without ``@`` it is the newest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+TARGETS = Path(__file__).parent / "targets.toml"
+NEWEST = "newest"
+DEBIAN = "debian"
+_RELEASE = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", re.ASCII)
+_SERIES = re.compile(r"v?\d+(\.\d+)?", re.ASCII)
+
+
+class TargetError(Exception):
+    """A name that means nothing, a server that cannot be had, a wrong table; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """One table of ``targets.toml``; its comment says what each field is. Empty: there is no such way."""
+
+    name: str
+    protocol: str
+    description: str
+    start: str
+    newest: str
+    versions: tuple[str, ...]
+    program: str
+    debian: str = ""
+    go: str = ""
+    wheels: Mapping[str, str] = field(default_factory=dict)
+    maven: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One server that a name means. ``version`` is empty for ``@debian``: the package decides."""
+
+    software: Software
+    version: str
+
+    @property
+    def name(self) -> str:
+        """What it is asked for by: ``nats-server@2.10.14``."""
+        return f"{self.software.name}@{self.version or DEBIAN}"
+
+    @property
+    def image(self) -> str:
+        """The container image, or nothing."""
+        return self.software.container.format(version=self.version) if self.version else ""
+
+
+def software(path: Path = TARGETS) -> Mapping[str, Software]:
+    """Every table, by name. Raises ``TargetError`` for a file that is wrong."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TargetError(f"{path.name}: {error}") from None
+    return {name: _software(path, name, table) for name, table in tables.items()}
+
+
+def targets(path: Path = TARGETS) -> list[Target]:
+    """What ``plumbline targets`` lists: the packaged one and every listed release of each software."""
+    listed: list[Target] = []
+    for known in software(path).values():
+        listed += [Target(known, "")] if known.debian else []
+        listed += [Target(known, version) for version in known.versions]
+    return listed
+
+
+def target(name: str, path: Path = TARGETS) -> Target:
+    """The server that ``name`` means. Raises ``TargetError``."""
+    known = software(path)
+    wanted, _, version = name.partition("@")
+    if wanted not in known:
+        near = difflib.get_close_matches(wanted, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+        raise TargetError(f"no target is named {wanted!r}; {hint}")
+    return Target(known[wanted], _version(known[wanted], version))
+
+
+def _version(known: Software, asked: str) -> str:
+    """The release that is meant; empty for the package."""
+    if asked in ("", NEWEST):
+        return known.newest
+    if asked == DEBIAN and known.debian:
+        return ""
+    if asked in known.versions:
+        return asked
+    if release := _RELEASE.fullmatch(asked):
+        return release[1]
+    series = asked.removeprefix("v") + "."
+    listed = [version for version in known.versions if version.startswith(series)]
+    if _SERIES.fullmatch(asked) and listed:
+        return listed[-1]
+    ways = ", ".join(["a release such as " + known.newest, NEWEST, *([DEBIAN] if known.debian else [])])
+    raise TargetError(f"{known.name}@{asked}: write {ways}, or a series that is listed")
+
+
+def _software(path: Path, name: str, table: Any) -> Software:
+    """Raises ``TargetError`` that names the field."""
+    shapes: dict[str, type] = {known.name: str for known in fields(Software)}
+    shapes |= {"versions": list, "wheels": dict}
+    del shapes["name"]
+    optional = {"debian", "go", "wheels", "maven", "container"}
+    if not isinstance(table, dict):
+        raise TargetError(f"{path.name}: {name!r} must be a table")
+    for key in table:
+        if key not in shapes:
+            raise TargetError(f"{path.name}: [{name}] has an unknown key {key!r}; known: {', '.join(shapes)}")
+    for key, shape in shapes.items():
+        if key not in table and key not in optional:
+            raise TargetError(f"{path.name}: [{name}] lacks {key!r}")
+        if key in table and not isinstance(table[key], shape):
+            raise TargetError(f"{path.name}: [{name}] {key!r} must be a {shape.__name__}")
+    versions = tuple(map(str, table["versions"]))
+    if table["newest"] not in versions:
+        raise TargetError(f"{path.name}: [{name}] the newest, {table['newest']}, is not among its versions")
+    return Software(**{**table, "name": name, "versions": versions})

@@ -1,0 +1,56 @@
+"""The whole suite, as a user runs it: against the reference broker and the real servers of this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from plumbline.conformance.suite import all_checks
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from tests.cli.command import Ended, verify
+from tests.conformance.streams import THEIRS, make_streams, state_of
+
+
+def _whole(folder: Path, *arguments: str | Path) -> dict[str, Any]:
+    """A run of everything, which must be conformant; its JSON result."""
+    ended: Ended = verify(folder, *arguments, "--json", "r.json")
+    assert (ended.code, ended.err) == (0, ""), ended.out
+    result: dict[str, Any] = json.loads((folder / "r.json").read_text())
+    assert len(result["checks"]) == len(all_checks("nats"))
+    return result
+
+
+def test_the_embedded_reference_broker_passes_every_check(tmp_path: Path) -> None:
+    result = _whole(tmp_path)
+    unsupported = [check["id"] for check in result["checks"] if check["outcome"] == "unsupported"]
+    # It refuses STREAM.SNAPSHOT: what it stores is not what another server could restore.
+    assert unsupported == ["advisories::begin_and_end_of_a_snapshot_are_told"]
+
+
+def test_a_real_server_in_every_configuration_is_conformant(
+    tmp_path: Path, server_binary: ServerBinary
+) -> None:
+    result = _whole(tmp_path, "--server", server_binary.path)
+    assert result["target"]["version"] == server_binary.version
+    reasons = {check["message"] for check in result["checks"] if check["outcome"] == "unsupported"}
+    assert not any("the run names no server" in reason for reason in reasons)
+
+
+def _leaves_all_as_it_was(folder: Path, url: str) -> None:
+    make_streams(url)
+    before = state_of(url)
+    assert len(before) == 2 * len(THEIRS)
+    assert all(before[f"{name}/durable"]["num_ack_pending"] == 1 for name in THEIRS)
+    _whole(folder, url)
+    assert state_of(url) == before
+
+
+def test_a_run_touches_nothing_that_it_did_not_make(tmp_path: Path, nats_server: NatsServer) -> None:
+    _leaves_all_as_it_was(tmp_path, nats_server.url)
+
+
+def test_a_run_touches_nothing_on_a_reference_broker_either(tmp_path: Path) -> None:
+    with NatsBroker.in_thread(jetstream=True) as url:
+        _leaves_all_as_it_was(tmp_path, url)

@@ -1,0 +1,207 @@
+"""Each rule on a short transcript: what breaks it, and what looks like it and does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.monitors import MONITORS, NatsReader, Observation, Scope, Violation, Watch
+from plumbline.wire import nats
+
+WHOLE = 'a> CONNECT {"lang":"python3","version":"2.10.0"}\n'
+PULL = "$JS.API.CONSUMER.MSG.NEXT.S.C"
+
+
+def ack(count: int, stream_seq: int, consumer_seq: int) -> str:
+    return f"$JS.ACK.S.C.{count}.{stream_seq}.{consumer_seq}.1795264722143197235.0"
+
+
+def operation(line: str) -> bytes:
+    r"""``PUB s r | body`` as bytes, sizes added; ``\r\n`` in the text is a line end."""
+    head, bar, body = line.partition(" |")
+    if not bar:
+        return f"{line}\r\n".encode()
+    data = body.removeprefix(" ").replace("\\r\\n", "\r\n").encode()
+    sizes = [len(data)]
+    if head.split()[0] in ("HPUB", "HMSG"):
+        sizes.insert(0, data.index(b"\r\n\r\n") + 4)
+    return f"{head} {' '.join(map(str, sizes))}\r\n".encode() + data + b"\r\n"
+
+
+def observations(transcript: str) -> list[Observation]:
+    """Lines such as ``a> PING`` and ``b< PONG``: the connection, then who speaks, then the operation."""
+    seen: list[Observation] = []
+    for line in filter(None, map(str.strip, transcript.splitlines())):
+        connection, arrow, text = line[0], line[1], line[3:]
+        sender = nats.Sender.CLIENT if arrow == ">" else nats.Sender.SERVER
+        (decoded,) = nats.Decoder(sender).feed(operation(text))
+        seen.append(Observation(decoded, sender, connection, len(seen) + 1, len(seen) * 1_000_000))
+    return seen
+
+
+def judged(transcript: str) -> list[Violation]:
+    watch = Watch()
+    return [violation for seen in observations(transcript) for violation in watch.observe(seen)]
+
+
+def rules(transcript: str) -> list[tuple[str, bool]]:
+    return [(violation.rule, violation.certain) for violation in judged(transcript)]
+
+
+def test_message_for_an_unknown_sid_is_a_violation_only_if_the_beginning_was_seen() -> None:
+    assert rules(WHOLE + "a> SUB x 1\na< MSG x 2 | m") == [("live-subscription", True)]
+    assert rules("a> SUB x 1\na< MSG x 2 | m") == []
+
+
+def test_messages_in_flight_when_unsub_is_sent_are_no_violation() -> None:
+    in_flight = WHOLE + "a> SUB x 1\na> PING\na> UNSUB 1\na< MSG x 1 | m\na< PONG\na< MSG x 1 | m\n"
+    assert rules(in_flight) == []
+    assert rules(in_flight + "a> PING\na< MSG x 1 | m\na< PONG\na< MSG x 1 | m") == [
+        ("live-subscription", True)
+    ]
+
+
+def test_unsub_with_a_maximum_lets_that_many_through() -> None:
+    two = WHOLE + "a> SUB x 1\na> UNSUB 1 2\na> PING\na< PONG\na< MSG x 1 | m\na< MSG x 1 | m\n"
+    assert rules(two) == []
+    (violation,) = judged(two + "a< MSG x 1 | m")
+    assert violation.actual == "message 3 after a PONG that came later than UNSUB"
+    assert [place.index for place in violation.earlier] == [2, 3]
+
+
+def test_subject_that_the_subscription_does_not_match() -> None:
+    assert rules("a> SUB x.* 1\na< MSG x.y.z 1 | m") == [("subject-matches", True)]
+    assert rules(f"a> SUB in 1\na< MSG x.y.z 1 {ack(1, 1, 1)} | m") == []
+    # A sid that is used again may still hear what was sent for its first subject.
+    assert rules("a> SUB x 1\na> UNSUB 1\na> SUB y 1\na< MSG x 1 | m\na< MSG y 1 | m") == []
+
+
+def test_more_messages_than_the_batch() -> None:
+    two = WHOLE + f'a> SUB in 1\na> PUB {PULL} in | {{"batch":2}}\n'
+    two += f"a< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 2, 2)} | m\n"
+    assert rules(two) == []
+    assert rules(two + f"a< MSG x 1 {ack(1, 3, 3)} | m") == [("batch-is-the-limit", True)]
+    assert rules(two + f"a> PUB {PULL} in | 1\na< MSG x 1 {ack(1, 3, 3)} | m") == []
+    # +NXT asks for one more.
+    assert rules(two + f"a> PUB {ack(1, 2, 2)} in | +NXT\na< MSG x 1 {ack(1, 3, 3)} | m") == []
+
+
+def test_message_after_the_status_that_ended_its_request() -> None:
+    ended = WHOLE + f'a> SUB in.* 1\na> PUB {PULL} in.1 | {{"batch":5,"expires":1000000000}}\n'
+    heartbeat = "a< HMSG in.1 1 | NATS/1.0 100 Idle Heartbeat\\r\\n\\r\\n\n"
+    timeout = "a< HMSG in.1 1 | NATS/1.0 408 Request Timeout\\r\\nNats-Pending-Messages: 5\\r\\n\\r\\n\n"
+    message = f"a< MSG x 1 {ack(1, 1, 1)} | m"
+    assert rules(ended + heartbeat + message) == []
+    assert rules(ended + timeout + message) == [("batch-is-the-limit", True)]
+
+
+def test_status_ends_the_request_whose_rest_it_tells() -> None:
+    two = WHOLE + f'a> SUB in 1\na> PUB {PULL} in | {{"batch":5}}\na> PUB {PULL} in | {{"batch":1}}\n'
+    first = "a< HMSG in 1 | NATS/1.0 408 Request Timeout\\r\\nNats-Pending-Messages: 5\\r\\n\\r\\n\n"
+    messages = f"a< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 2, 2)} | m"
+    assert rules(two + first + messages) == [("batch-is-the-limit", True)]
+    untold = "a< HMSG in 1 | NATS/1.0 404 No Messages\\r\\n\\r\\n\n"
+    assert rules(two + untold + messages) == []
+
+
+def test_push_deliveries_need_no_request() -> None:
+    assert rules(WHOLE + f"a> SUB in 1\na< MSG x 1 {ack(1, 1, 1)} | m") == []
+
+
+def test_consumer_sequence_is_given_once() -> None:
+    once = f"a> SUB in 1\na< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 2, 2)} | m\n"
+    assert rules(once + f"a< MSG x 1 {ack(1, 3, 2)} | m") == [("consumer-sequence", True)]
+    elsewhere = f"b> SUB in 1\nb< MSG x 1 {ack(1, 3, 2)} | m"
+    assert rules(once + elsewhere) == [("consumer-sequence", False)]
+
+
+def test_consumer_that_is_made_anew_counts_from_one() -> None:
+    twice = f"a> SUB in 1\na< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 2, 2)} | m\n"
+    assert rules(twice + "b> PUB $JS.API.CONSUMER.DELETE.S.C in |\n" + twice.partition("\n")[2]) == []
+    assert rules(twice + twice.partition("\n")[2]) == []
+
+
+def test_gap_in_consumer_sequences_shows_at_the_end_if_all_traffic_is_known() -> None:
+    watch = Watch()
+    transcript = f"a> SUB in 1\na< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 5, 5)} | m"
+    assert [list(watch.observe(seen)) for seen in observations(transcript)] == [[], [], []]
+    (violation,) = watch.finish()
+    assert violation.actual == "C never gave consumer sequence 2 to 4"
+
+
+def test_delivery_count_rises_with_each_redelivery() -> None:
+    first = f"a> SUB in 1\na< MSG x 1 {ack(1, 1, 1)} | m\n"
+    assert rules(first + f"a< MSG x 1 {ack(2, 1, 2)} | m") == []
+    assert rules(first + f"a< MSG x 1 {ack(1, 1, 2)} | m") == [("delivery-count", True)]
+    assert rules(first + f"a< MSG x 1 {ack(3, 1, 3)} | m") == [("delivery-count", False)]
+
+
+@pytest.mark.parametrize("kind", ["+ACK", "+TERM", ""])
+def test_confirmed_end_is_the_end(kind: str) -> None:
+    asked = f"a> SUB in 1\na> SUB r 2\na< MSG x 1 {ack(1, 1, 1)} | m\na> PUB {ack(1, 1, 1)} r | {kind}\n"
+    again = f"a< MSG x 1 {ack(2, 1, 2)} | m"
+    assert rules(asked + again) == []  # in flight when the acknowledgement was sent
+    (violation,) = judged(asked + "a< MSG r 2 |\n" + again)
+    assert violation.rule == "nothing-after-the-end"
+    assert "stream sequence 1, count 2" in str(violation)
+
+
+def test_answered_nak_is_no_end() -> None:
+    asked = f"a> SUB r 2\na< MSG x 1 {ack(1, 1, 1)} | m\na> PUB {ack(1, 1, 1)} r | -NAK\na< MSG r 2 |\n"
+    assert rules(asked + f"a< MSG x 1 {ack(2, 1, 2)} | m") == []
+
+
+def test_second_acknowledgement_is_the_clients_fault() -> None:
+    acked = f"a< MSG x 1 {ack(1, 1, 1)} | m\na> PUB {ack(1, 1, 1)} | +WPI\na> PUB {ack(1, 1, 1)} | +ACK\n"
+    assert rules(acked) == []
+    (violation,) = judged(acked + f"a> PUB {ack(1, 1, 1)} | -NAK")
+    assert (violation.rule, violation.side) == ("one-acknowledgement", "client")
+    assert rules(acked + f"a< MSG x 1 {ack(2, 1, 2)} | m\na> PUB {ack(2, 1, 2)} | +ACK") == []
+
+
+def test_stream_sequence_is_given_to_one_message() -> None:
+    one = 'a> PUB x r | m\na< MSG r 1 | {"stream":"S","seq":7}\n'
+    assert rules(one + 'a> PUB x r | m\na< MSG r 1 | {"stream":"S","seq":7,"duplicate":true}') == []
+    assert rules(one + 'a> PUB x r | m\na< MSG r 1 | {"stream":"S","seq":7}') == [("stream-sequence", True)]
+    refused = 'a> PUB x r | m\na< MSG r 1 | {"error":{"code":400,"err_code":10071},"stream":"S","seq":0}\n'
+    assert rules(one + refused + refused) == []
+    assert rules(one + "a> PUB $JS.API.STREAM.DELETE.S in |\n" + one) == []
+
+
+def test_what_nobody_can_read_says_nothing() -> None:
+    hostile = f"a> PUB {PULL} in | {{\na> PUB $JS.ACK.x in | +ACK\na> PUB $JS.API in |\n"
+    assert rules(hostile + "a< HMSG in 1 | NATS/1.0 9\\r\\n\\r\\n\na< MSG r 1 $JS.ACK.a.b |") == []
+
+
+def test_rule_of_a_closed_connection_is_forgotten() -> None:
+    watch = Watch()
+    for seen in observations(WHOLE + "a> SUB x 1"):
+        assert not list(watch.observe(seen))
+    watch.close("a")
+    assert not [kind for kind, _ in watch.monitors if kind.scope is Scope.CONNECTION]
+    assert not watch.readers
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
+    transcript = observations(
+        WHOLE + f"a> SUB in 1\na> SUB r 2\na> PUB {PULL} in | 2\na< MSG x 1 {ack(1, 1, 1)} | m\n"
+        f"a> PUB {ack(1, 1, 1)} r | +ACK\na< MSG r 2 |\na> UNSUB 2\na> PING\na< PONG\n"
+        f"a< MSG x 1 {ack(2, 1, 2)} | m\na< MSG x 1 {ack(2, 1, 2)} | m\na< MSG r 2 | m"
+    )
+    whole = Watch()
+    expected = [violation for seen in transcript for violation in whole.observe(seen)]
+    assert {violation.rule for violation in expected} >= {"nothing-after-the-end", "consumer-sequence"}
+    first, second = Watch(), Watch()
+    before = [violation for seen in transcript[:cut] for violation in first.observe(seen)]
+    second.readers = {name: NatsReader.restore(reader.dump()) for name, reader in first.readers.items()}
+    second.monitors = {key: key[0].restore(monitor.dump()) for key, monitor in first.monitors.items()}
+    after = [violation for seen in transcript[cut:] for violation in second.observe(seen)]
+    assert before + after == expected
+
+
+def test_every_monitor_says_what_it_is() -> None:
+    names = [monitor.rule for monitor in MONITORS]
+    assert len(names) == len(set(names))
+    assert all(
+        monitor.title.endswith(".") and monitor.source and monitor.requirements for monitor in MONITORS
+    )

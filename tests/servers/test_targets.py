@@ -1,0 +1,94 @@
+"""Names of real servers: what they mean, what is said of a wrong one, and of a wrong file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plumbline.servers.targets import TargetError, software, target, targets
+
+FILE = """
+[toy]
+protocol = "nats"
+description = "A toy."
+start = "nats"
+newest = "1.10.0"
+versions = ["1.2.0", "1.2.9", "1.10.0"]
+program = "toy"
+debian = "toy-server"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "targets.toml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    {
+        "toy": "1.10.0",
+        "toy@newest": "1.10.0",
+        "toy@1.2.9": "1.2.9",
+        "toy@v1.2.0": "1.2.0",
+        "toy@1.7.3": "1.7.3",  # not listed: any release may be named
+        "toy@1.2": "1.2.9",  # the last of its series
+        "toy@1": "1.10.0",
+        "toy@debian": "",
+    }.items(),
+)
+def test_a_name_means_a_release(file: Path, name: str, version: str) -> None:
+    assert target(name, file).version == version
+
+
+def test_a_series_is_not_the_beginning_of_another(file: Path) -> None:
+    with pytest.raises(TargetError, match=r"toy@1\.1: write a release such as 1\.10\.0"):
+        target("toy@1.1", file)
+
+
+@pytest.mark.parametrize("version", ["latest", "1.2.x", "../1.2.0", "1.2.0 "])
+def test_what_is_no_version_is_refused_with_what_to_write(file: Path, version: str) -> None:
+    with pytest.raises(TargetError, match=r"write a release such as 1\.10\.0, newest, debian, or a series"):
+        target(f"toy@{version}", file)
+
+
+def test_a_misspelled_name_is_answered_with_the_nearest(file: Path) -> None:
+    with pytest.raises(TargetError, match=r"no target is named 'tyo'; did you mean toy\?"):
+        target("tyo@1.2.0", file)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    {
+        'protocl = "nats"': "unknown key 'protocl'",
+        "versions = 3": "Cannot overwrite",
+        'container = ["nats"]': "'container' must be a str",
+    }.items(),
+)
+def test_a_wrong_table_is_told_with_its_key(file: Path, line: str, said: str) -> None:
+    file.write_text(FILE + line + "\n")
+    with pytest.raises(TargetError, match=f"targets.toml: .*{said}"):
+        software(file)
+
+
+@pytest.mark.parametrize("lost", ["protocol", "newest", "versions", "program"])
+def test_a_table_that_lacks_a_key_is_told_which(file: Path, lost: str) -> None:
+    file.write_text("\n".join(line for line in FILE.splitlines() if not line.startswith(lost)))
+    with pytest.raises(TargetError, match=f"lacks '{lost}'"):
+        software(file)
+
+
+def test_the_newest_is_a_release_that_the_suite_was_run_against(file: Path) -> None:
+    file.write_text(FILE.replace('newest = "1.10.0"', 'newest = "1.11.0"'))
+    with pytest.raises(TargetError, match=r"the newest, 1\.11\.0, is not among its versions"):
+        software(file)
+
+
+def test_the_list_of_the_project_names_each_target_as_it_is_asked_for() -> None:
+    listed = targets()
+    assert [target(known.name) for known in listed] == listed
+    assert {known.software.protocol for known in listed} <= {"nats", "amqp"}
+    assert len(listed) > 5

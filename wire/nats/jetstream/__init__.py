@@ -1,0 +1,98 @@
+"""JetStream on top of NATS: subjects, requests, acknowledgements, statuses, replies. Import it from here.
+
+Everything is text or bytes inside a NATS operation; nothing knows who sends it or when. One concern a file:
+``jetstream_requests``, ``jetstream_acks``, ``jetstream_statuses``, ``jetstream_replies``.
+"""
+
+from __future__ import annotations
+
+from plumbline.wire.durations import format_duration, parse_duration
+from plumbline.wire.nats.jetstream.acks import ACK_PREFIX, Ack, AckKind, AckSubject
+from plumbline.wire.nats.jetstream.replies import (
+    ApiError,
+    ConsumerInfo,
+    PubAck,
+    Reply,
+    SequencePair,
+    StreamInfo,
+    StreamState,
+)
+from plumbline.wire.nats.jetstream.requests import API_PREFIX, PullRequest, api_subject, next_subject
+from plumbline.wire.nats.jetstream.statuses import (
+    BATCH_COMPLETED,
+    CONSUMER_DELETED,
+    CONSUMER_IS_PUSH_BASED,
+    CONSUMER_STALLED,
+    EXCEEDED_MAX_WAITING,
+    FLOW_CONTROL_REQUEST,
+    IDLE_HEARTBEAT,
+    INTEREST_EXPIRED,
+    LAST_CONSUMER,
+    LAST_STREAM,
+    LEADERSHIP_CHANGE,
+    MESSAGE_SIZE_EXCEEDS_MAX_BYTES,
+    NO_MESSAGES,
+    NO_RESPONDERS,
+    PENDING_BYTES,
+    PENDING_MESSAGES,
+    PIN_ID,
+    PIN_ID_MISMATCH,
+    REQUEST_TIMEOUT,
+    REQUESTS_PENDING,
+    REQUIRED_API_LEVEL,
+    SERVER_SHUTDOWN,
+    SUBJECT,
+    WRONG_PIN_ID,
+    bad_request,
+    exceeded_max_request_batch,
+    exceeded_max_request_expires,
+    exceeded_max_request_max_bytes,
+)
+
+__all__ = [
+    "ACK_PREFIX",
+    "API_PREFIX",
+    "BATCH_COMPLETED",
+    "CONSUMER_DELETED",
+    "CONSUMER_IS_PUSH_BASED",
+    "CONSUMER_STALLED",
+    "EXCEEDED_MAX_WAITING",
+    "FLOW_CONTROL_REQUEST",
+    "IDLE_HEARTBEAT",
+    "INTEREST_EXPIRED",
+    "LAST_CONSUMER",
+    "LAST_STREAM",
+    "LEADERSHIP_CHANGE",
+    "MESSAGE_SIZE_EXCEEDS_MAX_BYTES",
+    "NO_MESSAGES",
+    "NO_RESPONDERS",
+    "PENDING_BYTES",
+    "PENDING_MESSAGES",
+    "PIN_ID",
+    "PIN_ID_MISMATCH",
+    "REQUESTS_PENDING",
+    "REQUEST_TIMEOUT",
+    "REQUIRED_API_LEVEL",
+    "SERVER_SHUTDOWN",
+    "SUBJECT",
+    "WRONG_PIN_ID",
+    "Ack",
+    "AckKind",
+    "AckSubject",
+    "ApiError",
+    "ConsumerInfo",
+    "PubAck",
+    "PullRequest",
+    "Reply",
+    "SequencePair",
+    "StreamInfo",
+    "StreamState",
+    "api_subject",
+    "bad_request",
+    "exceeded_max_request_batch",
+    "exceeded_max_request_expires",
+    "exceeded_max_request_max_bytes",
+    "format_duration",
+    "next_subject",
+    "parse_duration",
+]
