@@ -1,4 +1,4 @@
-"""``pytest --pyargs plumbline.conformance --target URL`` by hand, and a pytest that has nothing to do with it."""
+"""``pytest --pyargs plumbline.conformance --target URL`` by hand, and a pytest run of another project."""
 
 from __future__ import annotations
 

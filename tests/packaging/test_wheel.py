@@ -1,4 +1,4 @@
-"""What ``pip install plumbline-mq`` gives: one package with its rooms and their data, and a command that runs. All offline."""
+"""What ``pip install plumbline-mq`` gives: one package with all rooms and data, and a command; offline."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = sorted(
-    path.name for path in (ROOT / "plumbline").iterdir() if path.is_symlink() and path.name != "ci"
-)
+LINKS = {path.name for path in (ROOT / "plumbline").iterdir() if path.is_symlink()}
+ROOMS = sorted(LINKS - {"ci"})  # which serves the project itself
 DATA = {".toml", ".trace", ".html", ".j2", ".ini", ".md", ".typed", ".json", ".css", ".js", ".svg"}
 
 
@@ -107,7 +106,7 @@ print(proxy.__file__)
 def test_it_lives_beside_proxy_py_and_beside_packages_of_the_same_names(
     installed: Path, tmp_path: Path
 ) -> None:
-    """proxy.py installs a package ``proxy``; a project may have ``ci``, ``reports`` and ``wire`` of its own."""
+    """proxy.py installs a package ``proxy``; a project may have its own ``ci``, ``reports`` and ``wire``."""
     for name in ("ci", "reports", "wire"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("MINE = True\n")
