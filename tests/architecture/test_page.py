@@ -1,4 +1,4 @@
-"""``ARCHITECTURE.md`` says what the code does: it lists the rooms that exist and the imports that they have."""
+"""``ARCHITECTURE.md`` says what the code does: it lists the rooms that exist and the imports they have."""
 
 from __future__ import annotations
 
