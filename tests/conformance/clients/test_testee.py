@@ -6,7 +6,6 @@ import os
 import select
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,11 +77,10 @@ def test_an_exit_is_told_with_its_code() -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_hang_is_told_and_ended() -> None:
-    began = time.monotonic()
-    with adapter("time.sleep(60)") as running, pytest.raises(TesteeProblem) as told:
+    """It sleeps longer than a test may take: only the limit for an answer ends this one."""
+    with adapter("time.sleep(3600)") as running, pytest.raises(TesteeProblem) as told:
         running.ask("fetch")
     assert told.value.message == "the adapter does not answer: no answer to fetch"
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.usefixtures("impatient")
