@@ -1,5 +1,5 @@
-# Every target sets up what it needs: .venv is made from requirements.lock, or for the project's own work from
-# requirements-dev.lock, by ci/bootstrap.py.
+# Every target sets up what it needs: ci/bootstrap.py makes .venv from requirements.lock, for `make test` from
+# requirements-test.lock, and for all other work on the project from requirements-dev.lock.
 # make verify ARGS="nats://127.0.0.1:4222"   make test ARGS="-k headers"   make test PYTHON=python3.13
 
 PYTHON ?= python3
@@ -8,16 +8,19 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint format mutation kill bench picture servers lock ready bootstrap clean
+.PHONY: help verify test test-all lint format mutation kill bench picture servers lock ready quick bootstrap clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 verify: ready ## verify the embedded reference broker, or ARGS=nats://host:port
 	@mkdir -p .plumbline
 	@$(BIN)/plumbline verify --html .plumbline/report.html --json .plumbline/result.json $(ARGS)
 
-test: bootstrap ## run the project's own tests, two processes a core
+test: quick ## run the quick tests: units, cores on virtual clocks, the suite against the reference brokers
+	@$(BIN)/python -m pytest -n auto --dist loadgroup -m "not external and not slow" $(ARGS)
+
+test-all: bootstrap ## run all tests: also real servers, Spark, browsers, what takes long
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all of them, then fail
@@ -48,13 +51,16 @@ picture: bootstrap ## take the picture of the report in README.md, from a real r
 servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(BIN)/python -m plumbline.ci.install
 
-lock: ## renew requirements.lock and requirements-dev.lock; needs uv
+lock: ## renew the three lock files; needs uv
 	@$(PYTHON) -m plumbline.ci.lock
 
 ready: # creates or renews .venv if a lock file or pyproject.toml changed
 	@$(PYTHON) ci/bootstrap.py
 
-bootstrap: # the same, with what tests and lint need
+quick: # the same, with what the quick tests need
+	@$(PYTHON) ci/bootstrap.py --test
+
+bootstrap: # the same, with all that work on the project needs
 	@$(PYTHON) ci/bootstrap.py --dev
 
 clean: ## remove .venv, caches and reports

@@ -1,11 +1,11 @@
 """Makes ``.venv`` from a bare Python: what ``make verify`` and ``make test`` do first. Standard library only.
 
-A first pip is Python's own (ensurepip), or, where a distribution leaves that out, the distribution's. With
-it a lock file is installed, hash by hash, pip itself included, then the project as an editable install.
-There are two: ``requirements.lock`` is what running needs, a matter of seconds; with ``--dev`` it is
-``requirements-dev.lock``, which adds the tools of the tests, Spark among them. A stamp remembers what was
-installed; nothing is done while that holds. This file must still parse on Python 3.7, to say that it is too
-old.
+A first pip is Python's own (ensurepip), or, where a distribution leaves that out, the distribution's. With it
+a lock file is installed, hash by hash, pip itself included, then the project as an editable install. There
+are three: ``requirements.lock`` is what running needs, a matter of seconds; ``requirements-test.lock``, with
+``--test``, adds what the quick tests need; ``requirements-dev.lock``, with ``--dev``, is everything, Spark
+among it. A stamp remembers what was installed; nothing is done while that holds. This file must still parse
+on Python 3.7, to say that it is too old.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "plumbline-stamp.json"
 LOG = VENV / "bootstrap.log"
 LOCK = ROOT / "requirements.lock"
+TEST_LOCK = ROOT / "requirements-test.lock"
 DEV_LOCK = ROOT / "requirements-dev.lock"
-INPUTS = (LOCK, DEV_LOCK, ROOT / "pyproject.toml")
+LOCKS = (LOCK, TEST_LOCK, DEV_LOCK)  # each has what the one before it has
+INPUTS = (*LOCKS, ROOT / "pyproject.toml")
 
 # What pip prints, and the one sentence a person needs. The first that matches is shown.
 CAUSES = (
@@ -199,11 +201,13 @@ def install(lock: Path) -> None:
     pip([*run, "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
 
 
-def bootstrap(*, dev: bool) -> None:
-    """Brings ``.venv`` up to date. What once had the tools of the tests keeps them."""
+def bootstrap(lock: Path) -> None:
+    """Brings ``.venv`` up to date with a lock file of ``LOCKS``. An environment that has more keeps it."""
     require_python()
     found = stamped()
-    lock = DEV_LOCK if dev or found.get("lock") == DEV_LOCK.name else LOCK
+    known = [one.name for one in LOCKS]
+    if found.get("lock") in known[LOCKS.index(lock) :]:
+        lock = LOCKS[known.index(found["lock"])]
     wanted = fingerprint(lock)
     version = python_version()
     if found == wanted and version == wanted["python"]:
@@ -222,7 +226,7 @@ def bootstrap(*, dev: bool) -> None:
 def main() -> int:
     """Exit 0 when ``.venv`` is ready, 2 with one sentence otherwise."""
     try:
-        bootstrap(dev="--dev" in sys.argv[1:])
+        bootstrap(DEV_LOCK if "--dev" in sys.argv[1:] else TEST_LOCK if "--test" in sys.argv[1:] else LOCK)
     except BootstrapError as error:
         print(f"plumbline: {error}", file=sys.stderr)
         return 2

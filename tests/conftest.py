@@ -1,7 +1,11 @@
-"""What all tests share: the real servers of this machine, and Hypothesis without a stopwatch.
+"""What all tests share: real servers of this machine, Hypothesis without a stopwatch, the quick tests.
 
 A test that asks for ``server_binary`` or ``nats_server`` runs once for each real server. One that is missing
 is skipped with the command that installs it; with ``CI`` or ``PLUMBLINE_REQUIRE_SERVERS`` set, it fails.
+
+``make test`` runs what is neither ``external`` (needs a real server or program, Spark or a browser; tests
+that ask for such a fixture are marked here) nor ``slow`` (seconds for one test). ``make test-all`` runs
+everything.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,10 +33,33 @@ settings.register_profile(
 )
 settings.load_profile("plumbline")
 
+EXTERNAL_FIXTURES = frozenset({"browser", "garagemq", "qpid", "rabbitmq", "server_binary", "spark"})
+# Without these packages, which only `make test-all` installs, modules that import them cannot be collected.
+NEEDED = {
+    "pyspark": ["pipeline", "bench", "cli/test_audit.py"],
+    "playwright": ["reports/test_in_chromium.py", "reports/test_matrix_in_chromium.py"],
+    "allure_commons": ["reports/test_allure.py"],
+    "mitmproxy": ["proxy/test_mitm.py"],
+}
+collect_ignore = [path for package, paths in NEEDED.items() if find_spec(package) is None for path in paths]
+
 try:
     SERVERS = real_servers()
 except ServerError as error:
     raise pytest.UsageError(str(error)) from error
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The markers that ``make test`` leaves out."""
+    config.addinivalue_line("markers", "external: needs a real server or program, Spark or a browser")
+    config.addinivalue_line("markers", "slow: takes seconds")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what asks for something external."""
+    for item in items:
+        if EXTERNAL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.external)
 
 
 def servers_required() -> bool:
@@ -80,6 +108,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says once for each reason how many tests were skipped for it."""
+    if collect_ignore:
+        terminalreporter.write_line(f"LEFT OUT, make test-all has them: {', '.join(collect_ignore)}")
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):

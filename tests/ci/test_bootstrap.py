@@ -62,6 +62,7 @@ def make_project(folder: Path) -> Path:
     for name in ("__init__.py", "servers/__init__.py", "servers/debian.py"):
         shutil.copy(ROOT / "plumbline" / name, folder / "plumbline" / name)
     (folder / "requirements.lock").write_text("# nothing to fetch\n")
+    (folder / "requirements-test.lock").write_text("# nor for tests\n")
     (folder / "requirements-dev.lock").write_text("# nothing to fetch either\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "backend.py").write_text(BACKEND)
@@ -140,10 +141,13 @@ def test_a_changed_lock_file_installs_again_into_the_same_environment(ready: Pat
 
 def test_the_tools_of_the_tests_come_when_they_are_asked_for_and_stay(project: Path) -> None:
     assert run_bootstrap(project).returncode == 0
+    quick = run_bootstrap(project, "--test")
+    assert "ready after" in quick.stdout
     more = run_bootstrap(project, "--dev")
     assert "creating" not in more.stdout
     assert "Spark among them" in more.stdout
     assert run_bootstrap(project).stdout == ""
+    assert run_bootstrap(project, "--test").stdout == ""
     with (project / "pyproject.toml").open("a") as text:
         text.write("# renewed\n")
     assert "Spark among them" in run_bootstrap(project).stdout

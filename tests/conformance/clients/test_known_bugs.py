@@ -15,7 +15,7 @@ import pytest
 
 from tests.conformance.clients.libraries import ADAPTERS, INSTALLERS, gated, python_adapter_with, red
 
-BUGS: list[dict[str, Any]] = tomllib.loads((ADAPTERS / "known_bugs.toml").read_text("utf-8"))["bug"]
+BUGS: list[dict[str, Any]] = tomllib.loads((ADAPTERS.parent / "known_bugs.toml").read_text("utf-8"))["bug"]
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PLUMBLINE_REGISTRIES"),
