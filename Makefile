@@ -23,13 +23,14 @@ test: quick ## run the quick tests: units, cores on virtual clocks, the suite ag
 test-all: bootstrap ## run all tests: also real servers, Spark, browsers, what takes long
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
-lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage; all of them, then fail
+lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage, commit messages; all, then fail
 	@status=0; run() { echo "lint: $$*"; "$$@" || status=1; }; \
 	run $(BIN)/ruff check --output-format=concise .; \
 	run $(BIN)/ruff format --check .; \
 	run $(BIN)/mypy; \
 	run $(BIN)/lint-imports; \
 	run $(BIN)/python -m plumbline.conformance.requirements.coverage; \
+	run $(BIN)/python -m plumbline.ci.commits; \
 	exit $$status
 
 format: bootstrap ## write what lint would ask for
