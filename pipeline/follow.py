@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
-from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from plumbline.captures.reader import CaptureError
 from plumbline.captures.reassembly import Numbers
 from plumbline.pipeline import answered, problems, transforms
 from plumbline.pipeline.compliance import compliance
-from plumbline.pipeline.input.bundles import BUNDLES, STATE
+from plumbline.pipeline.input.bundles import BUNDLES
 from plumbline.pipeline.input.files import Problem, capture_files
 from plumbline.pipeline.input.source import NAME
 from plumbline.pipeline.judge import Asked, counted, shuffled
@@ -131,8 +130,7 @@ class Following:
         self._given |= dict(transforms.new_numbers(staged, self._numbers))
         numbers = transforms.given_numbers(self._spark, list(self._given.items()))
         operations = self._added(transforms.operations(staged, numbers), OPERATIONS)
-        real = broken.where(F.col("rule") != STATE)
-        violations = self._added(transforms.violations(real, numbers), VIOLATIONS)
+        violations = self._added(transforms.violations(broken, numbers), VIOLATIONS)
         self._added(transforms.packets_table(transforms.unbundled(bundles, with_payload=keeps)), PACKETS)
         told = problems.of_places(self._spark, more).unionByName(problems.of_files(staged))
         wrong = self._added(told.unionByName(problems.of_connections(operations)), PROBLEMS)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 
 from plumbline.captures.operations import UNKNOWN
 from plumbline.pipeline.input.files import Problem
-from plumbline.pipeline.input.packets import PROBLEM
+from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import PROBLEMS, spark_schema
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def of_places(spark: SparkSession, told: Sequence[Problem]) -> DataFrame:
 def of_files(staged: DataFrame) -> DataFrame:
     """Of files, as reading them told."""
     missing = F.lit(None).cast("bigint")
-    return staged.where(F.col("op") == PROBLEM).select(
+    return staged.where(F.col("row_kind") == F.lit(str(RowKind.PROBLEM))).select(
         "capture",
         F.col("description").alias("kind"),
         "text",

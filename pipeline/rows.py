@@ -1,16 +1,32 @@
-"""Rows as dictionaries, collected to record batches of a table's schema."""
+"""Rows as dictionaries, collected to record batches of a table's schema; and what a row can be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from plumbline.pipeline.tables import BYTES, Table, arrow_schema
+from plumbline.pipeline.tables import BYTES, TEXT, Column, Table, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS, BATCH_BYTES = 4096, 8 * 1024 * 1024
+
+
+class RowKind(StrEnum):
+    """What a row of an inner table is: its column ``row_kind``. Every kind fills columns of its own."""
+
+    PACKETS = "packets"  # of one flow, in their order
+    OPERATION = "operation"  # or a remark of a connection
+    FACTS = "facts"  # of one stream or queue, from one connection
+    VIOLATION = "violation"
+    STATE = "state"  # what a flow or a key remembers between two batches of a run that follows
+    PROBLEM = "problem"  # what is wrong with a file
+
+
+ROW_KIND = Column("row_kind", TEXT, "what the row is: see rows.RowKind")
+STATE = Column("state", BYTES, "of a row of that kind: see states.dumped")
 
 
 class Collector:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from plumbline.captures.reassembly import Numbers
-from plumbline.pipeline.input.bundles import STATE, packet_rows
-from plumbline.pipeline.input.packets import PROBLEM
-from plumbline.pipeline.judging.crossing import FACTS
+from plumbline.pipeline.input.bundles import packet_rows
 from plumbline.pipeline.judging.flows import FOR_VIOLATIONS, STAGED, Ending, decode
 from plumbline.pipeline.judging.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
+from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import LONG, OPERATIONS, PACKETS, VIOLATIONS, Column, Table, spark_schema
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def found(
 
     ``remembered``: what ``found`` gave for the batch before, where there is one.
     """
-    wanted = staged.where((F.col("op") == FACTS) | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
+    wanted = staged.where(_is(RowKind.FACTS) | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
     if remembered is not None:
         wanted = wanted.unionByName(_as_facts(remembered), allowMissingColumns=True)
     whose = F.coalesce("key", F.col("connection").cast("string"))  # without a key: wherever
@@ -76,16 +75,12 @@ def found(
 
 def _as_facts(found: DataFrame) -> DataFrame:
     """The monitors of each key, to stand before its facts."""
-    return found.where(F.col("rule") == STATE).select(
-        F.col("text").alias("key"), F.col("state").alias("facts"), F.lit(STATE).alias("protocol")
-    )
+    return found.where(_is(RowKind.STATE)).select("row_kind", "key", "state")
 
 
 def as_bundles(staged: DataFrame) -> DataFrame:
     """What is remembered of each flow, to stand before its packets."""
-    return staged.where(F.col("op") == STATE).select(
-        F.col("connection").alias("flow"), F.lit(STATE).alias("kind"), F.col("facts").alias("content")
-    )
+    return staged.where(_is(RowKind.STATE)).select("row_kind", "flow", "state")
 
 
 def unbundled(bundles: DataFrame, *, with_payload: bool) -> DataFrame:
@@ -112,14 +107,16 @@ def given_numbers(spark: SparkSession, given: Sequence[tuple[int, int]]) -> Data
 
 def operations(staged: DataFrame, numbers: DataFrame) -> DataFrame:
     """Staged operations to the table, with numbers for ids."""
-    decoded = staged.where(~F.col("op").isin(PROBLEM, STATE, FACTS))
+    decoded = staged.where(_is(RowKind.OPERATION))
     return _with_day(_given(decoded, numbers)).select(*OPERATIONS.names)
 
 
 def violations(found: DataFrame, numbers: DataFrame) -> DataFrame:
     """Found violations to the table, with numbers for ids."""
     rest = [name for name in FOUND.names if name != "earlier"]
-    earlier = found.select(*rest, F.posexplode_outer("earlier").alias("place", "earlier"))
+    earlier = found.where(_is(RowKind.VIOLATION)).select(
+        *rest, F.posexplode_outer("earlier").alias("place", "earlier")
+    )
     ids = numbers.select(F.col("connection").alias("id"), F.col("given").alias("earlier_given"))
     place = F.struct(
         F.col("place"),
@@ -138,9 +135,13 @@ def violations(found: DataFrame, numbers: DataFrame) -> DataFrame:
 
 
 def packets_table(packets: DataFrame) -> DataFrame:
-    """Packets without the rows that tell problems."""
+    """Packets to the table, whether they were read with their payloads or without."""
     payload = F.col("payload") if "payload" in packets.columns else F.lit(None).cast("binary")
-    return packets.where(F.col("source").isNotNull()).withColumn("payload", payload).select(*PACKETS.names)
+    return packets.withColumn("payload", payload).select(*PACKETS.names)
+
+
+def _is(kind: RowKind) -> SparkColumn:
+    return F.col("row_kind") == F.lit(str(kind))
 
 
 def _with_day(rows: DataFrame) -> DataFrame:

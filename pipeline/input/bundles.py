@@ -15,8 +15,8 @@ from msgspec.structs import astuple
 
 from plumbline.captures.segments import Place, Segment, segment
 from plumbline.pipeline.input.files import CaptureFile, Problem, Section, packets
-from plumbline.pipeline.input.packets import PROBLEM, PacketRows
-from plumbline.pipeline.rows import Collector, readable, rows_of
+from plumbline.pipeline.input.packets import PacketRows
+from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, readable, rows_of
 from plumbline.pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 BUNDLE_PACKETS, BUNDLE_BYTES = 512, 256 * 1024  # of one row
 HELD_BYTES = 8 * 1024 * 1024  # of all that a section has begun
-CARRIED, STATE = "packets", "state"  # kinds of a bundle, beside PROBLEM
 
 BUNDLES = Table(
     "bundles",
-    "Packets between two ends, in their order; or what stands in their place.",
+    "Packets between two ends, in their order; problems of files; states of flows.",
     (
         Column("flow", LONG, "the same for all that passes between two ends; null of a problem"),
         Column("file", INT, "place of its file among those that are read, from 0"),
         Column("frame", LONG, "of the first packet, from 1"),
         Column("capture", TEXT, "the capture file"),
-        Column("kind", TEXT, "packets; problem: what is wrong with the file; state: see flows.decode"),
-        Column("content", BYTES, "MessagePack: Carried, or Problem; of a state: see states.dumped"),
+        ROW_KIND,
+        Column("content", BYTES, "MessagePack: Carried of packets, Problem of a problem"),
+        STATE,
     ),
 )
 
@@ -82,7 +82,7 @@ class _Flow:
         packed = _encode(Carried(*self.ends, self.packets))
         first = self.packets[0].frame
         self.packets, self.bytes = [], 0
-        return _row(file, CARRIED, packed) | {"flow": self.number, "frame": first}
+        return _row(file, RowKind.PACKETS, packed) | {"flow": self.number, "frame": first}
 
 
 def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.Recor
     for found in packets(section, content):
         if isinstance(found, Problem):
             told = Problem(*map(readable, astuple(found)))  # a file's name may be no UTF-8
-            if collected.add(_row(section.file, PROBLEM, _encode(told))):
+            if collected.add(_row(section.file, RowKind.PROBLEM, _encode(told))):
                 yield from collected.take()
             continue
         frame, packet = found
@@ -139,8 +139,8 @@ def _all(
     flows.clear()
 
 
-def _row(file: CaptureFile, kind: str, content: bytes) -> dict[str, Any]:
-    return {"file": file.number, "capture": file.name, "kind": kind, "content": content}
+def _row(file: CaptureFile, kind: RowKind, content: bytes) -> dict[str, Any]:
+    return {"file": file.number, "capture": file.name, "row_kind": kind, "content": content}
 
 
 def flow_number(one: Place, other: Place) -> int:
@@ -151,7 +151,7 @@ def flow_number(one: Place, other: Place) -> int:
 
 
 def opened(content: bytes) -> Iterator[tuple[int, Segment]]:
-    """Frame number and segment, of ``CARRIED`` content."""
+    """Frame number and segment, of the content of packets."""
     bundle = _carried.decode(content)
     one, other = bundle.one, bundle.other
     for packet in bundle.packets:
@@ -166,14 +166,14 @@ def opened(content: bytes) -> Iterator[tuple[int, Segment]]:
 
 
 def problem_told(content: bytes) -> Problem:
-    """What ``PROBLEM`` content says."""
+    """The problem in the content of such a row."""
     return _problem.decode(content)
 
 
 def packet_rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Bundles as rows of ``tables.PACKETS``, in those columns."""
-    for _, file, _, capture, kind, content in rows_of(batches, BUNDLES.names):
-        if kind == CARRIED:
+    for file, capture, kind, content in rows_of(batches, ("file", "capture", "row_kind", "content")):
+        if kind == RowKind.PACKETS:
             rows = PacketRows(CaptureFile("", capture, file), columns)
             for frame, carried in opened(content):
                 if rows.add(frame, carried):

@@ -87,17 +87,17 @@ def _binary(spark: SparkSession, places: Sequence[str]) -> DataFrame:
 
 
 def packets(spark: SparkSession, found: Input, *, section_bytes: int, with_payload: bool = True) -> DataFrame:
-    """The packets of all files, with rows that tell problems (see ``packets.problem_of``)."""
+    """The packets of all files; problems are passed over, since ``bundled`` has them."""
     table = PACKETS if with_payload else PACKETS.without("payload")
 
     def read(section: Section, content: bytes) -> Iterator[pa.RecordBatch]:
-        return batches(section, table.names, tell_problems=True, content=content)
+        return batches(section, table.names, passes_over_problems=True, content=content)
 
-    return _read(spark, found, table, {"section_bytes": str(section_bytes), "problems": "rows"}, read)
+    return _read(spark, found, table, {"section_bytes": str(section_bytes), "problems": "skip"}, read)
 
 
 def bundled(spark: SparkSession, found: Input, *, section_bytes: int) -> DataFrame:
-    """The same as bundles, for ``transforms.staged``."""
+    """The same as bundles, with the problems among them, for ``transforms.staged``."""
     return _read(spark, found, BUNDLES, {"section_bytes": str(section_bytes), "rows": BUNDLES.name}, bundles)
 
 

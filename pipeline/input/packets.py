@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS, BATCH_BYTES = 4096, 4 * 1024 * 1024
 _NS_OF_DAY = 86_400_000_000_000
-PROBLEM = "problem"  # first comment of a row that is no packet; then follow kind, text and bytes
 
 
 _text = lru_cache(maxsize=65536)(str)  # of a place: there are few, each many times
@@ -60,22 +59,19 @@ def batches(
     columns: Sequence[str] = PACKETS.names,
     conditions: Sequence[Condition] = (),
     *,
-    tell_problems: bool = False,
+    passes_over_problems: bool = False,
     content: bytes | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The TCP segments of a section.
 
-    What is wrong with the file raises ``CaptureError``, or becomes a row of its own (see ``problem_of``). A
-    file that merely ends in the middle of a block is read to its last whole block. ``content`` is the file's,
-    where it is not Python that reads files.
+    What is wrong with the file raises ``CaptureError``, or is passed over: then what can be read of it is
+    read. A file that merely ends in the middle of a block is read to its last whole block. ``content`` is the
+    file's, where it is not Python that reads files.
     """
     collected = PacketRows(section.file, columns)
     for found in packets(section, content):
         if isinstance(found, Problem):
-            if tell_problems:
-                yield from collected.take()
-                yield collected.problem(found)
-            elif found.kind != "truncated":
+            if not passes_over_problems and found.kind != "truncated":
                 raise CaptureError(found.text)
             continue
         frame, packet = found
@@ -85,13 +81,6 @@ def batches(
         if collected.add(frame, carried):
             yield from collected.take()
     yield from collected.take()
-
-
-def problem_of(comments: Sequence[str] | None) -> tuple[str, str, int | None] | None:
-    """Kind, text and bytes of the problem that a row tells; None for a packet."""
-    if not comments or comments[0] != PROBLEM:
-        return None
-    return comments[1], comments[2], int(comments[3]) if comments[3] else None
 
 
 class PacketRows:
@@ -115,16 +104,6 @@ class PacketRows:
         self._carried.append(carried)
         self._bytes += len(carried.data)
         return len(self._frames) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
-
-    def problem(self, problem: Problem) -> pa.RecordBatch:
-        """One row that tells it."""
-        size = "" if problem.bytes is None else str(problem.bytes)
-        told: dict[str, Any] = {
-            "file": self._file.number,
-            "capture": self._file.name,
-            "comments": [PROBLEM, problem.kind, problem.text, size],
-        }
-        return self._batch([told.get(name)] for name in self._names)
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """What was collected: one batch, or none."""

@@ -4,9 +4,9 @@
     spark.read.format("plumbline").load("captures/")
 
 Options: ``places`` (a JSON list, instead of the path), ``section_bytes`` (plain files are read in parts of
-that size), ``problems`` (``fail``, or ``rows``: see ``packets.problem_of``), ``until`` (of a stream: the name
-of a file; once it exists, the stream has no more than what is written by then), ``rows`` (``packets``, or
-``bundles`` of them with the problems among them, which ``flows.decode`` reads).
+that size), ``problems`` (of packets: ``fail``, or ``skip`` to read what can be read), ``until`` (of a stream:
+the name of a file; once it exists, the stream has no more than what is written by then), ``rows``
+(``packets``, or ``bundles`` of them with the problems among them, which ``flows.decode`` reads).
 
 A schema that names fewer columns is all the pruning there is: Spark tells no Python source which columns a
 query needs. With ``filters`` = ``push`` and ``spark.sql.python.filterPushdown.enabled`` filters on simple
@@ -93,13 +93,13 @@ class CaptureReader(DataSourceReader):
             )
         self._places = places_of(options)
         self._section_bytes = int(options.get("section_bytes", SECTION_BYTES))
-        self._tell_problems = self._table == BUNDLES or options.get("problems", "fail") == "rows"
+        self._passes_over = self._table == BUNDLES or options.get("problems", "fail") == "skip"
         self._columns = tuple(columns)
         self._filters: list[tuple[str, str, Any]] = []
 
     def partitions(self) -> list[InputPartition]:
         files, problems = capture_files(self._places)
-        if not files and not self._tell_problems:
+        if not files and not self._passes_over:
             raise CaptureError("; ".join(problem.text for problem in problems))
         return [
             SectionPartition(section)
@@ -115,7 +115,9 @@ class CaptureReader(DataSourceReader):
             yield from bundles(partition.section)
             return
         conditions = [_condition(*told) for told in self._filters]
-        yield from batches(partition.section, self._columns, conditions, tell_problems=self._tell_problems)
+        yield from batches(
+            partition.section, self._columns, conditions, passes_over_problems=self._passes_over
+        )
 
     def _is_wanted(self, file: CaptureFile) -> bool:
         known = {"capture": file.name, "file": file.number}
@@ -182,7 +184,7 @@ class CaptureStreamReader(DataSourceStreamReader):
         if self._table == BUNDLES:
             yield from bundles(partition.section)
         else:
-            yield from batches(partition.section, self._columns, tell_problems=True)
+            yield from batches(partition.section, self._columns, passes_over_problems=True)
 
 
 def places_of(options: Any) -> list[str]:

@@ -18,8 +18,8 @@ from plumbline.monitors import MONITORS, Scope
 from plumbline.monitors.amqp import facts as amqp
 from plumbline.monitors.nats import facts as nats
 from plumbline.pipeline.judging.cells import Cells
+from plumbline.pipeline.rows import RowKind
 
-FACTS = "facts"  # op of such a row
 ROW_OPERATIONS = 256  # of one row
 HELD_OPERATIONS = 16 * 1024  # of all that a flow has begun
 
@@ -85,7 +85,7 @@ class Collected:
         self._held -= len(noted)
         first = noted[0]
         return about | {
-            "op": FACTS, "key": whose[1], "facts": packed(noted), "frame": first.frame,
+            "row_kind": RowKind.FACTS, "key": whose[1], "facts": packed(noted), "frame": first.frame,
             "number": first.number, "time_ns": first.time_ns, "time": first.time_ns // 1000,
         }  # fmt: skip
 

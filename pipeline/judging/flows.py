@@ -21,31 +21,34 @@ from plumbline.captures.segments import Segment
 from plumbline.monitors import Violation, Watch
 from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
-from plumbline.pipeline.input.bundles import BUNDLES, STATE, opened, problem_told
+from plumbline.pipeline.input.bundles import opened, problem_told
 from plumbline.pipeline.input.files import Problem
-from plumbline.pipeline.input.packets import PROBLEM
 from plumbline.pipeline.judging.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
 from plumbline.pipeline.judging.crossing import LOCAL, Collected, Noted, key_across, packed
 from plumbline.pipeline.judging.links import Links
 from plumbline.pipeline.judging.states import dumped, restored
-from plumbline.pipeline.rows import Collector, rows_of
+from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, rows_of
 from plumbline.pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Column, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_READ = ("flow", "file", "capture", "row_kind", "content", "state")  # of bundles
 FRAME_BITS = 40  # of a provisional id; the file's place stands before them
 
 STAGED = Table(
     "staged",
     "Operations as they are decoded, before connections have their numbers.",
     (
+        ROW_KIND,
         *OPERATIONS.without("day").columns,
         Column("file", INT, "place of the file"),
         Column("recorded", LONG, "of an opening: the number that the recorder gave, 0 if none"),
         Column("key", TEXT, "whose facts these are: a stream's or a queue's"),
         Column("facts", BYTES, "what goes across connections, in rows of its own: see crossing"),
         Column("broken", BYTES, "violations found on the connection: see crossing.packed"),
+        Column("flow", LONG, "of a state: as bundles have it"),
+        STATE,
     ),
     ("capture",),
 )
@@ -171,7 +174,8 @@ class FlowJudge:
             return
         cells = self._own_cells(row, facts) | self._at | about
         cells |= {
-            "number": row.number, "time": row.time // 1000, "time_ns": row.time, "sender": row.sender,
+            "row_kind": RowKind.OPERATION, "number": row.number, "time": row.time // 1000,
+            "time_ns": row.time, "sender": row.sender,
         }  # fmt: skip
         if answers:
             cells["answers"] = answers
@@ -213,10 +217,9 @@ def decode(
 ) -> Iterator[pa.RecordBatch]:
     """Bundles, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
 
-    What goes across connections has rows of its own, whose ``op`` is ``crossing.FACTS``.
-    ``FOR_VIOLATIONS``: besides them only rows that violate something, and remarks. With
-    ``Ending.TO_BE_CONTINUED`` what is remembered of each flow leaves as a row whose ``op`` is ``STATE``; as a
-    bundle of that kind, before all others of its flow, it comes back.
+    What goes across connections has rows of its own, of kind ``FACTS``. ``FOR_VIOLATIONS``: besides them only
+    rows that violate something, and remarks. With ``Ending.TO_BE_CONTINUED`` what is remembered of each flow
+    leaves as a row of kind ``STATE``; as a bundle of that kind, before all others of its flow, it comes back.
     """
     collected = Collector(table)
 
@@ -229,18 +232,18 @@ def decode(
             return
         yield from judge.put_aside()
         if flow is not None and not judge.is_over:
-            yield {"op": STATE, "connection": flow, "facts": dumped(judge), "number": 0}
+            yield {"row_kind": RowKind.STATE, "flow": flow, "state": dumped(judge)}
 
     current, judge = None, begin()
-    for flow, file, _, capture, kind, content in rows_of(batches, BUNDLES.names):
-        if kind == PROBLEM:
+    for flow, file, capture, kind, content, state in rows_of(batches, _READ):
+        if kind == RowKind.PROBLEM:
             yield from collected.all(_problem(problem_told(content), file))
             continue
         if flow != current:
             yield from collected.all(end(current, judge))
             current, judge = flow, begin()
-        if kind == STATE:
-            judge = restored(content)
+        if kind == RowKind.STATE:
+            judge = restored(state)
             continue
         for frame, carried in opened(content):
             yield from collected.all(judge.feed(carried, file, frame, capture))
@@ -249,8 +252,8 @@ def decode(
 
 
 def _problem(problem: Problem, file: int) -> Iterator[Cells]:
-    """A row of what is wrong with a file: its ``op`` is ``packets.PROBLEM``."""
+    """A row of what is wrong with a file."""
     yield {
-        "op": PROBLEM, "description": problem.kind, "text": problem.text, "size": problem.bytes, "file": file,
-        "capture": problem.capture, "number": 0,
+        "row_kind": RowKind.PROBLEM, "description": problem.kind, "text": problem.text, "size": problem.bytes,
+        "file": file, "capture": problem.capture,
     }  # fmt: skip

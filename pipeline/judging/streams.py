@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.msgpack import Decoder
 
 from plumbline.monitors import MONITORS, Monitor, Place, Violation
-from plumbline.pipeline.input.bundles import STATE
 from plumbline.pipeline.judging.cells import Cells
 from plumbline.pipeline.judging.crossing import Merge, Noted, unpacked
 from plumbline.pipeline.judging.flows import Ending
 from plumbline.pipeline.judging.states import dumped, restored
-from plumbline.pipeline.rows import Collector, rows_of
-from plumbline.pipeline.tables import BYTES, INT, LONG, VIOLATIONS, Column, Table
+from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, rows_of
+from plumbline.pipeline.tables import INT, LONG, TEXT, VIOLATIONS, Column, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +26,7 @@ SHARED = (
     "connection", "number", "frame", "time_ns", "protocol", "client", "server", "library", "capture",
     "file",
 )  # fmt: skip
-FACT_COLUMNS = (*SHARED, "key", "facts", "broken")
+FACT_COLUMNS = (*SHARED, "row_kind", "key", "facts", "broken", "state")
 FOUND = Table(
     "found",
     "Violations before connections have their numbers.",
@@ -39,18 +38,21 @@ FOUND = Table(
     ("capture",),
 )
 FOUND_OR_STATE = Table(
-    "found", FOUND.meaning, (*FOUND.columns, Column("state", BYTES, "monitors")), FOUND.partitions
+    "found",
+    "Violations before connections have their numbers; or the state of the monitors of a key.",
+    (ROW_KIND, *FOUND.columns, Column("key", TEXT, "of a state: a stream's or a queue's"), STATE),
+    FOUND.partitions,
 )
 
 
 def judge_streams(
     batches: Iterable[pa.RecordBatch], ending: Ending = Ending.FINAL
 ) -> Iterator[pa.RecordBatch]:
-    """Facts, grouped by key and in order inside, to rows of ``FOUND``. Holds the monitors of one key. What an
-    operation has ``broken`` on its connection is passed on.
+    """Facts, grouped by key and in order inside, to rows of ``FOUND_OR_STATE``. Holds the monitors of one
+    key. What an operation has ``broken`` on its connection is passed on.
 
-    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row whose ``rule`` is ``bundles.STATE`` and whose
-    ``text`` is the key; with that as ``protocol``, before all others of its key, it comes back.
+    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row of kind ``STATE``, which comes back before all
+    others of its key.
     """
     collected = Collector(FOUND_OR_STATE)
     current: str | None = None
@@ -65,9 +67,9 @@ def judge_streams(
     def end() -> Iterator[Cells]:
         yield from judged(merge.until())
         if ending is Ending.TO_BE_CONTINUED and current is not None:
-            yield {"rule": STATE, "text": current, "state": dumped(monitors)}
+            yield {"row_kind": RowKind.STATE, "key": current, "state": dumped(monitors)}
 
-    for *shared, key, facts, broken in rows_of(batches, FACT_COLUMNS):
+    for *shared, kind, key, facts, broken, state in rows_of(batches, FACT_COLUMNS):
         row = dict(zip(SHARED, shared, strict=True))
         if broken:
             found = (cells_of_violation(violation, row) for violation in unpacked(broken, BROKEN))
@@ -76,8 +78,8 @@ def judge_streams(
         if key != current:
             yield from collected.all(end())
             current, monitors = key, _monitors(key)
-        if row["protocol"] == STATE:
-            monitors = restored(facts)
+        if kind == RowKind.STATE:
+            monitors = restored(state)
         else:
             yield from collected.all(judged(merge.add(row, facts)))
     yield from collected.all(end())
@@ -90,8 +92,9 @@ def _monitors(key: str) -> list[Monitor]:
 
 
 def cells_of_violation(violation: Violation, told: dict[str, Any]) -> dict[str, Any]:
-    """A row of ``FOUND``; ``told`` is what its operation has."""
+    """A row of ``FOUND_OR_STATE``; ``told`` is what its operation has."""
     return told | {
+        "row_kind": RowKind.VIOLATION,
         "time": told["time_ns"] // 1000,
         "rule": violation.rule,
         "requirements": list(violation.requirements),

@@ -10,9 +10,10 @@ import pytest
 
 from plumbline.captures.segments import Place
 from plumbline.pipeline.input import bundles
-from plumbline.pipeline.input.bundles import BUNDLES, CARRIED, flow_number, opened, packet_rows, problem_told
+from plumbline.pipeline.input.bundles import BUNDLES, flow_number, opened, packet_rows, problem_told
 from plumbline.pipeline.input.files import Section, capture_files, sections
-from plumbline.pipeline.input.packets import PROBLEM, batches
+from plumbline.pipeline.input.packets import batches
+from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import PACKETS
 from tests.pipeline.support.planted import write
 
@@ -52,7 +53,7 @@ def test_a_flow_is_in_order_and_its_bundles_are_told_apart_by_their_first_frame(
     )
     frames: dict[int, list[int]] = {}
     for row in table.to_pylist():
-        assert row["kind"] == CARRIED
+        assert row["row_kind"] == RowKind.PACKETS
         held = list(opened(row["content"]))
         assert row["frame"] == held[0][0]
         assert all(flow_number(carried.source, carried.target) == row["flow"] for _, carried in held)
@@ -72,5 +73,5 @@ def test_what_is_wrong_with_a_file_stands_among_its_bundles(tmp_path: Path, sect
     (found,), _ = capture_files([str(tmp_path)])
     rows = pa.Table.from_batches(list(bundles.bundles(Section(found)))).to_pylist()
     assert set(rows[0]) == set(BUNDLES.names)
-    (told,) = [problem_told(row["content"]) for row in rows if row["kind"] == PROBLEM]
+    (told,) = [problem_told(row["content"]) for row in rows if row["row_kind"] == RowKind.PROBLEM]
     assert (told.kind, told.capture) == ("truncated", "cut-\N{REPLACEMENT CHARACTER}.pcapng")

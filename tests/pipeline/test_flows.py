@@ -31,10 +31,11 @@ from plumbline.pipeline.input.packets import batches
 from plumbline.pipeline.input.source import CaptureReader, PlumblineSource
 from plumbline.pipeline.judging import crossing
 from plumbline.pipeline.judging.cells import Cells, text_without_payload
-from plumbline.pipeline.judging.crossing import FACTS, packed, unpacked
+from plumbline.pipeline.judging.crossing import packed, unpacked
 from plumbline.pipeline.judging.flows import STAGED, FlowJudge, decode
 from plumbline.pipeline.judging.states import dumped, restored
 from plumbline.pipeline.judging.streams import judge_streams
+from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import TABLES, arrow_schema, describe, spark_schema
 from plumbline.wire import nats
 from plumbline.wire.amqp import Method
@@ -64,7 +65,7 @@ def staged(places: list[str], section_bytes: int = 1 << 26, *, keeps_payloads: b
 def violations(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows of ``FOUND``, in order."""
     order = [(name, "ascending") for name in ("key", "file", "frame", "number")]
-    wanted = pc.or_(pc.equal(rows["op"], FACTS), pc.is_valid(rows["broken"]))
+    wanted = pc.or_(pc.equal(rows["row_kind"], RowKind.FACTS), pc.is_valid(rows["broken"]))
     found = judge_streams(rows.filter(wanted).sort_by(order).to_batches())
     told = [row for batch in found for row in batch.to_pylist()]
     return sorted(told, key=lambda row: (row["file"], row["frame"], row["number"], row["rank"]))
@@ -196,7 +197,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path, captures: Path) -> N
     }.items():
         (tmp_path / name).write_bytes(data)
     rows = staged([str(tmp_path)])
-    told = rows.filter(pc.equal(rows["op"], "problem"))
+    told = rows.filter(pc.equal(rows["row_kind"], RowKind.PROBLEM))
     named = dict(zip(told["capture"].to_pylist(), told["description"].to_pylist(), strict=True))
     assert named == {
         "a-cut.pcapng": "truncated",
