@@ -1,14 +1,16 @@
 """A registry of deliberate faults of one kind of broker: found by name, applied to a freshly built one.
 
 A defect is a function that replaces one method or one value on the instance it is given; the core knows
-nothing of defects. Those of a group of requirements stand in a module of their own, below the package whose
-``__path__`` the registry is given.
+nothing of defects. Each group of requirements has modules of its own, below the package whose ``__path__``
+the registry gets. A defect is declared like a check: a function with ``@defect("JS-ACK-001")`` above it,
+whose docstring says in one sentence what is wrong.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -44,21 +46,46 @@ class Registry(Generic[B]):
         self._defects: dict[str, Defect[B]] = {}
 
     def defect(
-        self, name: str, *, breaks: tuple[str, ...], summary: str, needs: tuple[str, ...] = ()
+        self,
+        *requirements: str,
+        name: str | None = None,
+        breaks: tuple[str, ...] = (),
+        summary: str = "",
+        needs: tuple[str, ...] = (),
     ) -> Callable[[Callable[[B], None]], Callable[[B], None]]:
-        """Register the decorated function as a defect."""
+        """Register the decorated function as a defect that breaks these requirements.
+
+        Its name is the function's, with "-" for "_"; give ``name`` where that is no Python identifier. Its
+        summary is the first paragraph of the docstring. Raises what ``add`` raises.
+
+        The older form ``defect(NAME, breaks=..., summary=...)`` does the same.
+        """
+        if breaks:
+            (name,) = requirements
 
         def register(alter: Callable[[B], None]) -> Callable[[B], None]:
-            if name in self._defects:
-                raise ValueError(f"two defects are called {name!r}")
-            self._defects[name] = Defect(name, breaks, summary, alter, needs)
+            called = name or alter.__name__.replace("_", "-")
+            self.add(Defect(called, breaks or requirements, summary or _summary(alter), alter, needs))
             return alter
 
         return register
 
+    def add(self, defect: Defect[B]) -> None:
+        """Register a defect.
+
+        Raises ``ValueError`` if it has no requirement or no summary, or if its name is taken.
+        """
+        if not defect.breaks:
+            raise ValueError(f"the defect {defect.name!r} breaks no requirement")
+        if not defect.summary:
+            raise ValueError(f"the defect {defect.name!r} has no summary")
+        if defect.name in self._defects:
+            raise ValueError(f"two defects are called {defect.name!r}")
+        self._defects[defect.name] = defect
+
     def all_defects(self) -> list[Defect[B]]:
         """Every defect there is, by the first requirement it breaks."""
-        for module in pkgutil.iter_modules(self._path, f"{self._package}."):
+        for module in pkgutil.walk_packages(self._path, f"{self._package}."):
             importlib.import_module(module.name)
         return sorted(self._defects.values(), key=lambda one: (one.breaks, one.name))
 
@@ -70,6 +97,12 @@ class Registry(Generic[B]):
             hint = f"did you mean {' or '.join(near)}?" if near else "--list-defects shows them all."
             raise UnknownDefect(f"there is no defect {name!r}: {hint}")
         return self._defects[name]
+
+
+def _summary(alter: Callable[[B], None]) -> str:
+    """The first paragraph of the docstring, in one line."""
+    paragraph, _, _ = inspect.cleandoc(alter.__doc__ or "").partition("\n\n")
+    return " ".join(paragraph.split())
 
 
 def replace(part: object, name: str, value: object) -> None:
