@@ -12,7 +12,6 @@ from plumbline.reference_broker.nats.defects import (
     UnknownDefect,
     all_defects,
     apply,
-    defect,
     find,
     replace,
 )
@@ -61,9 +60,3 @@ def test_a_defect_of_jetstream_needs_jetstream() -> None:
 def test_what_is_not_there_cannot_be_replaced() -> None:
     with pytest.raises(AttributeError):
         replace(Virtual().broker, "no_such_rule", None)
-
-
-def test_two_defects_cannot_have_one_name() -> None:
-    register = defect(CORE[0].name, breaks=("CORE-001",), summary="Another.")
-    with pytest.raises(ValueError, match="two defects are called"):
-        register(lambda broker: None)

@@ -1,7 +1,9 @@
 """Deliberate faults: each alters a freshly built broker so that it breaks one requirement, and little else.
 
-A defect is a function that replaces one method or one value on the instance it is given; the core
-knows nothing of defects. Those of a group of requirements stand in a module of their own here.
+The core knows nothing of them. A defect that only changes fields of a message is a row of TOML (``rows``).
+Every other is a function with ``@defect("CORE-001")`` above it, which replaces one method or one value on the
+instance that it gets; or with ``@method_defect(Stream.settled, "JS-RET-009")``, which is that method with the
+fault in it (``jetstream_parts``). There is a folder for each part of the broker.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ __all__ = [
     "Defect",
     "DefectNotApplicable",
     "UnknownDefect",
+    "add",
     "all_defects",
     "apply",
+    "default_needs",
     "defect",
     "find",
+    "new",
     "replace",
 ]
 
@@ -33,9 +38,28 @@ class DefectNotApplicable(ValueError):
 
 
 _REGISTRY: Registry[Broker] = Registry(__name__, __path__)
-defect = _REGISTRY.defect
+add = _REGISTRY.add
 all_defects = _REGISTRY.all_defects
 find = _REGISTRY.find
+
+
+def defect(
+    *requirements: str, name: str | None = None, needs: tuple[str, ...] | None = None
+) -> Callable[[Alteration], Alteration]:
+    """Register the decorated function (``Registry.defect``); ``needs`` is as in ``default_needs``."""
+    return _REGISTRY.defect(*requirements, name=name, needs=default_needs(requirements, needs))
+
+
+def new(name: str, breaks: tuple[str, ...], summary: str, alter: Alteration) -> Defect:
+    """A defect that is one of many of its kind: made by a function, from a table."""
+    return Defect(name, breaks, summary, alter, default_needs(breaks))
+
+
+def default_needs(breaks: tuple[str, ...], needs: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """``needs``, if given; without, what breaks requirements of JetStream needs a broker that has it."""
+    if needs is not None:
+        return needs
+    return ("jetstream",) if all(requirement.startswith("JS-") for requirement in breaks) else ()
 
 
 def apply(broker: Broker, name: str) -> None:

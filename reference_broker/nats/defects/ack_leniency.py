@@ -7,10 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import add, defect, new
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_service,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
@@ -65,26 +66,20 @@ _READINGS: tuple[tuple[str, str, str, Reading], ...] = (
 
 
 def _reading(name: str, requirement: str, summary: str, reading: Reading) -> None:
-    @jetstream_defect(f"ack-{name}", breaks=(requirement,), summary=summary)
-    def _(broker: Broker) -> None:
-        _read(broker, reading)
+    add(new(f"ack-{name}", (requirement,), summary, lambda broker: _read(broker, reading)))
 
 
 for _row in _READINGS:
     _reading(*_row)
 
 
-@jetstream_defect(
-    "ack-beyond-the-stream-acknowledges-the-last",
-    breaks=("JS-ACK-027",),
-    summary="An acknowledgement of a sequence beyond the stream is one of the last message delivered.",
-)
-def _(broker: Broker) -> None:
-    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
-        last = min(subject.stream_seq, self.acks.delivered.stream)
-        return Consumer.ack(self, msgspec.structs.replace(subject, stream_seq=last), now, sampled=sampled)
-
-    alter_consumers(broker, ack=ack)
+@method_defect(Consumer.ack, "JS-ACK-027")
+def ack_beyond_the_stream_acknowledges_the_last(
+    self: Consumer, subject: AckSubject, now: int, *, sampled: bool
+) -> bool:
+    """An acknowledgement of a sequence beyond the stream is one of the last message delivered."""
+    last = min(subject.stream_seq, self.acks.delivered.stream)
+    return Consumer.ack(self, msgspec.structs.replace(subject, stream_seq=last), now, sampled=sampled)
 
 
 Acknowledge = Callable[[JetStream, bytes, bytes | None, bytes, int], bool]
@@ -94,12 +89,10 @@ def _acknowledge(broker: Broker, acknowledge: Acknowledge) -> None:
     alter_service(broker, acknowledge=acknowledge)
 
 
-@jetstream_defect(
-    "ack-of-a-missing-consumer-is-silent",
-    breaks=("JS-ACK-028",),
-    summary="An acknowledgement that names a consumer that does not exist gets no answer.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-028")
+def ack_of_a_missing_consumer_is_silent(broker: Broker) -> None:
+    """An acknowledgement that names a consumer that does not exist gets no answer."""
+
     def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
         JetStream.acknowledge(self, subject, reply, payload, now)
         return True
@@ -107,12 +100,10 @@ def _(broker: Broker) -> None:
     _acknowledge(broker, acknowledge)
 
 
-@jetstream_defect(
-    "ack-subject-may-be-short",
-    breaks=("JS-ACK-029",),
-    summary="An acknowledgement needs no timestamp and no num_pending in its subject.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-029")
+def ack_subject_may_be_short(broker: Broker) -> None:
+    """An acknowledgement needs no timestamp and no num_pending in its subject."""
+
     def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
         missing = max(9 - len(subject.split(b".")), 0)
         return JetStream.acknowledge(self, subject + b".0" * missing, reply, payload, now)
@@ -120,12 +111,10 @@ def _(broker: Broker) -> None:
     _acknowledge(broker, acknowledge)
 
 
-@jetstream_defect(
-    "ack-of-twelve-tokens-counts-unseen",
-    breaks=("JS-ACK-030",),
-    summary="An acknowledgement to 12 tokens is answered with 503, and acknowledges all the same.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-030")
+def ack_of_twelve_tokens_counts_unseen(broker: Broker) -> None:
+    """An acknowledgement to 12 tokens is answered with 503, and acknowledges all the same."""
+
     def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
         tokens = subject.split(b".")
         if len(tokens) != 12:
@@ -137,28 +126,20 @@ def _(broker: Broker) -> None:
     _acknowledge(broker, acknowledge)
 
 
-@jetstream_defect(
-    "ack-with-headers-is-ignored",
-    breaks=("JS-ACK-032",),
-    summary="An acknowledgement that comes with headers is passed over.",
-)
-def _(broker: Broker) -> None:
-    def command(
-        self: JetStream, subject: bytes, reply: bytes | None, block: bytes, payload: bytes, now: int
-    ) -> bool:
-        if block and subject.startswith(ACK_PREFIX):
-            return True
-        return JetStream.command(self, subject, reply, block, payload, now)
-
-    alter_service(broker, command=command)
+@method_defect(JetStream.command, "JS-ACK-032")
+def ack_with_headers_is_ignored(
+    self: JetStream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+) -> bool:
+    """An acknowledgement that comes with headers is passed over."""
+    if header_block and subject.startswith(ACK_PREFIX):
+        return True
+    return JetStream.command(self, subject, reply, header_block, payload, now)
 
 
-@jetstream_defect(
-    "ack-without-acks-is-answered-with-text",
-    breaks=("JS-ACK-034",),
-    summary="An acknowledgement to a consumer with ack_policy none is answered with -ERR.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-034")
+def ack_without_acks_is_answered_with_text(broker: Broker) -> None:
+    """An acknowledgement to a consumer with ack_policy none is answered with -ERR."""
+
     def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
         parsed = AckSubject.parse(subject)
         consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_acks,
     alter_consumers,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubject
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
@@ -40,79 +41,57 @@ def _unanswered(broker: Broker, kind: AckKind) -> None:
     alter_consumers(broker, acknowledged=acknowledged)
 
 
-@jetstream_defect(
-    "ack-empty-is-ignored", breaks=("JS-ACK-005",), summary="An empty payload does not acknowledge."
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-005")
+def ack_empty_is_ignored(broker: Broker) -> None:
+    """An empty payload does not acknowledge."""
     _unheard(broker, b"")
 
 
-@jetstream_defect("ack-is-ignored", breaks=("JS-ACK-006",), summary="+ACK does not acknowledge.")
-def _(broker: Broker) -> None:
+@defect("JS-ACK-006")
+def ack_is_ignored(broker: Broker) -> None:
+    """+ACK does not acknowledge."""
     _unheard(broker, b"+ACK")
 
 
-@jetstream_defect(
-    "ack-is-not-answered",
-    breaks=("JS-ACK-005", "JS-ACK-006"),
-    summary="An acknowledgement with a reply subject gets no empty reply.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-005", "JS-ACK-006")
+def ack_is_not_answered(broker: Broker) -> None:
+    """An acknowledgement with a reply subject gets no empty reply."""
     _unanswered(broker, AckKind.ACK)
 
 
-@jetstream_defect(
-    "ack-twice-is-not-answered",
-    breaks=("JS-ACK-025",),
-    summary="A second acknowledgement of a delivery gets no empty reply.",
-)
-def _(broker: Broker) -> None:
-    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
-        pending = subject.stream_seq in self.acks.pending
-        return Consumer.ack(self, subject, now, sampled=sampled) and pending
-
-    alter_consumers(broker, ack=ack)
+@method_defect(Consumer.ack, "JS-ACK-025")
+def ack_twice_is_not_answered(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+    """A second acknowledgement of a delivery gets no empty reply."""
+    pending = subject.stream_seq in self.acks.pending
+    return Consumer.ack(self, subject, now, sampled=sampled) and pending
 
 
-@jetstream_defect(
-    "ack-of-the-first-delivery-expires",
-    breaks=("JS-ACK-031",),
-    summary="After a redelivery the subject of the first delivery no longer acknowledges.",
-)
-def _(broker: Broker) -> None:
-    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
-        if subject.deliveries <= self.acks.redelivered.get(subject.stream_seq, 0):
-            return True
-        return Consumer.ack(self, subject, now, sampled=sampled)
-
-    alter_consumers(broker, ack=ack)
+@method_defect(Consumer.ack, "JS-ACK-031")
+def ack_of_the_first_delivery_expires(
+    self: Consumer, subject: AckSubject, now: int, *, sampled: bool
+) -> bool:
+    """After a redelivery the subject of the first delivery no longer acknowledges."""
+    if subject.deliveries <= self.acks.redelivered.get(subject.stream_seq, 0):
+        return True
+    return Consumer.ack(self, subject, now, sampled=sampled)
 
 
-@jetstream_defect(
-    "nak-is-not-answered", breaks=("JS-ACK-008",), summary="-NAK with a reply subject gets no empty reply."
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-008")
+def nak_is_not_answered(broker: Broker) -> None:
+    """-NAK with a reply subject gets no empty reply."""
     _unanswered(broker, AckKind.NAK)
 
 
-@jetstream_defect(
-    "nak-acknowledges",
-    breaks=("JS-ACK-008", "JS-ACK-009"),
-    summary="-NAK acknowledges the message instead of having it delivered again.",
-)
-def _(broker: Broker) -> None:
-    def nak(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
-        self.ack(subject, now, sampled=False)
-
-    alter_consumers(broker, nak=nak)
+@method_defect(Consumer.nak, "JS-ACK-008", "JS-ACK-009")
+def nak_acknowledges(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
+    """-NAK acknowledges the message instead of having it delivered again."""
+    self.ack(subject, now, sampled=False)
 
 
-@jetstream_defect(
-    "nak-comes-after-new-messages",
-    breaks=("JS-ACK-009",),
-    summary="A message that got -NAK is delivered only once nothing new is left.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-009")
+def nak_comes_after_new_messages(broker: Broker) -> None:
+    """A message that got -NAK is delivered only once nothing new is left."""
+
     def next_redelivery(self: AckState) -> int | None:
         return None if vars(self).get("passed_over") else AckState.next_redelivery(self)
 
@@ -124,127 +103,78 @@ def _(broker: Broker) -> None:
     alter_consumers(broker, candidate=candidate)
 
 
-@jetstream_defect(
-    "nak-delay-is-ignored", breaks=("JS-ACK-010",), summary="-NAK with a delay redelivers at once."
-)
-def _(broker: Broker) -> None:
-    def nak(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
-        Consumer.nak(self, subject, None, now)
-
-    alter_consumers(broker, nak=nak)
+@method_defect(Consumer.nak, "JS-ACK-010")
+def nak_delay_is_ignored(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
+    """-NAK with a delay redelivers at once."""
+    Consumer.nak(self, subject, None, now)
 
 
-@jetstream_defect(
-    "nak-after-ack-redelivers",
-    breaks=("JS-ACK-026",),
-    summary="-NAK brings back a message that is already acknowledged.",
-)
-def _(broker: Broker) -> None:
-    def may_nak(self: Consumer, subject: AckSubject) -> bool:
-        return subject.stream_seq < self.position.next_seq
-
-    alter_consumers(broker, may_nak=may_nak)
+@method_defect(Consumer.may_nak, "JS-ACK-026")
+def nak_after_ack_redelivers(self: Consumer, subject: AckSubject) -> bool:
+    """-NAK brings back a message that is already acknowledged."""
+    return subject.stream_seq < self.position.next_seq
 
 
-@jetstream_defect("progress-is-ignored", breaks=("JS-ACK-013",), summary="+WPI does not restart ack_wait.")
-def _(broker: Broker) -> None:
-    def progress(self: Consumer, subject: AckSubject, now: int) -> None:
-        pass
-
-    alter_consumers(broker, progress=progress)
+@method_defect(Consumer.progress, "JS-ACK-013")
+def progress_is_ignored(self: Consumer, subject: AckSubject, now: int) -> None:
+    """+WPI does not restart ack_wait."""
 
 
-@jetstream_defect(
-    "progress-is-not-answered",
-    breaks=("JS-ACK-013",),
-    summary="+WPI with a reply subject gets no empty reply.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-013")
+def progress_is_not_answered(broker: Broker) -> None:
+    """+WPI with a reply subject gets no empty reply."""
     _unanswered(broker, AckKind.PROGRESS)
 
 
-@jetstream_defect(
-    "progress-lasts-for-ever",
-    breaks=("JS-ACK-014",),
-    summary="After +WPI a message is not delivered again for an hour.",
-)
-def _(broker: Broker) -> None:
-    def progress(self: Consumer, subject: AckSubject, now: int) -> None:
-        Consumer.progress(self, subject, now + HOUR)
-
-    alter_consumers(broker, progress=progress)
+@method_defect(Consumer.progress, "JS-ACK-014")
+def progress_lasts_for_ever(self: Consumer, subject: AckSubject, now: int) -> None:
+    """After +WPI a message is not delivered again for an hour."""
+    Consumer.progress(self, subject, now + HOUR)
 
 
-@jetstream_defect(
-    "next-is-answered",
-    breaks=("JS-ACK-015",),
-    summary="+NXT sends an empty reply besides the next message.",
-)
-def _(broker: Broker) -> None:
-    def next_(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
-        Consumer.next(self, reply, body, now)
-        return True
-
-    alter_consumers(broker, next=next_)
+@method_defect(Consumer.next, "JS-ACK-015")
+def next_is_answered(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
+    """+NXT sends an empty reply besides the next message."""
+    Consumer.next(self, reply, body, now)
+    return True
 
 
-@jetstream_defect(
-    "next-does-not-acknowledge",
-    breaks=("JS-ACK-015", "JS-ACK-016", "JS-ACK-017"),
-    summary="+NXT asks for messages and does not acknowledge.",
-)
-def _(broker: Broker) -> None:
-    def other_ack(self: Consumer, subject: AckSubject, reply: bytes | None, payload: bytes, now: int) -> bool:
-        ack = Ack.parse(payload)
-        if ack.kind is AckKind.NEXT:
-            return self.next(reply, ack.argument, now)
-        return Consumer.other_ack(self, subject, reply, payload, now)
-
-    alter_consumers(broker, other_ack=other_ack)
+@method_defect(Consumer.other_ack, "JS-ACK-015", "JS-ACK-016", "JS-ACK-017")
+def next_does_not_acknowledge(
+    self: Consumer, subject: AckSubject, reply: bytes | None, payload: bytes, now: int
+) -> bool:
+    """+NXT asks for messages and does not acknowledge."""
+    ack = Ack.parse(payload)
+    if ack.kind is AckKind.NEXT:
+        return self.next(reply, ack.argument, now)
+    return Consumer.other_ack(self, subject, reply, payload, now)
 
 
-@jetstream_defect(
-    "next-number-is-one", breaks=("JS-ACK-016",), summary="+NXT with a number asks for one message."
-)
-def _(broker: Broker) -> None:
-    def next_(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
-        return Consumer.next(self, reply, b"1" if body.isdigit() else body, now)
-
-    alter_consumers(broker, next=next_)
+@method_defect(Consumer.next, "JS-ACK-016")
+def next_number_is_one(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
+    """+NXT with a number asks for one message."""
+    return Consumer.next(self, reply, b"1" if body.isdigit() else body, now)
 
 
-@jetstream_defect(
-    "next-json-asks-for-nothing",
-    breaks=("JS-ACK-017", "JS-ACK-018"),
-    summary="+NXT with a JSON body acknowledges and asks for nothing.",
-)
-def _(broker: Broker) -> None:
-    def next_(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
-        return False if body.startswith(b"{") else Consumer.next(self, reply, body, now)
-
-    alter_consumers(broker, next=next_)
+@method_defect(Consumer.next, "JS-ACK-017", "JS-ACK-018")
+def next_json_asks_for_nothing(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
+    """+NXT with a JSON body acknowledges and asks for nothing."""
+    return False if body.startswith(b"{") else Consumer.next(self, reply, body, now)
 
 
-@jetstream_defect(
-    "next-no-wait-waits", breaks=("JS-ACK-018",), summary='+NXT {"no_wait": true} waits for a message.'
-)
-def _(broker: Broker) -> None:
-    def next_(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
-        return Consumer.next(self, reply, body.replace(b"no_wait", b"waits"), now)
-
-    alter_consumers(broker, next=next_)
+@method_defect(Consumer.next, "JS-ACK-018")
+def next_no_wait_waits(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
+    """+NXT {"no_wait": true} waits for a message."""
+    return Consumer.next(self, reply, body.replace(b"no_wait", b"waits"), now)
 
 
-@jetstream_defect("term-is-ignored", breaks=("JS-ACK-020",), summary="+TERM is answered and ends nothing.")
-def _(broker: Broker) -> None:
-    def terminate(self: Consumer, subject: AckSubject, reason: str, now: int) -> bool:
-        return True
-
-    alter_consumers(broker, terminate=terminate)
+@method_defect(Consumer.terminate, "JS-ACK-020")
+def term_is_ignored(self: Consumer, subject: AckSubject, reason: str, now: int) -> bool:
+    """+TERM is answered and ends nothing."""
+    return True
 
 
-@jetstream_defect(
-    "term-is-not-answered", breaks=("JS-ACK-020",), summary="+TERM with a reply subject gets no empty reply."
-)
-def _(broker: Broker) -> None:
+@defect("JS-ACK-020")
+def term_is_not_answered(broker: Broker) -> None:
+    """+TERM with a reply subject gets no empty reply."""
     _unanswered(broker, AckKind.TERM)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_success
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
-    alter_consumers,
     alter_service,
-    alter_streams,
-    jetstream_defect,
     jetstream_of,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
@@ -24,234 +20,70 @@ from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.durations import MILLISECOND
 
-Change = Callable[[Fields], object]
+# What an event says
 
 
-def _silent(name: str, requirement: str, event: str) -> None:
-    """No event is told whose subject has ``event`` in it."""
+@defect("JS-ADV-008")
+def adv_ack_time_is_in_milliseconds(broker: Broker) -> None:
+    """ack_time of a sample is in milliseconds."""
 
-    @jetstream_defect(
-        f"adv-{name}-is-not-told",
-        breaks=(requirement,),
-        summary=f"Nothing is told on $JS.EVENT{event}...",
-    )
-    def _(broker: Broker) -> None:
-        def advise(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
-            if event not in subject:
-                JetStream.advise(self, subject, kind, fields, now)
+    def advise(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
+        if ".CONSUMER.ACK." in subject:
+            fields = {**fields, "ack_time": fields["ack_time"] // MILLISECOND}
+        JetStream.advise(self, subject, kind, fields, now)
 
-        alter_service(broker, advise=advise)
+    alter_service(broker, advise=advise)
 
 
-for _silence in (
-    ("stream-create", "JS-ADV-001", ".ADVISORY.STREAM.CREATED."),
-    ("audit", "JS-ADV-002", ".ADVISORY.API"),
-    ("stream-update", "JS-ADV-003", ".ADVISORY.STREAM.UPDATED."),
-    ("consumer-create", "JS-ADV-004", ".ADVISORY.CONSUMER.CREATED."),
-    ("nak", "JS-ADV-005", ".ADVISORY.CONSUMER.MSG_NAKED."),
-    ("max-deliveries", "JS-ADV-006", ".ADVISORY.CONSUMER.MAX_DELIVERIES."),
-    ("termination", "JS-ADV-007", ".ADVISORY.CONSUMER.MSG_TERMINATED."),
-    ("ack", "JS-ADV-008", ".METRIC.CONSUMER.ACK."),
-    ("consumer-delete", "JS-ADV-010", ".ADVISORY.CONSUMER.DELETED."),
-    ("stream-delete", "JS-ADV-012", ".ADVISORY.STREAM.DELETED."),
-    ("pause", "JS-ADV-016", ".ADVISORY.CONSUMER.PAUSE."),
-    ("unpin", "JS-ADV-016", ".ADVISORY.CONSUMER.UNPINNED."),
-):
-    _silent(*_silence)
+@defect("JS-ADV-002")
+def adv_audit_decodes_the_response(broker: Broker) -> None:
+    """The audit of a request has the response as an object, not as text."""
 
+    def advise(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
+        if ".ADVISORY.API" in subject:
+            fields = {**fields, "response": msgspec.json.decode(fields["response"])}
+        JetStream.advise(self, subject, kind, fields, now)
 
-def _altered(name: str, requirement: str, event: str, summary: str, change: Change) -> None:
-    """The fields of events whose subject has ``event`` in it are others."""
-
-    @jetstream_defect(f"adv-{name}", breaks=(requirement,), summary=summary)
-    def _(broker: Broker) -> None:
-        def advise(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
-            if event in subject:
-                fields = dict(fields)
-                change(fields)
-            JetStream.advise(self, subject, kind, fields, now)
-
-        alter_service(broker, advise=advise)
-
-
-def _put(**fields: Any) -> Change:
-    return lambda told: told.update(fields)
-
-
-def _less(field: str, by: int) -> Change:
-    def change(told: Fields) -> None:
-        told[field] -= by
-
-    return change
-
-
-def _coarse(told: Fields) -> None:
-    told["ack_time"] //= MILLISECOND
-
-
-def _decoded(told: Fields) -> None:
-    told["response"] = msgspec.json.decode(told["response"])
-
-
-def _without_client(told: Fields) -> None:
-    del told["client"]
-
-
-for _alteration in (
-    (
-        "stream-create-is-an-update",
-        "JS-ADV-001",
-        ".STREAM.CREATED.",
-        "A new stream is told with action modify.",
-        _put(action="modify"),
-    ),
-    (
-        "audit-hides-the-client",
-        "JS-ADV-002",
-        ".ADVISORY.API",
-        "The audit of a request does not tell who asked.",
-        _without_client,
-    ),
-    (
-        "audit-decodes-the-response",
-        "JS-ADV-002",
-        ".ADVISORY.API",
-        "The audit of a request has the response as an object, not as text.",
-        _decoded,
-    ),
-    (
-        "stream-update-says-update",
-        "JS-ADV-003",
-        ".STREAM.UPDATED.",
-        "The update of a stream is told with action update.",
-        _put(action="update"),
-    ),
-    (
-        "consumer-create-hides-its-name",
-        "JS-ADV-004",
-        ".CONSUMER.CREATED.",
-        "A new consumer is told without its name.",
-        _put(consumer=""),
-    ),
-    (
-        "nak-tells-one-delivery",
-        "JS-ADV-005",
-        ".MSG_NAKED.",
-        "Each -NAK is told as that of a first delivery.",
-        _put(deliveries=1),
-    ),
-    (
-        "max-deliveries-counts-redeliveries",
-        "JS-ADV-006",
-        ".MAX_DELIVERIES.",
-        "max_deliver is told with the number of redeliveries.",
-        _less("deliveries", 1),
-    ),
-    (
-        "termination-tells-the-message-before",
-        "JS-ADV-007",
-        ".MSG_TERMINATED.",
-        "+TERM is told with the stream sequence of the message before.",
-        _less("stream_seq", 1),
-    ),
-    (
-        "termination-hides-its-reason",
-        "JS-ADV-007",
-        ".MSG_TERMINATED.",
-        "The reason that +TERM gives is told as another.",
-        _put(reason="terminated"),
-    ),
-    (
-        "ack-time-is-in-milliseconds",
-        "JS-ADV-008",
-        ".CONSUMER.ACK.",
-        "ack_time of a sample is in milliseconds.",
-        _coarse,
-    ),
-    (
-        "consumer-delete-says-remove",
-        "JS-ADV-010",
-        ".CONSUMER.DELETED.",
-        "The deletion of a consumer is told with action remove.",
-        _put(action="remove"),
-    ),
-    (
-        "stream-delete-says-remove",
-        "JS-ADV-012",
-        ".STREAM.DELETED.",
-        "The deletion of a stream is told with action remove.",
-        _put(action="remove"),
-    ),
-    (
-        "pin-is-told-without-its-id",
-        "JS-ADV-016",
-        ".CONSUMER.PINNED.",
-        "A pinned client is told without its id.",
-        _put(pinned_id=""),
-    ),
-):
-    _altered(*_alteration)
+    alter_service(broker, advise=advise)
 
 
 # The head of every event
 
 
-@jetstream_defect(
-    "adv-ids-are-long",
-    breaks=("JS-ADV-013",),
-    summary="The id of an event has 32 characters.",
-)
-def _(broker: Broker) -> None:
-    def new_name(self: JetStream, length: int) -> str:
-        return JetStream.new_name(self, 32 if length == 22 else length)
-
-    alter_service(broker, new_name=new_name)
+@method_defect(JetStream.new_name, "JS-ADV-013")
+def adv_ids_are_long(self: JetStream, length: int) -> str:
+    """The id of an event has 32 characters."""
+    return JetStream.new_name(self, 32 if length == 22 else length)
 
 
-@jetstream_defect("adv-ids-repeat", breaks=("JS-ADV-013",), summary="Every event has the same id.")
-def _(broker: Broker) -> None:
-    def new_name(self: JetStream, length: int) -> str:
-        return "A" * length if length == 22 else JetStream.new_name(self, length)
-
-    alter_service(broker, new_name=new_name)
+@method_defect(JetStream.new_name, "JS-ADV-013")
+def adv_ids_repeat(self: JetStream, length: int) -> str:
+    """Every event has the same id."""
+    return "A" * length if length == 22 else JetStream.new_name(self, length)
 
 
-@jetstream_defect(
-    "adv-timestamps-are-numbers",
-    breaks=("JS-ADV-013",),
-    summary="The timestamp of an event is nanoseconds since 1970.",
-)
-def _(broker: Broker) -> None:
-    def advise(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
-        JetStream.advise(self, subject, kind, {**fields, "timestamp": now}, now)
-
-    alter_service(broker, advise=advise)
+@method_defect(JetStream.advise, "JS-ADV-013")
+def adv_timestamps_are_numbers(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
+    """The timestamp of an event is nanoseconds since 1970."""
+    JetStream.advise(self, subject, kind, {**fields, "timestamp": now}, now)
 
 
 # When something is told
 
 
-@jetstream_defect(
-    "adv-stream-delete-is-silent-about-consumers",
-    breaks=("JS-ADV-012",),
-    summary="The deletion of a stream does not tell that its consumers are deleted.",
-)
-def _(broker: Broker) -> None:
-    def close(self: Stream, now: int) -> None:
-        for consumer in tuple(self.consumers.values()):
-            del self.consumers[consumer.name]
-            consumer.close()
-        Stream.close(self, now)
-
-    alter_streams(broker, close=close)
+@method_defect(Stream.close, "JS-ADV-012")
+def adv_stream_delete_is_silent_about_consumers(self: Stream, now: int) -> None:
+    """The deletion of a stream does not tell that its consumers are deleted."""
+    for consumer in tuple(self.consumers.values()):
+        del self.consumers[consumer.name]
+        consumer.close()
+    Stream.close(self, now)
 
 
-@jetstream_defect(
-    "adv-purge-is-told",
-    breaks=("JS-ADV-011",),
-    summary="The purge of a stream is told as an event of the stream.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ADV-011")
+def adv_purge_is_told(broker: Broker) -> None:
+    """The purge of a stream is told as an event of the stream."""
+
     def change(answer: Fields, request: Request) -> None:
         stream = jetstream_of(broker).streams[request.names[0]]
         advisories.stream_action(stream, "PURGED", "purge", request.now)
@@ -259,74 +91,48 @@ def _(broker: Broker) -> None:
     alter_success(broker, "stream_purge", change)
 
 
-@jetstream_defect(
-    "adv-inactive-consumer-is-not-told",
-    breaks=("JS-ADV-010",),
-    summary="That a consumer is deleted because nobody uses it is not told.",
-)
-def _(broker: Broker) -> None:
-    def inactive_due(self: Consumer, now: int) -> None:
-        jetstream = self.stream.jetstream
-        advise = jetstream.advise
-        jetstream.advise = lambda *event: None  # type: ignore[method-assign]
-        Consumer.inactive_due(self, now)
-        jetstream.advise = advise  # type: ignore[method-assign]
-
-    alter_consumers(broker, inactive_due=inactive_due)
+@method_defect(Consumer.inactive_due, "JS-ADV-010")
+def adv_inactive_consumer_is_not_told(self: Consumer, now: int) -> None:
+    """That a consumer is deleted because nobody uses it is not told."""
+    jetstream = self.stream.jetstream
+    advise = jetstream.advise
+    jetstream.advise = lambda *event: None  # type: ignore[method-assign]
+    Consumer.inactive_due(self, now)
+    jetstream.advise = advise  # type: ignore[method-assign]
 
 
 # Ack samples
 
 
-@jetstream_defect(
-    "adv-nak-is-sampled",
-    breaks=("JS-ADV-008",),
-    summary="-NAK is told as the acknowledgement of a sample.",
-)
-def _(broker: Broker) -> None:
-    def nak(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
-        if self.config.sample_freq:
-            advisories.ack_sample(self, subject, now)
-        Consumer.nak(self, subject, delay, now)
-
-    alter_consumers(broker, nak=nak)
+@method_defect(Consumer.nak, "JS-ADV-008")
+def adv_nak_is_sampled(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
+    """-NAK is told as the acknowledgement of a sample."""
+    if self.config.sample_freq:
+        advisories.ack_sample(self, subject, now)
+    Consumer.nak(self, subject, delay, now)
 
 
-@jetstream_defect(
-    "adv-every-second-ack-is-sampled",
-    breaks=("JS-ADV-008",),
-    summary="sample_freq 100 samples every second acknowledgement.",
-)
-def _(broker: Broker) -> None:
-    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
-        return Consumer.ack(self, subject, now, sampled=sampled and subject.consumer_seq % 2 == 0)
-
-    alter_consumers(broker, ack=ack)
+@method_defect(Consumer.ack, "JS-ADV-008")
+def adv_every_second_ack_is_sampled(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+    """sample_freq 100 samples every second acknowledgement."""
+    return Consumer.ack(self, subject, now, sampled=sampled and subject.consumer_seq % 2 == 0)
 
 
-@jetstream_defect(
-    "adv-acks-are-sampled-unasked",
-    breaks=("JS-ADV-008",),
-    summary="Acknowledgements are sampled without sample_freq.",
-)
-def _(broker: Broker) -> None:
-    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
-        if sampled and not self.config.sample_freq:
-            self.sample_debt = 100
-            self.config.sample_freq = "100"
-            advisories.ack_sample(self, subject, now)
-            self.config.sample_freq = ""
-        return Consumer.ack(self, subject, now, sampled=sampled)
-
-    alter_consumers(broker, ack=ack)
+@method_defect(Consumer.ack, "JS-ADV-008")
+def adv_acks_are_sampled_unasked(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+    """Acknowledgements are sampled without sample_freq."""
+    if sampled and not self.config.sample_freq:
+        self.sample_debt = 100
+        self.config.sample_freq = "100"
+        advisories.ack_sample(self, subject, now)
+        self.config.sample_freq = ""
+    return Consumer.ack(self, subject, now, sampled=sampled)
 
 
-@jetstream_defect(
-    "adv-percent-sign-is-dropped",
-    breaks=("JS-ADV-009",),
-    summary="sample_freq is shown without its percent sign.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ADV-009")
+def adv_percent_sign_is_dropped(broker: Broker) -> None:
+    """sample_freq is shown without its percent sign."""
+
     def change(answer: Fields, request: Request) -> None:
         config = answer["config"]
         if "sample_freq" in config:
@@ -335,12 +141,10 @@ def _(broker: Broker) -> None:
     alter_success(broker, "consumer_create", change)
 
 
-@jetstream_defect(
-    "adv-percent-sign-is-refused",
-    breaks=("JS-ADV-009",),
-    summary="sample_freq with a percent sign is refused.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-ADV-009")
+def adv_percent_sign_is_refused(broker: Broker) -> None:
+    """sample_freq with a percent sign is refused."""
+
     def change(fields: Fields, request: Request) -> None:
         config = fields.get("config", {})
         config["sample_freq"] = config.get("sample_freq", "").replace("%", "percent")

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects import add, new, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, body_of
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import ROUTES, Api, Route
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_NAME
@@ -156,12 +156,7 @@ _ACCEPTED: tuple[tuple[str, str, str, int, str, Otherwise], ...] = (
 def _accepted(
     requirement: str, name: str, kind: str, err_code: int, saying: str, otherwise: Otherwise
 ) -> None:
-    @jetstream_defect(
-        f"{name}-is-accepted",
-        breaks=(requirement,),
-        summary=f"What is to be refused with {err_code} is accepted ({name}).",
-    )
-    def _(broker: Broker) -> None:
+    def alter(broker: Broker) -> None:
         api = jetstream_of(broker).api
         answer = api.answer
 
@@ -176,6 +171,9 @@ def _accepted(
             return {**instead, "type": fields["type"]}
 
         replace(api, "answer", altered)
+
+    summary = f"What is to be refused with {err_code} is accepted ({name})."
+    add(new(f"{name}-is-accepted", (requirement,), summary, alter))
 
 
 for _row in _ACCEPTED:

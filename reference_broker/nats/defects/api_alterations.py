@@ -15,8 +15,11 @@ from plumbline.reference_broker.nats.defects import replace
 from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Route
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 
 Fields = dict[str, Any]
+
+DIRECT_GET = b"DIRECT.GET."
 
 
 def alter_body(broker: Broker, kind: str, change: Callable[[Fields, Request], object]) -> None:
@@ -67,21 +70,63 @@ def alter_success(broker: Broker, kind: str, change: Callable[[Fields, Request],
     alter_answer(broker, kind, unless_error)
 
 
-def alter_error(broker: Broker, kind: str, err_code: int, instead: int, *, saying: str = "") -> None:
-    """One error of such requests bears another err_code; ``saying`` is in its description."""
+def refuse(broker: Broker, kind: str, error: JetStreamError, when: Callable[[Request], object]) -> None:
+    """Such requests are refused with ``error``, without being read, where ``when`` says so."""
+    api = jetstream_of(broker).api
+    answer = api.answer
 
-    def change(fields: Fields, request: Request) -> None:
-        error = fields.get("error")
-        if error and error["err_code"] == err_code and saying in error["description"]:
-            error["err_code"] = instead
+    def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+        if route.kind == kind and when(request):
+            return {"type": f"io.nats.jetstream.api.v1.{kind}_response", "error": error.reply()}
+        return answer(route, request, header_block)
 
-    alter_answer(broker, kind, change)
+    replace(api, "answer", altered)
+
+
+def alter_direct_get(broker: Broker, change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> None:
+    """A direct get is answered as if it had another path (stream and subject) and body."""
+    api = jetstream_of(broker).api
+    original = api.request
+
+    def request(path: bytes, reply: bytes | None, header_block: bytes, body: bytes, now: int) -> bool:
+        if path.startswith(DIRECT_GET):
+            rest, body = change(path.removeprefix(DIRECT_GET), body)
+            path = DIRECT_GET + rest
+        return original(path, reply, header_block, body, now)
+
+    replace(api, "request", request)
+
+
+def alter_direct_body(broker: Broker, change: Callable[[Fields, bytes], object]) -> None:
+    """``change`` alters the fields in the body of each direct get; it also gets the path."""
+
+    def altered(path: bytes, body: bytes) -> tuple[bytes, bytes]:
+        fields = object_of(body)
+        if fields is None:
+            return path, body
+        change(fields, path)
+        return path, msgspec.json.encode(fields)
+
+    alter_direct_get(broker, altered)
+
+
+def first_of_the_subject(path: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """A direct get of the last message on a subject as one of the first."""
+    stream, _, subject = path.partition(b".")
+    if not subject:
+        return path, body
+    return stream, msgspec.json.encode({"seq": 1, "next_by_subj": subject.decode()})
 
 
 def body_of(request: Request) -> Fields | None:
     """The body, if it is a JSON object."""
+    return object_of(request.body)
+
+
+def object_of(body: bytes) -> Fields | None:
+    """What is encoded, if it is a JSON object."""
     try:
-        fields = msgspec.json.decode(request.body)
+        fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
-    alter_answer,
-    alter_error,
     alter_success,
 )
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
-    alter_consumers,
-    alter_streams,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
@@ -22,91 +19,34 @@ from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.durations import SECOND
 
 
-@jetstream_defect(
-    "mirror-numbers-anew",
-    breaks=("JS-API-168",),
-    summary="A mirror gives the messages of its origin sequences of its own.",
-)
-def _(broker: Broker) -> None:
-    def mirrored(self: Stream, message: Message) -> Message | None:
-        return self.store.append(message.subject, message.header_block, message.payload, message.time)
-
-    alter_streams(broker, mirrored=mirrored)
+@method_defect(Stream.mirrored, "JS-API-168")
+def mirror_numbers_anew(self: Stream, message: Message) -> Message | None:
+    """A mirror gives the messages of its origin sequences of its own."""
+    return self.store.append(message.subject, message.header_block, message.payload, message.time)
 
 
-@jetstream_defect(
-    "mirror-stops-at-what-there-was",
-    breaks=("JS-API-168",),
-    summary="A mirror gets what its origin had when it was made, and nothing later.",
-)
-def _(broker: Broker) -> None:
-    def mirrored(self: Stream, message: Message) -> Message | None:
-        return Stream.mirrored(self, message) if message.time < self.created else None
-
-    alter_streams(broker, mirrored=mirrored)
+@method_defect(Stream.mirrored, "JS-API-168")
+def mirror_stops_at_what_there_was(self: Stream, message: Message) -> Message | None:
+    """A mirror gets what its origin had when it was made, and nothing later."""
+    return Stream.mirrored(self, message) if message.time < self.created else None
 
 
-@jetstream_defect(
-    "mirror-with-subjects-has-another-code",
-    breaks=("JS-API-169",),
-    summary="A refusal of STREAM.CREATE with 10034 has err_code 10052.",
-)
-def _(broker: Broker) -> None:
-    alter_error(broker, "stream_create", 10034, 10052)
+@method_defect(Stream.sourced, "JS-API-170")
+def source_is_not_named(self: Stream, origin: Stream, message: Message, now: int) -> Message | None:
+    """A message from a source does not say where it came from."""
+    return self.store.append(message.subject, message.header_block, message.payload, now)
 
 
-@jetstream_defect(
-    "source-is-not-named",
-    breaks=("JS-API-170",),
-    summary="A message from a source does not say where it came from.",
-)
-def _(broker: Broker) -> None:
-    def sourced(self: Stream, origin: Stream, message: Message, now: int) -> Message | None:
-        return self.store.append(message.subject, message.header_block, message.payload, now)
-
-    alter_streams(broker, sourced=sourced)
+@method_defect(Consumer.pause, "JS-API-164")
+def pause_is_ignored(self: Consumer, config: ConsumerConfig) -> None:
+    """A consumer that is paused delivers all the same."""
+    self.paused_until = 0
 
 
-@jetstream_defect(
-    "pause-is-ignored", breaks=("JS-API-164",), summary="A consumer that is paused delivers all the same."
-)
-def _(broker: Broker) -> None:
-    def pause(self: Consumer, config: ConsumerConfig) -> None:
-        self.paused_until = 0
+@defect("JS-API-177")
+def consumer_durations_are_seconds(broker: Broker) -> None:
+    """The ack_wait in a consumer info is a number of seconds."""
 
-    alter_consumers(broker, pause=pause)
-
-
-@jetstream_defect(
-    "error-has-no-description", breaks=("JS-API-175",), summary="An error of STREAM.INFO has no description."
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        if "error" in fields:
-            del fields["error"]["description"]
-
-    alter_answer(broker, "stream_info", change)
-
-
-@jetstream_defect(
-    "purge-has-another-type",
-    breaks=("JS-API-176",),
-    summary="The type of the answer to a purge lacks its version.",
-)
-def _(broker: Broker) -> None:
-    alter_answer(
-        broker,
-        "stream_purge",
-        lambda fields, _: fields.update(type="io.nats.jetstream.api.stream_purge_response"),
-    )
-
-
-@jetstream_defect(
-    "consumer-durations-are-seconds",
-    breaks=("JS-API-177",),
-    summary="The ack_wait in a consumer info is a number of seconds.",
-)
-def _(broker: Broker) -> None:
     def change(fields: Fields, request: Request) -> None:
         if "ack_wait" in fields["config"]:
             fields["config"]["ack_wait"] //= SECOND

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import add, defect, new
 from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_answer,
     alter_body,
-    alter_error,
     alter_request,
     alter_success,
     body_of,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_defect, jetstream_of
+from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.subjects import collide
 from plumbline.wire.durations import MILLISECOND, MINUTE
@@ -25,44 +24,16 @@ from plumbline.wire.durations import MILLISECOND, MINUTE
 KIND = "stream_create"
 INVALID_CONFIG = 10052
 
-# Defaults: the requirement, the field, and the wrong value that a stream without it shows.
-_DEFAULTS: tuple[tuple[str, str, object], ...] = (
-    ("JS-API-010", "retention", "interest"),
-    ("JS-API-011", "storage", "memory"),
-    ("JS-API-012", "discard", "new"),
-    ("JS-API-013", "max_consumers", 0),
-    ("JS-API-014", "max_msgs", 0),
-    ("JS-API-015", "max_bytes", 0),
-    ("JS-API-016", "max_age", -1),
-    ("JS-API-017", "max_msgs_per_subject", 0),
-    ("JS-API-018", "max_msg_size", 0),
-    ("JS-API-019", "num_replicas", 0),
-    ("JS-API-020", "duplicate_window", MINUTE),
-    ("JS-API-021", "sealed", None),
-    ("JS-API-022", "deny_delete", True),
-    ("JS-API-023", "deny_purge", True),
-    ("JS-API-024", "allow_rollup_hdrs", True),
-    ("JS-API-025", "allow_direct", True),
-    ("JS-API-026", "mirror_direct", True),
-)
 
+@defect("JS-API-021")
+def stream_default_sealed_is_another(broker: Broker) -> None:
+    """A stream that is created without sealed is shown with null."""
 
-def _default(requirement: str, field: str, value: object) -> None:
-    @jetstream_defect(
-        f"stream-default-{field.replace('_', '-')}-is-another",
-        breaks=(requirement,),
-        summary=f"A stream that is created without {field} is shown with {json.dumps(value)}.",
-    )
-    def _(broker: Broker) -> None:
-        def change(fields: Fields, request: Request) -> None:
-            if field not in (body_of(request) or {}):
-                fields["config"][field] = value
+    def change(fields: Fields, request: Request) -> None:
+        if "sealed" not in (body_of(request) or {}):
+            fields["config"]["sealed"] = None
 
-        alter_success(broker, KIND, change)
-
-
-for _row in _DEFAULTS:
-    _default(*_row)
+    alter_success(broker, KIND, change)
 
 
 # Accepted: the requirement, the name, what is wrong, and what the broker makes of the body.
@@ -98,20 +69,6 @@ _ACCEPTED: tuple[tuple[str, str, str, Callable[[Fields, Request], object]], ...]
         lambda fields, request: fields.update(name=fields["name"] or request.names[0]),
     ),
     (
-        "JS-API-050",
-        "stream-has-five-replicas-at-most",
-        "More than five replicas are one.",
-        lambda fields, _: fields.update(
-            num_replicas=_unless(fields.get("num_replicas", 0), above=5, else_=1)
-        ),
-    ),
-    (
-        "JS-API-049",
-        "stream-has-one-replica",
-        "Up to five replicas are one on a server without cluster.",
-        lambda fields, _: fields.update(num_replicas=6 if fields.get("num_replicas", 0) > 5 else 1),
-    ),
-    (
         "JS-API-051",
         "stream-window-is-cut-to-max-age",
         "A duplicate_window larger than max_age is cut.",
@@ -132,18 +89,6 @@ _ACCEPTED: tuple[tuple[str, str, str, Callable[[Fields, Request], object]], ...]
         lambda fields, _: fields.update(duplicate_window=_raised(fields.get("duplicate_window", 0))),
     ),
     (
-        "JS-API-055",
-        "stream-discard-new-per-subject-stands-alone",
-        "The field discard_new_per_subject without discard new is ignored.",
-        lambda fields, _: fields.get("discard") == "new" or fields.pop("discard_new_per_subject", None),
-    ),
-    (
-        "JS-API-055",
-        "stream-discard-new-per-subject-needs-no-limit",
-        "The field discard_new_per_subject without max_msgs_per_subject is ignored.",
-        lambda fields, _: fields.get("max_msgs_per_subject") or fields.pop("discard_new_per_subject", None),
-    ),
-    (
         "JS-API-056",
         "stream-description-is-cut",
         "What a description has beyond 4096 bytes is cut off.",
@@ -159,18 +104,12 @@ _ACCEPTED: tuple[tuple[str, str, str, Callable[[Fields, Request], object]], ...]
 
 
 def _accepted(requirement: str, name: str, summary: str, change: Callable[[Fields, Request], object]) -> None:
-    @jetstream_defect(name, breaks=(requirement,), summary=summary)
-    def _(broker: Broker) -> None:
-        alter_body(broker, KIND, change)
+    add(new(name, (requirement,), summary, lambda broker: alter_body(broker, KIND, change)))
 
 
 def _legal(name: str, instead: str) -> str:
     """``instead``, for a name that is wrong only because it is another."""
     return instead if name and not set(name) & set(". ") else name
-
-
-def _unless(value: int, *, above: int, else_: int) -> int:
-    return else_ if value > above else value
 
 
 def _raised(duration: int) -> int:
@@ -181,80 +120,9 @@ for _change in _ACCEPTED:
     _accepted(*_change)
 
 
-# Refused, but with another err_code: the requirement, the name, the err_code, and what its description says.
-_ERRORS = (
-    ("JS-API-031", "stream-in-use", 10058, ""),
-    ("JS-API-033", "stream-overlap", 10065, ""),
-    ("JS-API-038", "stream-name-with-wildcards", INVALID_CONFIG, "stream name is required"),
-    ("JS-API-040", "stream-name-with-separators", 10128, ""),
-    ("JS-API-042", "stream-name-too-long", INVALID_CONFIG, "stream name is too long"),
-    ("JS-API-048", "stream-on-the-api", INVALID_CONFIG, "jetstream api"),
-)
-
-
-def _error(requirement: str, name: str, err_code: int, saying: str) -> None:
-    @jetstream_defect(
-        f"{name}-has-another-code",
-        breaks=(requirement,),
-        summary=f"A refusal with {err_code} {saying and f'({saying}) '}has err_code 10051.",
-    )
-    def _(broker: Broker) -> None:
-        alter_error(broker, KIND, err_code, 10051, saying=saying)
-
-
-for _refusal in _ERRORS:
-    _error(*_refusal)
-
-
-@jetstream_defect(
-    "stream-create-has-another-type",
-    breaks=("JS-API-009",),
-    summary="The answer to STREAM.CREATE has the type of a stream info.",
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        fields["type"] = "io.nats.jetstream.api.v1.stream_info_response"
-
-    alter_success(broker, KIND, change)
-
-
-@jetstream_defect(
-    "stream-configuration-hides-max-msg-size",
-    breaks=("JS-API-027",),
-    summary="The configuration of a stream in its info lacks max_msg_size.",
-)
-def _(broker: Broker) -> None:
-    alter_success(broker, "stream_info", lambda fields, _: fields["config"].pop("max_msg_size"))
-
-
-@jetstream_defect(
-    "stream-fresh-begins-at-one",
-    breaks=("JS-API-028",),
-    summary="A fresh stream has first_seq 1 in its state.",
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        if not fields["state"]["last_seq"]:
-            fields["state"]["first_seq"] = 1
-
-    alter_success(broker, KIND, change)
-
-
-@jetstream_defect(
-    "stream-created-is-a-number",
-    breaks=("JS-API-029",),
-    summary="The created of a stream info is a number of seconds.",
-)
-def _(broker: Broker) -> None:
-    alter_success(broker, "stream_info", lambda fields, _: fields.update(created=1795253744))
-
-
-@jetstream_defect(
-    "stream-created-again-is-refused",
-    breaks=("JS-API-030",),
-    summary="Creating a stream again with the same configuration is refused as well.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-API-030")
+def stream_created_again_is_refused(broker: Broker) -> None:
+    """Creating a stream again with the same configuration is refused as well."""
     there: list[bool] = [False]
 
     def look(request: Request) -> Request:
@@ -270,12 +138,10 @@ def _(broker: Broker) -> None:
     alter_answer(broker, KIND, change)
 
 
-@jetstream_defect(
-    "stream-subjects-may-overlap-inside",
-    breaks=("JS-API-035",),
-    summary="Of subjects of one stream that overlap the first is used alone.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-API-035")
+def stream_subjects_may_overlap_inside(broker: Broker) -> None:
+    """Of subjects of one stream that overlap the first is used alone."""
+
     def change(fields: Fields, request: Request) -> None:
         first, *others = fields.get("subjects") or [""]
         if any(collide(first.encode(), other.encode()) and other != first for other in others):
@@ -284,12 +150,10 @@ def _(broker: Broker) -> None:
     alter_body(broker, KIND, change)
 
 
-@jetstream_defect(
-    "stream-without-subjects-listens-below-its-name",
-    breaks=("JS-API-036",),
-    summary="A stream that is created without subjects listens on all below its name.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-API-036")
+def stream_without_subjects_listens_below_its_name(broker: Broker) -> None:
+    """A stream that is created without subjects listens on all below its name."""
+
     def change(fields: Fields, request: Request) -> None:
         if not {"subjects", "mirror", "sources"} & set(fields):
             fields["subjects"] = [f"{request.names[0]}.>"]
@@ -309,48 +173,25 @@ def _forgive(broker: Broker, when: Callable[[Request], bool]) -> None:
     alter_request(broker, KIND, change)
 
 
-@jetstream_defect(
-    "stream-body-need-not-be-json",
-    breaks=("JS-API-043",),
-    summary="A body that is not JSON is taken for an empty one.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-API-043")
+def stream_body_need_not_be_json(broker: Broker) -> None:
+    """A body that is not JSON is taken for an empty one."""
     _forgive(broker, lambda request: bool(request.body) and body_of(request) is None)
 
 
-@jetstream_defect(
-    "stream-body-may-be-empty",
-    breaks=("JS-API-044",),
-    summary="An empty body creates a stream of the subject's name.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-API-044")
+def stream_body_may_be_empty(broker: Broker) -> None:
+    """An empty body creates a stream of the subject's name."""
     _forgive(broker, lambda request: not request.body)
 
 
-@jetstream_defect(
-    "stream-number-as-text-is-ignored",
-    breaks=("JS-API-045",),
-    summary="Text in a field for a number is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-API-045")
+def stream_number_as_text_is_ignored(broker: Broker) -> None:
+    """Text in a field for a number is ignored."""
+
     def change(fields: Fields, request: Request) -> None:
         for name in [name for name, value in fields.items() if name.startswith("max_")]:
             if isinstance(fields[name], str):
                 del fields[name]
-
-    alter_body(broker, KIND, change)
-
-
-@jetstream_defect(
-    "stream-unknown-retention-is-limits",
-    breaks=("JS-API-047",),
-    summary="A retention that there is not is taken for limits.",
-)
-def _(broker: Broker) -> None:
-    known = ("limits", "interest", "workqueue")
-
-    def change(fields: Fields, request: Request) -> None:
-        if fields.get("retention") not in known:
-            fields["retention"] = "limits"
 
     alter_body(broker, KIND, change)

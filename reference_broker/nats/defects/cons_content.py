@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from plumbline.reference_broker.nats.defects.jetstream_parts import method_defect
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
 from plumbline.wire.nats.headers import VERSION
 
 
-@jetstream_defect(
-    "cons-headers-only-drops-headers",
-    breaks=("JS-CONS-084",),
-    summary="headers_only delivers Nats-Msg-Size alone, without the headers of the message.",
-)
-def _(broker: Broker) -> None:
-    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
-        header_block, payload = Consumer.content(self, message)
-        if self.config.headers_only:
-            header_block = VERSION + b"\r\nNats-Msg-Size: %d\r\n\r\n" % len(message.payload)
-        return header_block, payload
-
-    alter_consumers(broker, content=content)
+@method_defect(Consumer.content, "JS-CONS-084")
+def cons_headers_only_drops_headers(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+    """headers_only delivers Nats-Msg-Size alone, without the headers of the message."""
+    header_block, payload = Consumer.content(self, message)
+    if self.config.headers_only:
+        header_block = VERSION + b"\r\nNats-Msg-Size: %d\r\n\r\n" % len(message.payload)
+    return header_block, payload
 
 
-@jetstream_defect(
-    "cons-headers-only-sends-the-payload",
-    breaks=("JS-CONS-084", "JS-CONS-085"),
-    summary="headers_only adds Nats-Msg-Size and delivers the payload all the same.",
-)
-def _(broker: Broker) -> None:
-    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
-        return Consumer.content(self, message)[0], message.payload
-
-    alter_consumers(broker, content=content)
+@method_defect(Consumer.content, "JS-CONS-084", "JS-CONS-085")
+def cons_headers_only_sends_the_payload(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+    """headers_only adds Nats-Msg-Size and delivers the payload all the same."""
+    return Consumer.content(self, message)[0], message.payload
 
 
-@jetstream_defect(
-    "cons-headers-only-needs-headers",
-    breaks=("JS-CONS-085",),
-    summary="headers_only delivers a message without headers as an empty MSG.",
-)
-def _(broker: Broker) -> None:
-    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
-        if self.config.headers_only and not message.header_block:
-            return b"", b""
-        return Consumer.content(self, message)
-
-    alter_consumers(broker, content=content)
+@method_defect(Consumer.content, "JS-CONS-085")
+def cons_headers_only_needs_headers(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+    """headers_only delivers a message without headers as an empty MSG."""
+    if self.config.headers_only and not message.header_block:
+        return b"", b""
+    return Consumer.content(self, message)
 
 
-@jetstream_defect(
-    "cons-push-replays-at-once",
-    breaks=("JS-CONS-087",),
-    summary="Push consumers ignore replay_policy original.",
-)
-def _(broker: Broker) -> None:
-    def too_early(self: Consumer, message: Message, now: int) -> bool:
-        return self.config.is_pull and Consumer.too_early(self, message, now)
-
-    alter_consumers(broker, too_early=too_early)
+@method_defect(Consumer.too_early, "JS-CONS-087")
+def cons_push_replays_at_once(self: Consumer, message: Message, now: int) -> bool:
+    """Push consumers ignore replay_policy original."""
+    return self.config.is_pull and Consumer.too_early(self, message, now)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers, jetstream_defect
+from plumbline.reference_broker.nats.defects import defect
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue
 
@@ -23,28 +24,19 @@ def alter_queues(broker: Broker, policy: str, **methods: Callable[..., Any]) -> 
     alter_consumers(broker, pull=pull)
 
 
-@jetstream_defect(
-    "overflow-ignores-min-pending",
-    breaks=("JS-CONS-099",),
-    summary="The priority policy overflow serves every request, whatever its min_pending is.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-099")
+def overflow_ignores_min_pending(broker: Broker) -> None:
+    """The priority policy overflow serves every request, whatever its min_pending is."""
     alter_queues(broker, "overflow", is_its_turn=WaitingQueue.is_its_turn)
 
 
-@jetstream_defect(
-    "pinned-client-is-not-told",
-    breaks=("JS-CONS-099",),
-    summary="The priority policy pinned_client delivers without Nats-Pin-Id.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-099")
+def pinned_client_is_not_told(broker: Broker) -> None:
+    """The priority policy pinned_client delivers without Nats-Pin-Id."""
     alter_queues(broker, "pinned_client", marked=WaitingQueue.marked)
 
 
-@jetstream_defect(
-    "priorities-are-ignored",
-    breaks=("JS-CONS-099",),
-    summary="The priority policy prioritized serves requests in the order they came.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-099")
+def priorities_are_ignored(broker: Broker) -> None:
+    """The priority policy prioritized serves requests in the order they came."""
     alter_queues(broker, "prioritized", enqueue=WaitingQueue.enqueue, rotate=WaitingQueue.rotate)

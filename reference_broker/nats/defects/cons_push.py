@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import replace
-from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_success
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
-    jetstream_defect,
     jetstream_of,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.api.consumers import describe
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
@@ -22,80 +22,31 @@ from plumbline.reference_broker.nats.routing import Target
 # What is delivered
 
 
-@jetstream_defect(
-    "push-renames-messages",
-    breaks=("JS-CONS-071",),
-    summary="Push consumers deliver under the deliver_subject instead of the subject of the message.",
-)
-def _(broker: Broker) -> None:
-    def send(
-        self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
-    ) -> int:
-        shown = subject if self.config.is_pull else target
-        return Consumer.send(self, target, shown, reply, header_block, payload)
-
-    alter_consumers(broker, send=send)
+@method_defect(Consumer.send, "JS-CONS-071")
+def push_renames_messages(
+    self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
+) -> int:
+    """Push consumers deliver under the deliver_subject instead of the subject of the message."""
+    shown = subject if self.config.is_pull else target
+    return Consumer.send(self, target, shown, reply, header_block, payload)
 
 
-@jetstream_defect(
-    "push-without-ack-subject",
-    breaks=("JS-CONS-071",),
-    summary="Push consumers deliver without a reply, so that nothing can be acknowledged.",
-)
-def _(broker: Broker) -> None:
-    def ack_subject(self: Consumer, message: Message, deliveries: int) -> bytes:
-        return Consumer.ack_subject(self, message, deliveries) if self.config.is_pull else b""
-
-    alter_consumers(broker, ack_subject=ack_subject)
+@method_defect(Consumer.ack_subject, "JS-CONS-071")
+def push_without_ack_subject(self: Consumer, message: Message, deliveries: int) -> bytes:
+    """Push consumers deliver without a reply, so that nothing can be acknowledged."""
+    return Consumer.ack_subject(self, message, deliveries) if self.config.is_pull else b""
 
 
 # What is shown
 
 
-@jetstream_defect(
-    "push-bound-is-never-shown",
-    breaks=("JS-CONS-072",),
-    summary="Consumer info leaves out push_bound.",
-)
-def _(broker: Broker) -> None:
-    alter_success(broker, "consumer_info", lambda fields, request: fields.pop("push_bound", None))
-
-
-@jetstream_defect(
-    "push-bound-is-always-shown",
-    breaks=("JS-CONS-072",),
-    summary="Consumer info shows push_bound for a push consumer without a subscriber, too.",
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        if "deliver_subject" in fields["config"]:
-            fields["push_bound"] = True
-
-    alter_success(broker, "consumer_info", change)
-
-
-@jetstream_defect(
-    "push-shows-max-waiting",
-    breaks=("JS-CONS-073",),
-    summary="A push consumer shows the max_waiting of pull consumers.",
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        if "deliver_subject" in fields["config"]:
-            fields["config"]["max_waiting"] = 512
-
-    alter_success(broker, "consumer_create", change)
-
-
 # Who listens
 
 
-@jetstream_defect(
-    "push-delivers-to-nobody",
-    breaks=("JS-CONS-074",),
-    summary="A push consumer without a subscriber delivers into the void, and counts it.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-074")
+def push_delivers_to_nobody(broker: Broker) -> None:
+    """A push consumer without a subscriber delivers into the void, and counts it."""
+
     def is_listened_to(self: Consumer) -> bool:
         return True
 
@@ -106,25 +57,17 @@ def _(broker: Broker) -> None:
     alter_consumers(broker, is_listened_to=is_listened_to, send=send)
 
 
-@jetstream_defect(
-    "push-does-not-notice-subscribers",
-    breaks=("JS-CONS-075", "JS-CONS-091"),
-    summary="A push consumer that was made before its subscriber never delivers to it.",
-)
-def _(broker: Broker) -> None:
-    def interest_changed(self: Consumer, now: int) -> None:
-        if self.active:
-            Consumer.interest_changed(self, now)
-
-    alter_consumers(broker, interest_changed=interest_changed)
+@method_defect(Consumer.interest_changed, "JS-CONS-075", "JS-CONS-091")
+def push_does_not_notice_subscribers(self: Consumer, now: int) -> None:
+    """A push consumer that was made before its subscriber never delivers to it."""
+    if self.active:
+        Consumer.interest_changed(self, now)
 
 
-@jetstream_defect(
-    "push-target-moves-under-its-subscriber",
-    breaks=("JS-CONS-078",),
-    summary="Another deliver_subject for a push consumer that has its subscriber is not refused.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-078")
+def push_target_moves_under_its_subscriber(broker: Broker) -> None:
+    """Another deliver_subject for a push consumer that has its subscriber is not refused."""
+
     def change(fields: Fields, request: Request) -> None:
         if fields.get("error", {}).get("err_code") != CONSUMER_NAME_IN_USE().err_code:
             return
@@ -137,44 +80,31 @@ def _(broker: Broker) -> None:
     alter_answer(broker, "consumer_create", change)
 
 
-@jetstream_defect(
-    "push-ephemeral-ignores-earlier-subscriptions",
-    breaks=("JS-CONS-090",),
-    summary="An ephemeral push consumer delivers only to subscriptions that are made after it.",
-)
-def _(broker: Broker) -> None:
-    def begin(self: Consumer, now: int) -> None:
-        Consumer.begin(self, now)
-        if not self.config.durable_name:
-            self.active = False
-            self.run_timer.clear()
-
-    alter_consumers(broker, begin=begin)
+@method_defect(Consumer.begin, "JS-CONS-090")
+def push_ephemeral_ignores_earlier_subscriptions(self: Consumer, now: int) -> None:
+    """An ephemeral push consumer delivers only to subscriptions that are made after it."""
+    Consumer.begin(self, now)
+    if not self.config.durable_name:
+        self.active = False
+        self.run_timer.clear()
 
 
 # Queue groups
 
 
-@jetstream_defect(
-    "push-group-gets-messages-twice",
-    breaks=("JS-CONS-076",),
-    summary="A push consumer with deliver_group gives each message to two members of it.",
-)
-def _(broker: Broker) -> None:
-    def send(self: Consumer, *message: bytes) -> int:
-        if self.config.deliver_group:
-            Consumer.send(self, *message)
-        return Consumer.send(self, *message)
-
-    alter_consumers(broker, send=send)
+@method_defect(Consumer.send, "JS-CONS-076")
+def push_group_gets_messages_twice(
+    self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
+) -> int:
+    """A push consumer with deliver_group gives each message to two members of it."""
+    if self.config.deliver_group:
+        Consumer.send(self, target, subject, reply, header_block, payload)
+    return Consumer.send(self, target, subject, reply, header_block, payload)
 
 
-@jetstream_defect(
-    "push-group-has-a-favourite",
-    breaks=("JS-CONS-076",),
-    summary="A push consumer with deliver_group gives all messages to the member that came first.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-076")
+def push_group_has_a_favourite(broker: Broker) -> None:
+    """A push consumer with deliver_group gives all messages to the member that came first."""
     router = broker.router
     fair = router.in_random_order
 
@@ -191,40 +121,26 @@ def _(broker: Broker) -> None:
     alter_consumers(broker, send=send)
 
 
-@jetstream_defect(
-    "push-group-is-bound-by-anybody",
-    breaks=("JS-CONS-077",),
-    summary="A push consumer with deliver_group delivers to any subscriber of its deliver_subject.",
-)
-def _(broker: Broker) -> None:
-    def is_listened_to(self: Consumer) -> bool:
-        return self.host.has_interest(self.target)
-
-    alter_consumers(broker, is_listened_to=is_listened_to)
+@method_defect(Consumer.is_listened_to, "JS-CONS-077")
+def push_group_is_bound_by_anybody(self: Consumer) -> bool:
+    """A push consumer with deliver_group delivers to any subscriber of its deliver_subject."""
+    return self.host.has_interest(self.target)
 
 
 # The end of an ephemeral consumer
 
 
-@jetstream_defect(
-    "push-ephemeral-stays",
-    breaks=("JS-CONS-092",),
-    summary="An ephemeral push consumer whose subscriber has left is not deleted.",
-)
-def _(broker: Broker) -> None:
-    def inactive_due(self: Consumer, now: int) -> None:
-        if self.config.is_pull:
-            Consumer.inactive_due(self, now)
-
-    alter_consumers(broker, inactive_due=inactive_due)
+@method_defect(Consumer.inactive_due, "JS-CONS-092")
+def push_ephemeral_stays(self: Consumer, now: int) -> None:
+    """An ephemeral push consumer whose subscriber has left is not deleted."""
+    if self.config.is_pull:
+        Consumer.inactive_due(self, now)
 
 
-@jetstream_defect(
-    "push-ephemeral-goes-under-its-subscriber",
-    breaks=("JS-CONS-092",),
-    summary="An ephemeral push consumer is deleted after inactive_threshold although it has a subscriber.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-092")
+def push_ephemeral_goes_under_its_subscriber(broker: Broker) -> None:
+    """An ephemeral push consumer is deleted after inactive_threshold although it has a subscriber."""
+
     def bound(self: Consumer, now: int) -> None:
         Consumer.bound(self, now)
         self.watch_inactivity(now)
@@ -238,29 +154,17 @@ def _(broker: Broker) -> None:
 # Pauses and ordered consumers
 
 
-@jetstream_defect(
-    "push-pause-is-ignored",
-    breaks=("JS-CONS-096",),
-    summary="A paused push consumer delivers all the same.",
-)
-def _(broker: Broker) -> None:
-    def run(self: Consumer, now: int) -> None:
-        if self.config.is_pull:
-            Consumer.run(self, now)
-        else:
-            self.push(now)
-
-    alter_consumers(broker, run=run)
+@method_defect(Consumer.run, "JS-CONS-096")
+def push_pause_is_ignored(self: Consumer, now: int) -> None:
+    """A paused push consumer delivers all the same."""
+    if self.config.is_pull:
+        Consumer.run(self, now)
+    else:
+        self.push(now)
 
 
-@jetstream_defect(
-    "ordered-sequences-begin-at-the-start-sequence",
-    breaks=("JS-CONS-098",),
-    summary="A push consumer that starts at a sequence counts its deliveries from there, not from 1.",
-)
-def _(broker: Broker) -> None:
-    def begin(self: Consumer, now: int) -> None:
-        self.acks.delivered.consumer = max(self.config.opt_start_seq - 1, 0)
-        Consumer.begin(self, now)
-
-    alter_consumers(broker, begin=begin)
+@method_defect(Consumer.begin, "JS-CONS-098")
+def ordered_sequences_begin_at_the_start_sequence(self: Consumer, now: int) -> None:
+    """A push consumer that starts at a sequence counts its deliveries from there, not from 1."""
+    self.acks.delivered.consumer = max(self.config.opt_start_seq - 1, 0)
+    Consumer.begin(self, now)

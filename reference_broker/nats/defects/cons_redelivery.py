@@ -3,109 +3,68 @@
 from __future__ import annotations
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_success
+from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
-    alter_acks,
     alter_consumers,
-    jetstream_defect,
+    method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
-from plumbline.reference_broker.nats.jetstream.consumers.config import DEFAULT_ACK_WAIT
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
 
 # max_ack_pending
 
 
-@jetstream_defect(
-    "cons-max-ack-pending-allows-one-more",
-    breaks=("JS-CONS-049",),
-    summary="One message more than max_ack_pending is delivered.",
-)
-def _(broker: Broker) -> None:
-    def is_blocked(self: Consumer) -> bool:
-        return 0 < self.config.max_ack_pending < len(self.acks.pending) and not self.acks.queue
-
-    alter_consumers(broker, is_blocked=is_blocked)
+@method_defect(Consumer.is_blocked, "JS-CONS-049")
+def cons_max_ack_pending_allows_one_more(self: Consumer) -> bool:
+    """One message more than max_ack_pending is delivered."""
+    return 0 < self.config.max_ack_pending < len(self.acks.pending) and not self.acks.queue
 
 
-@jetstream_defect(
-    "cons-ack-does-not-resume",
-    breaks=("JS-CONS-050",),
-    summary="An acknowledgement wakes no waiting pull request.",
-)
-def _(broker: Broker) -> None:
-    def run_if_waiting(self: Consumer, now: int) -> None:
-        if self.acks.queue:
-            Consumer.run_if_waiting(self, now)
-
-    alter_consumers(broker, run_if_waiting=run_if_waiting)
+@method_defect(Consumer.run_if_waiting, "JS-CONS-050")
+def cons_ack_does_not_resume(self: Consumer, now: int) -> None:
+    """An acknowledgement wakes no waiting pull request."""
+    if self.acks.queue:
+        Consumer.run_if_waiting(self, now)
 
 
 # ack_wait
 
 
-@jetstream_defect(
-    "cons-ack-wait-is-ignored",
-    breaks=("JS-CONS-063",),
-    summary="What is not acknowledged within ack_wait is not delivered again.",
-)
-def _(broker: Broker) -> None:
-    def ack_wait_passed(self: Consumer, seq: int, now: int) -> None:
-        if self.config.backoff or self.config.max_deliver > 0:
-            Consumer.ack_wait_passed(self, seq, now)
-
-    alter_consumers(broker, ack_wait_passed=ack_wait_passed)
+@method_defect(Consumer.ack_wait_passed, "JS-CONS-063")
+def cons_ack_wait_is_ignored(self: Consumer, seq: int, now: int) -> None:
+    """What is not acknowledged within ack_wait is not delivered again."""
+    if self.config.backoff or self.config.max_deliver > 0:
+        Consumer.ack_wait_passed(self, seq, now)
 
 
-@jetstream_defect(
-    "cons-ack-wait-is-halved",
-    breaks=("JS-CONS-063",),
-    summary="What is not acknowledged is delivered again after half of ack_wait.",
-)
-def _(broker: Broker) -> None:
-    def redelivery_delay(self: Consumer, seq: int) -> int:
-        delay = Consumer.redelivery_delay(self, seq)
-        return delay if self.config.backoff else delay // 2
-
-    alter_consumers(broker, redelivery_delay=redelivery_delay)
+@method_defect(Consumer.redelivery_delay, "JS-CONS-063")
+def cons_ack_wait_is_halved(self: Consumer, seq: int) -> int:
+    """What is not acknowledged is delivered again after half of ack_wait."""
+    delay = Consumer.redelivery_delay(self, seq)
+    return delay if self.config.backoff else delay // 2
 
 
 # max_deliver
 
 
-@jetstream_defect(
-    "cons-max-deliver-allows-one-more",
-    breaks=("JS-CONS-064",),
-    summary="A message is delivered once more than max_deliver, if that is more than 1.",
-)
-def _(broker: Broker) -> None:
-    def is_exhausted(self: Consumer, deliveries: int) -> bool:
-        more = self.config.max_deliver > 1
-        return Consumer.is_exhausted(self, deliveries - more)
-
-    alter_consumers(broker, is_exhausted=is_exhausted)
+@method_defect(Consumer.is_exhausted, "JS-CONS-064")
+def cons_max_deliver_allows_one_more(self: Consumer, deliveries: int) -> bool:
+    """A message is delivered once more than max_deliver, if that is more than 1."""
+    more = self.config.max_deliver > 1
+    return Consumer.is_exhausted(self, deliveries - more)
 
 
-@jetstream_defect(
-    "cons-max-deliver-is-not-told",
-    breaks=("JS-CONS-064",),
-    summary="No advisory tells of a message that reached max_deliver.",
-)
-def _(broker: Broker) -> None:
-    def exhaust(self: Consumer, seq: int, deliveries: int, now: int) -> None:
-        self.acks.exhaust(seq)
-
-    alter_consumers(broker, exhaust=exhaust)
+@method_defect(Consumer.exhaust, "JS-CONS-064")
+def cons_max_deliver_is_not_told(self: Consumer, seq: int, deliveries: int, now: int) -> None:
+    """No advisory tells of a message that reached max_deliver."""
+    self.acks.exhaust(seq)
 
 
-@jetstream_defect(
-    "cons-max-deliver-one-is-unlimited",
-    breaks=("JS-CONS-070",),
-    summary="max_deliver 1 limits nothing.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-CONS-070")
+def cons_max_deliver_one_is_unlimited(broker: Broker) -> None:
+    """max_deliver 1 limits nothing."""
+
     def is_exhausted(self: Consumer, deliveries: int) -> bool:
         return self.config.max_deliver > 1 and Consumer.is_exhausted(self, deliveries)
 
@@ -122,81 +81,38 @@ def _(broker: Broker) -> None:
 # backoff
 
 
-@jetstream_defect(
-    "cons-backoff-leaves-ack-wait",
-    breaks=("JS-CONS-066",),
-    summary="A consumer with backoff shows the default ack_wait.",
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        if fields["config"].get("backoff"):
-            fields["config"]["ack_wait"] = DEFAULT_ACK_WAIT
-
-    alter_success(broker, "consumer_create", change)
+@method_defect(Consumer.redelivery_delay, "JS-CONS-067")
+def cons_backoff_stays_at_its_first_step(self: Consumer, seq: int) -> int:
+    """Every redelivery waits for the first step of the backoff."""
+    return self.config.backoff[0] if self.config.backoff else Consumer.redelivery_delay(self, seq)
 
 
-@jetstream_defect(
-    "cons-backoff-stays-at-its-first-step",
-    breaks=("JS-CONS-067",),
-    summary="Every redelivery waits for the first step of the backoff.",
-)
-def _(broker: Broker) -> None:
-    def redelivery_delay(self: Consumer, seq: int) -> int:
-        return self.config.backoff[0] if self.config.backoff else Consumer.redelivery_delay(self, seq)
-
-    alter_consumers(broker, redelivery_delay=redelivery_delay)
-
-
-@jetstream_defect(
-    "cons-backoff-begins-anew",
-    breaks=("JS-CONS-067",),
-    summary="After its last step the backoff begins anew.",
-)
-def _(broker: Broker) -> None:
-    def redelivery_delay(self: Consumer, seq: int) -> int:
-        steps = self.config.backoff
-        if not steps:
-            return Consumer.redelivery_delay(self, seq)
-        return steps[self.acks.redelivered.get(seq, 0) % len(steps)]
-
-    alter_consumers(broker, redelivery_delay=redelivery_delay)
+@method_defect(Consumer.redelivery_delay, "JS-CONS-067")
+def cons_backoff_begins_anew(self: Consumer, seq: int) -> int:
+    """After its last step the backoff begins anew."""
+    steps = self.config.backoff
+    if not steps:
+        return Consumer.redelivery_delay(self, seq)
+    return steps[self.acks.redelivered.get(seq, 0) % len(steps)]
 
 
 # What comes first, and what is counted
 
 
-@jetstream_defect(
-    "cons-nak-comes-after-new",
-    breaks=("JS-CONS-068",),
-    summary="New messages are delivered before those to redeliver.",
-)
-def _(broker: Broker) -> None:
-    def candidate(self: Consumer, now: int) -> tuple[Message, int] | None:
-        message = self.position.next(self.stream.store, self.wanted)
-        return (message, 1) if message is not None else Consumer.candidate(self, now)
-
-    alter_consumers(broker, candidate=candidate)
+@method_defect(Consumer.candidate, "JS-CONS-068")
+def cons_nak_comes_after_new(self: Consumer, now: int) -> tuple[Message, int] | None:
+    """New messages are delivered before those to redeliver."""
+    message = self.position.next(self.stream.store, self.wanted)
+    return (message, 1) if message is not None else Consumer.candidate(self, now)
 
 
-@jetstream_defect(
-    "cons-num-redelivered-only-grows",
-    breaks=("JS-CONS-069",),
-    summary="num_redelivered counts acknowledged messages as well.",
-)
-def _(broker: Broker) -> None:
-    def forget_redelivery(self: AckState, seq: int) -> None:
-        self.queue.pop(seq, None)
-
-    alter_acks(broker, forget_redelivery=forget_redelivery)
+@method_defect(AckState.forget_redelivery, "JS-CONS-069")
+def cons_num_redelivered_only_grows(self: AckState, seq: int) -> None:
+    """num_redelivered counts acknowledged messages as well."""
+    self.queue.pop(seq, None)
 
 
-@jetstream_defect(
-    "cons-one-delivery-counts-as-redelivered",
-    breaks=("JS-CONS-101",),
-    summary="num_redelivered counts what max_deliver 1 gave up, as in nats-server up to 2.11.3.",
-)
-def _(broker: Broker) -> None:
-    def reported_redelivered(self: Consumer) -> int:
-        return len(self.acks.redelivered)
-
-    alter_consumers(broker, reported_redelivered=reported_redelivered)
+@method_defect(Consumer.reported_redelivered, "JS-CONS-101")
+def cons_one_delivery_counts_as_redelivered(self: Consumer) -> int:
+    """num_redelivered counts what max_deliver 1 gave up, as in nats-server up to 2.11.3."""
+    return len(self.acks.redelivered)

@@ -10,8 +10,9 @@ from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.wire.nats import Connect, Operation, Ping, Pub
 
 
-@defect("lower-case-ping-is-ignored", breaks=("CORE-022",), summary="ping in lower case gets no PONG.")
-def _(broker: Broker) -> None:
+@defect("CORE-022")
+def lower_case_ping_is_ignored(broker: Broker) -> None:
+    """ping in lower case gets no PONG."""
     original = broker.dispatch
 
     def dispatch(connection: Connection, operation: Operation, now: int) -> None:
@@ -21,8 +22,9 @@ def _(broker: Broker) -> None:
     replace(broker, "dispatch", dispatch)
 
 
-@defect("second-connect-is-refused", breaks=("CORE-035",), summary="A second CONNECT ends the connection.")
-def _(broker: Broker) -> None:
+@defect("CORE-035")
+def second_connect_is_refused(broker: Broker) -> None:
+    """A second CONNECT ends the connection."""
     original = broker.connected
 
     def connected(connection: Connection, operation: Connect, now: int) -> None:
@@ -34,12 +36,9 @@ def _(broker: Broker) -> None:
     replace(broker, "connected", connected)
 
 
-@defect(
-    "no-responders-needs-no-headers",
-    breaks=("CORE-036",),
-    summary="CONNECT may ask for no_responders without headers.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-036")
+def no_responders_needs_no_headers(broker: Broker) -> None:
+    """CONNECT may ask for no_responders without headers."""
     original = broker.refusal
 
     def refusal(connection: Connection) -> str | None:
@@ -49,16 +48,19 @@ def _(broker: Broker) -> None:
     replace(broker, "refusal", refusal)
 
 
-@defect("any-password-is-right", breaks=("CORE-056",), summary="Any password but an empty one is right.")
-def _(broker: Broker) -> None:
+@defect("CORE-056")
+def any_password_is_right(broker: Broker) -> None:
+    """Any password but an empty one is right."""
+
     def password_is_right(user: User, password: str | None) -> bool:
         return bool(password)
 
     replace(broker.authenticator, "password_is_right", password_is_right)
 
 
-@defect("anonymous-is-let-in", breaks=("CORE-057",), summary="Who shows no credentials needs none.")
-def _(broker: Broker) -> None:
+@defect("CORE-057")
+def anonymous_is_let_in(broker: Broker) -> None:
+    """Who shows no credentials needs none."""
     original = broker.authenticator.admits
 
     def admits(credentials: Credentials, nonce: str) -> bool:
@@ -68,46 +70,40 @@ def _(broker: Broker) -> None:
     replace(broker.authenticator, "admits", admits)
 
 
-@defect("no-token-is-right", breaks=("CORE-058",), summary="The configured token is refused.")
-def _(broker: Broker) -> None:
+@defect("CORE-058")
+def no_token_is_right(broker: Broker) -> None:
+    """The configured token is refused."""
     replace(broker.authenticator, "token_is_right", lambda token: False)
 
 
-@defect("any-token-is-right", breaks=("CORE-059",), summary="Any token but an empty one is right.")
-def _(broker: Broker) -> None:
+@defect("CORE-059")
+def any_token_is_right(broker: Broker) -> None:
+    """Any token but an empty one is right."""
     replace(broker.authenticator, "token_is_right", bool)
 
 
-@defect("any-signature-is-right", breaks=("CORE-110",), summary="No NKey signature is wrong.")
-def _(broker: Broker) -> None:
+@defect("CORE-110")
+def any_signature_is_right(broker: Broker) -> None:
+    """No NKey signature is wrong."""
     replace(broker.authenticator, "signature_is_right", lambda nkey, nonce, signature: True)
 
 
-@defect(
-    "authentication-times-out-in-silence",
-    breaks=("CORE-061",),
-    summary="Who sends no CONNECT in time is cut off without -ERR.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-061")
+def authentication_times_out_in_silence(broker: Broker) -> None:
+    """Who sends no CONNECT in time is cut off without -ERR."""
     replace(broker, "authentication_timed_out", lambda connection: broker.refuse(connection, None))
 
 
-@defect(
-    "operations-before-connect-are-served",
-    breaks=("CORE-062",),
-    summary="Where credentials are required, whoever sends no CONNECT needs none.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-062")
+def operations_before_connect_are_served(broker: Broker) -> None:
+    """Where credentials are required, whoever sends no CONNECT needs none."""
     replace(broker, "came_too_early", broker.dispatch)
     replace(broker, "check_opening", lambda connection, unfinished: None)
 
 
-@defect(
-    "operations-before-connect-are-refused",
-    breaks=("CORE-063",),
-    summary="No operation is served before CONNECT, credentials or not.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-063")
+def operations_before_connect_are_refused(broker: Broker) -> None:
+    """No operation is served before CONNECT, credentials or not."""
     dispatch, published = broker.dispatch, broker.published
 
     def anything(connection: Connection, operation: Operation, now: int) -> None:
@@ -126,24 +122,19 @@ def _(broker: Broker) -> None:
     replace(broker, "published", pub)
 
 
-@defect(
-    "subscriptions-have-no-limit",
-    breaks=("CORE-064",),
-    summary="A connection may have more than max_subscriptions.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-064")
+def subscriptions_have_no_limit(broker: Broker) -> None:
+    """A connection may have more than max_subscriptions."""
     replace(broker, "has_all_subscriptions", lambda connection: False)
 
 
-@defect("connections-have-no-limit", breaks=("CORE-066",), summary="There may be more than max_connections.")
-def _(broker: Broker) -> None:
+@defect("CORE-066")
+def connections_have_no_limit(broker: Broker) -> None:
+    """There may be more than max_connections."""
     replace(broker, "is_full", lambda: False)
 
 
-@defect(
-    "silent-clients-are-kept",
-    breaks=("CORE-068",),
-    summary="PINGs may stay unanswered for ever.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-068")
+def silent_clients_are_kept(broker: Broker) -> None:
+    """PINGs may stay unanswered for ever."""
     replace(broker, "is_stale", lambda connection: False)

@@ -45,12 +45,10 @@ def _has_wrong_fields(error: ProtocolError, verb: bytes) -> bool:
     return error.kind is ErrorKind.ARGUMENTS and _verb(error) == verb
 
 
-@defect(
-    "unknown-operation-does-not-close",
-    breaks=("CORE-024",),
-    summary="After an unknown operation name the connection stays open.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-024")
+def unknown_operation_does_not_close(broker: Broker) -> None:
+    """After an unknown operation name the connection stays open."""
+
     def when(connection: Connection, error: ProtocolError) -> bool:
         return (
             error.kind is ErrorKind.UNKNOWN_OPERATION and connection.connected and error.excerpt[:1].isalpha()
@@ -59,8 +57,9 @@ def _(broker: Broker) -> None:
     _forgive(broker, when, "Unknown Protocol Operation")
 
 
-@defect("empty-line-is-ignored", breaks=("CORE-023",), summary="An empty line is no error.")
-def _(broker: Broker) -> None:
+@defect("CORE-023")
+def empty_line_is_ignored(broker: Broker) -> None:
+    """An empty line is no error."""
     _forgive(
         broker,
         lambda connection, error: (
@@ -69,12 +68,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "garbage-before-connect-is-cut-off-in-silence",
-    breaks=("CORE-025",),
-    summary="Who begins with something else than NATS gets no -ERR.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-025")
+def garbage_before_connect_is_cut_off_in_silence(broker: Broker) -> None:
+    """Who begins with something else than NATS gets no -ERR."""
     original = broker.malformed
 
     def malformed(connection: Connection, error: ProtocolError) -> None:
@@ -86,24 +82,21 @@ def _(broker: Broker) -> None:
     replace(broker, "malformed", malformed)
 
 
-@defect("sub-without-sid-is-ignored", breaks=("CORE-026",), summary="A SUB without a sid is ignored.")
-def _(broker: Broker) -> None:
+@defect("CORE-026")
+def sub_without_sid_is_ignored(broker: Broker) -> None:
+    """A SUB without a sid is ignored."""
     _forgive(broker, lambda connection, error: _has_wrong_fields(error, b"SUB") and len(_fields(error)) == 2)
 
 
-@defect(
-    "sub-with-too-many-fields-is-ignored", breaks=("CORE-027",), summary="A SUB with four fields is ignored."
-)
-def _(broker: Broker) -> None:
+@defect("CORE-027")
+def sub_with_too_many_fields_is_ignored(broker: Broker) -> None:
+    """A SUB with four fields is ignored."""
     _forgive(broker, lambda connection, error: _has_wrong_fields(error, b"SUB") and len(_fields(error)) > 4)
 
 
-@defect(
-    "pub-with-a-word-for-a-size-is-ignored",
-    breaks=("CORE-028",),
-    summary="A PUB whose size is no number is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-028")
+def pub_with_a_word_for_a_size_is_ignored(broker: Broker) -> None:
+    """A PUB whose size is no number is ignored."""
     _forgive(
         broker,
         lambda connection, error: (
@@ -112,12 +105,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "pub-with-a-negative-size-is-ignored",
-    breaks=("CORE-029",),
-    summary="A PUB with a negative size is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-029")
+def pub_with_a_negative_size_is_ignored(broker: Broker) -> None:
+    """A PUB with a negative size is ignored."""
     _forgive(
         broker,
         lambda connection, error: (
@@ -126,35 +116,27 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect("pub-without-size-is-ignored", breaks=("CORE-030",), summary="A PUB without a size is ignored.")
-def _(broker: Broker) -> None:
+@defect("CORE-030")
+def pub_without_size_is_ignored(broker: Broker) -> None:
+    """A PUB without a size is ignored."""
     _forgive(broker, lambda connection, error: _has_wrong_fields(error, b"PUB"))
 
 
-@defect(
-    "too-long-payload-is-ignored",
-    breaks=("CORE-031",),
-    summary="A PUB whose payload does not end where it was announced is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-031")
+def too_long_payload_is_ignored(broker: Broker) -> None:
+    """A PUB whose payload does not end where it was announced is ignored."""
     _forgive(broker, lambda connection, error: error.kind is ErrorKind.PAYLOAD_END)
 
 
-@defect(
-    "hpub-with-more-header-than-all-is-ignored",
-    breaks=("CORE-032",),
-    summary="An HPUB whose header size is larger than its total size is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-032")
+def hpub_with_more_header_than_all_is_ignored(broker: Broker) -> None:
+    """An HPUB whose header size is larger than its total size is ignored."""
     _forgive(broker, lambda connection, error: _verb(error) == b"HPUB" and error.kind is ErrorKind.SIZE)
 
 
-@defect(
-    "malformed-connect-is-ignored",
-    breaks=("CORE-034",),
-    summary="A CONNECT whose argument is no JSON object is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-034")
+def malformed_connect_is_ignored(broker: Broker) -> None:
+    """A CONNECT whose argument is no JSON object is ignored."""
     _forgive(
         broker,
         lambda connection, error: (
@@ -163,12 +145,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "oversized-pub-does-not-close",
-    breaks=("CORE-047",),
-    summary="After a PUB larger than max_payload the connection stays open.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-047")
+def oversized_pub_does_not_close(broker: Broker) -> None:
+    """After a PUB larger than max_payload the connection stays open."""
     _forgive(
         broker,
         lambda connection, error: error.kind is ErrorKind.PAYLOAD_SIZE and _verb(error) == b"PUB",
@@ -176,19 +155,17 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect("largest-payload-is-refused", breaks=("CORE-048",), summary="max_payload is one byte less than told.")
-def _(broker: Broker) -> None:
+@defect("CORE-048")
+def largest_payload_is_refused(broker: Broker) -> None:
+    """max_payload is one byte less than told."""
     config = broker.config
     limits = Limits(config.max_control_line, config.max_payload - 1)
     replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))
 
 
-@defect(
-    "headers-do-not-count-as-payload",
-    breaks=("CORE-049",),
-    summary="Only the payload of an HPUB counts against max_payload.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-049")
+def headers_do_not_count_as_payload(broker: Broker) -> None:
+    """Only the payload of an HPUB counts against max_payload."""
     config = broker.config
     limits = Limits(config.max_control_line, config.max_payload + LARGEST_HEADERS)
     published, published_with_headers = broker.published, broker.published_with_headers
@@ -212,16 +189,16 @@ def _(broker: Broker) -> None:
     replace(broker, "published_with_headers", hpub)
 
 
-@defect(
-    "control-line-has-no-limit", breaks=("CORE-050",), summary="A control line may be as long as it likes."
-)
-def _(broker: Broker) -> None:
+@defect("CORE-050")
+def control_line_has_no_limit(broker: Broker) -> None:
+    """A control line may be as long as it likes."""
     limits = Limits(max_control_line=1 << 30, max_payload=broker.config.max_payload)
     replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))
 
 
-@defect("control-line-limit-is-1024", breaks=("CORE-106",), summary="A control line may have 1024 bytes.")
-def _(broker: Broker) -> None:
+@defect("CORE-106")
+def control_line_limit_is_1024(broker: Broker) -> None:
+    """A control line may have 1024 bytes."""
     limits = Limits(min(broker.config.max_control_line, 1024), broker.config.max_payload)
     replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))
 
@@ -246,21 +223,16 @@ def _look_first(broker: Broker, is_legal: Callable[[Operation], bool]) -> None:
     replace(broker, "published", looking_at_pub)
 
 
-@defect(
-    "operation-names-are-case-sensitive",
-    breaks=("CORE-019",),
-    summary="Operation names but PING and CONNECT must be in upper case.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-019")
+def operation_names_are_case_sensitive(broker: Broker) -> None:
+    """Operation names but PING and CONNECT must be in upper case."""
     _look_first(broker, lambda operation: operation.raw.startswith(operation.verb.encode()))
 
 
-@defect(
-    "one-blank-separates-fields",
-    breaks=("CORE-020",),
-    summary="Tabs, and more than one blank, do not separate fields.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-020")
+def one_blank_separates_fields(broker: Broker) -> None:
+    """Tabs, and more than one blank, do not separate fields."""
+
     def is_legal(operation: Operation) -> bool:
         line = operation.raw[: operation.head]
         return b"\t" not in line and b"  " not in line
@@ -268,23 +240,27 @@ def _(broker: Broker) -> None:
     _look_first(broker, is_legal)
 
 
-@defect("empty-token-is-valid", breaks=("CORE-037",), summary="SUB foo..bar is valid.")
-def _(broker: Broker) -> None:
+@defect("CORE-037")
+def empty_token_is_valid(broker: Broker) -> None:
+    """SUB foo..bar is valid."""
     _accept_subjects(broker, lambda subject: b".." in subject)
 
 
-@defect("trailing-dot-is-valid", breaks=("CORE-038",), summary="SUB foo. is valid.")
-def _(broker: Broker) -> None:
+@defect("CORE-038")
+def trailing_dot_is_valid(broker: Broker) -> None:
+    """SUB foo. is valid."""
     _accept_subjects(broker, lambda subject: subject.endswith(b"."))
 
 
-@defect("leading-dot-is-valid", breaks=("CORE-039",), summary="SUB .foo is valid.")
-def _(broker: Broker) -> None:
+@defect("CORE-039")
+def leading_dot_is_valid(broker: Broker) -> None:
+    """SUB .foo is valid."""
     _accept_subjects(broker, lambda subject: subject.startswith(b"."))
 
 
-@defect("full-wildcard-stands-anywhere", breaks=("CORE-040",), summary="SUB a.>.b is valid.")
-def _(broker: Broker) -> None:
+@defect("CORE-040")
+def full_wildcard_stands_anywhere(broker: Broker) -> None:
+    """SUB a.>.b is valid."""
     _accept_subjects(broker, lambda subject: b">" in subject.split(b".")[:-1])
 
 
@@ -292,19 +268,13 @@ def _accept_subjects(broker: Broker, also: Callable[[bytes], bool]) -> None:
     replace(broker, "is_valid_subject", lambda subject: subjects.is_valid(subject) or also(subject))
 
 
-@defect(
-    "pedantic-lets-wildcards-pass",
-    breaks=("CORE-043",),
-    summary="A pedantic PUB to a subject with wildcards is no error.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-043")
+def pedantic_lets_wildcards_pass(broker: Broker) -> None:
+    """A pedantic PUB to a subject with wildcards is no error."""
     replace(broker, "is_valid_publish_subject", subjects.is_valid)
 
 
-@defect(
-    "pedantic-lets-empty-tokens-pass",
-    breaks=("CORE-045",),
-    summary="A pedantic PUB to a subject with an empty token is no error.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-045")
+def pedantic_lets_empty_tokens_pass(broker: Broker) -> None:
+    """A pedantic PUB to a subject with an empty token is no error."""
     replace(broker, "is_valid_publish_subject", subjects.is_literal)

@@ -21,32 +21,23 @@ def _no_responders(broker: Broker, connection: Connection, subject: bytes, reply
     broker.send(connection, b"HMSG %b %b %b\r\n%b\r\n" % (reply, sid, sizes, block))
 
 
-@defect(
-    "hpub-needs-no-headers-in-connect",
-    breaks=("CORE-033",),
-    summary="HPUB is accepted from clients that did not ask for headers.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-033")
+def hpub_needs_no_headers_in_connect(broker: Broker) -> None:
+    """HPUB is accepted from clients that did not ask for headers."""
     replace(broker, "may_send_headers", lambda connection: not broker.config.no_header_support)
 
 
-@defect(
-    "hpub-is-accepted-without-header-support",
-    breaks=("CORE-067",),
-    summary="HPUB is accepted although header support is switched off.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-067")
+def hpub_is_accepted_without_header_support(broker: Broker) -> None:
+    """HPUB is accepted although header support is switched off."""
     replace(
         broker, "may_send_headers", lambda connection: connection.headers or broker.config.no_header_support
     )
 
 
-@defect(
-    "header-names-are-capitalised",
-    breaks=("CORE-070",),
-    summary="The first letter of each header name is put in upper case.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-070")
+def header_names_are_capitalised(broker: Broker) -> None:
+    """The first letter of each header name is put in upper case."""
     original = broker.message
 
     def message(
@@ -59,8 +50,9 @@ def _(broker: Broker) -> None:
     replace(broker, "message", message)
 
 
-@defect("hmsg-lacks-the-reply", breaks=("CORE-071",), summary="HMSG lacks the reply that the publisher gave.")
-def _(broker: Broker) -> None:
+@defect("CORE-071")
+def hmsg_lacks_the_reply(broker: Broker) -> None:
+    """HMSG lacks the reply that the publisher gave."""
     original = broker.message
 
     def message(
@@ -73,24 +65,19 @@ def _(broker: Broker) -> None:
     replace(broker, "message", message)
 
 
-@defect(
-    "headers-reach-those-who-did-not-ask",
-    breaks=("CORE-072",),
-    summary="Messages with headers are HMSG to every subscriber.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-072")
+def headers_reach_those_who_did_not_ask(broker: Broker) -> None:
+    """Messages with headers are HMSG to every subscriber."""
+
     def framed(connection: Connection, head: bytes, message: Message) -> tuple[bytes, ...]:
         return (head, message.tail) if message.stripped is None else (b"H", head, message.tail)
 
     replace(broker.router, "framed", framed)
 
 
-@defect(
-    "header-block-without-fields-is-dropped",
-    breaks=("CORE-073",),
-    summary="A header block without fields and payload is delivered as MSG.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-073")
+def header_block_without_fields_is_dropped(broker: Broker) -> None:
+    """A header block without fields and payload is delivered as MSG."""
     original = broker.message
 
     def message(
@@ -115,25 +102,24 @@ def _refuse_hpub(broker: Broker, when: Callable[[HPub], bool]) -> None:
     replace(broker, "published_with_headers", published_with_headers)
 
 
-@defect("header-block-is-judged", breaks=("CORE-074",), summary="A header block must begin with NATS/1.0.")
-def _(broker: Broker) -> None:
+@defect("CORE-074")
+def header_block_is_judged(broker: Broker) -> None:
+    """A header block must begin with NATS/1.0."""
     _refuse_hpub(
         broker,
         lambda operation: bool(operation.header_block) and not operation.header_block.startswith(VERSION),
     )
 
 
-@defect(
-    "header-size-0-is-refused", breaks=("CORE-075",), summary="HPUB with header size 0 ends the connection."
-)
-def _(broker: Broker) -> None:
+@defect("CORE-075")
+def header_size_0_is_refused(broker: Broker) -> None:
+    """HPUB with header size 0 ends the connection."""
     _refuse_hpub(broker, lambda operation: not operation.header_block)
 
 
-@defect(
-    "nobody-responds-is-not-told", breaks=("CORE-076",), summary="A request that reaches nobody gets no 503."
-)
-def _(broker: Broker) -> None:
+@defect("CORE-076")
+def nobody_responds_is_not_told(broker: Broker) -> None:
+    """A request that reaches nobody gets no 503."""
     replace(broker, "nobody_responds", lambda connection, subject, reply: None)
 
 
@@ -148,12 +134,10 @@ def _unheard(broker: Broker, react: Callable[[Connection, bytes, bytes | None], 
     replace(broker, "unheard", unheard)
 
 
-@defect(
-    "503-without-a-request",
-    breaks=("CORE-077",),
-    summary="A PUB without reply that reaches nobody brings a 503 to an inbox of its publisher.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-077", name="503-without-a-request")
+def status_503_without_a_request(broker: Broker) -> None:
+    """A PUB without reply that reaches nobody brings a 503 to an inbox of its publisher."""
+
     def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
         if reply is not None or not connection.options.no_responders:
             return
@@ -165,12 +149,10 @@ def _(broker: Broker) -> None:
     _unheard(broker, react)
 
 
-@defect(
-    "503-to-a-reply-without-subscription",
-    breaks=("CORE-078",),
-    summary="A request that reaches nobody brings a 503 although its sender has not subscribed to the reply.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-078", name="503-to-a-reply-without-subscription")
+def status_503_to_a_reply_without_subscription(broker: Broker) -> None:
+    """A request that reaches nobody brings a 503 although its sender has not subscribed to the reply."""
+
     def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
         if reply is None or not connection.options.no_responders:
             return
@@ -181,12 +163,10 @@ def _(broker: Broker) -> None:
     _unheard(broker, react)
 
 
-@defect(
-    "503-without-no-responders",
-    breaks=("CORE-079",),
-    summary="A request that reaches nobody brings a 503 to clients that did not ask for it.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-079", name="503-without-no-responders")
+def status_503_without_no_responders(broker: Broker) -> None:
+    """A request that reaches nobody brings a 503 to clients that did not ask for it."""
+
     def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
         if reply is not None and connection.headers and not connection.options.no_responders:
             broker.nobody_responds(connection, subject, reply)
@@ -194,12 +174,9 @@ def _(broker: Broker) -> None:
     _unheard(broker, react)
 
 
-@defect(
-    "503-although-somebody-listens",
-    breaks=("CORE-081",),
-    summary="A request brings a 503 although it has reached a subscriber.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-081", name="503-although-somebody-listens")
+def status_503_although_somebody_listens(broker: Broker) -> None:
+    """A request brings a 503 although it has reached a subscriber."""
     original = broker.published
 
     def published(connection: Connection, operation: Pub, now: int) -> None:
@@ -211,12 +188,10 @@ def _(broker: Broker) -> None:
     replace(broker, "published", published)
 
 
-@defect(
-    "503-for-every-subscription",
-    breaks=("CORE-080",),
-    summary="Each subscription that matches the reply of a request without responders gets a 503.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-080", name="503-for-every-subscription")
+def status_503_for_every_subscription(broker: Broker) -> None:
+    """Each subscription that matches the reply of a request without responders gets a 503."""
+
     def nobody_responds(connection: Connection, subject: bytes, reply: bytes) -> None:
         for subscription in broker.router.matching(reply):
             if subscription.connection is connection:
@@ -225,13 +200,9 @@ def _(broker: Broker) -> None:
     replace(broker, "nobody_responds", nobody_responds)
 
 
-@defect(
-    "unknown-api-request-is-answered",
-    breaks=("CORE-082",),
-    summary="A request below $JS.API that is none of the API gets an empty answer.",
-    needs=("jetstream",),
-)
-def _(broker: Broker) -> None:
+@defect("CORE-082", needs=("jetstream",))
+def unknown_api_request_is_answered(broker: Broker) -> None:
+    """A request below $JS.API that is none of the API gets an empty answer."""
     service = broker.service
     assert service is not None  # what ``needs`` says
     received, publish = service.received, broker.publish

@@ -25,84 +25,28 @@ def _change_info(broker: Broker, change: Callable[[dict[str, Any]], None]) -> No
     replace(broker.identity, "fields", fields)
 
 
-@defect("info-ends-with-lf", breaks=("CORE-001",), summary="INFO ends with LF in place of CRLF.")
-def _(broker: Broker) -> None:
+@defect("CORE-001")
+def info_ends_with_lf(broker: Broker) -> None:
+    """INFO ends with LF in place of CRLF."""
+
     def send_info(connection: Connection) -> None:
         broker.send(connection, Info.make(broker.identity.fields(connection)).raw.replace(b"\r\n", b"\n"))
 
     replace(broker, "send_info", send_info)
 
 
-@defect("info-without-go", breaks=("CORE-002",), summary="INFO lacks the field go.")
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.__delitem__("go"))
-
-
-@defect("info-has-port-as-text", breaks=("CORE-002",), summary="The port in INFO is text.")
-def _(broker: Broker) -> None:
+@defect("CORE-002")
+def info_has_port_as_text(broker: Broker) -> None:
+    """The port in INFO is text."""
     _change_info(broker, lambda fields: fields.update(port=str(fields["port"])))
 
 
-@defect(
-    "max-payload-is-1000000-by-default",
-    breaks=("CORE-003",),
-    summary="Unless configured otherwise, max_payload is 1000000.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-003")
+def max_payload_is_1000000_by_default(broker: Broker) -> None:
+    """Unless configured otherwise, max_payload is 1000000."""
     config = broker.config
     if config.max_payload != DEFAULT_MAX_PAYLOAD:
         return
     limits = Limits(config.max_control_line, 1_000_000)
     _change_info(broker, lambda fields: fields.update(max_payload=limits.max_payload))
     replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))
-
-
-@defect("info-has-proto-0", breaks=("CORE-004",), summary="INFO has proto 0.")
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.update(proto=0))
-
-
-@defect(
-    "jetstream-is-not-announced",
-    breaks=("CORE-005",),
-    summary="INFO does not say that JetStream is there.",
-    needs=("jetstream",),
-)
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.__delitem__("jetstream"))
-
-
-@defect(
-    "jetstream-is-always-announced",
-    breaks=("CORE-005",),
-    summary="INFO says that JetStream is there, enabled or not.",
-)
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.update(jetstream=True))
-
-
-@defect(
-    "authentication-is-always-announced",
-    breaks=("CORE-006",),
-    summary="INFO says that credentials are required, although none are.",
-)
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.update(auth_required=True))
-
-
-@defect(
-    "authentication-is-not-announced",
-    breaks=("CORE-060",),
-    summary="INFO does not say that credentials are required.",
-)
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.pop("auth_required", None))
-
-
-@defect(
-    "headers-are-always-announced",
-    breaks=("CORE-065",),
-    summary="INFO says that headers are supported although they are switched off.",
-)
-def _(broker: Broker) -> None:
-    _change_info(broker, lambda fields: fields.update(headers=True))

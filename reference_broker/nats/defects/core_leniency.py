@@ -21,12 +21,9 @@ NEVER = 1 << 40  # bytes, or seconds
 # INFO and what comes unasked
 
 
-@defect(
-    "client-ip-has-a-port",
-    breaks=("CORE-007",),
-    summary="client_ip of INFO is an address with a port.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-007")
+def client_ip_has_a_port(broker: Broker) -> None:
+    """client_ip of INFO is an address with a port."""
     fields = broker.identity.fields
 
     def altered(connection: Connection) -> dict[str, Any]:
@@ -35,8 +32,9 @@ def _(broker: Broker) -> None:
     replace(broker.identity, "fields", altered)
 
 
-@defect("api-level-is-text", breaks=("CORE-007",), summary="api_lvl of INFO is text.")
-def _(broker: Broker) -> None:
+@defect("CORE-007")
+def api_level_is_text(broker: Broker) -> None:
+    """api_lvl of INFO is text."""
     fields = broker.identity.fields
 
     def altered(connection: Connection) -> dict[str, Any]:
@@ -45,12 +43,9 @@ def _(broker: Broker) -> None:
     replace(broker.identity, "fields", altered)
 
 
-@defect(
-    "connect-is-always-confirmed",
-    breaks=("CORE-009",),
-    summary="CONNECT is answered with +OK, verbose or not.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-009")
+def connect_is_always_confirmed(broker: Broker) -> None:
+    """CONNECT is answered with +OK, verbose or not."""
     original = broker.connected
 
     def connected(connection: Connection, operation: Connect, now: int) -> None:
@@ -61,12 +56,9 @@ def _(broker: Broker) -> None:
     replace(broker, "connected", connected)
 
 
-@defect(
-    "first-ping-is-a-pong",
-    breaks=("CORE-069",),
-    summary="A client that was not heard is sent PONG, not PING.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-069")
+def first_ping_is_a_pong(broker: Broker) -> None:
+    """A client that was not heard is sent PONG, not PING."""
     original = broker.ping_is_due
 
     def ping_is_due(connection: Connection, now: int) -> None:
@@ -83,12 +75,9 @@ def _(broker: Broker) -> None:
 # Line ends
 
 
-@defect(
-    "bare-line-feed-loses-subscriptions",
-    breaks=("CORE-021",),
-    summary="A SUB that ends with a bare LF is passed over.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-021")
+def bare_line_feed_loses_subscriptions(broker: Broker) -> None:
+    """A SUB that ends with a bare LF is passed over."""
     original = broker.subscribed
 
     def subscribed(connection: Connection, operation: Sub, now: int) -> None:
@@ -117,33 +106,25 @@ def _is_glob(subject: bytes) -> bool:
     return any(b"*" in token and len(token) > 1 for token in subject.split(b"."))
 
 
-@defect(
-    "asterisk-in-a-token-is-refused",
-    breaks=("CORE-041",),
-    summary="SUB to a subject with an asterisk inside a longer token is refused.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-041")
+def asterisk_in_a_token_is_refused(broker: Broker) -> None:
+    """SUB to a subject with an asterisk inside a longer token is refused."""
     replace(broker, "is_valid_subject", lambda subject: subjects.is_valid(subject) and not _is_glob(subject))
 
 
-@defect(
-    "asterisk-in-a-token-matches",
-    breaks=("CORE-041",),
-    summary="An asterisk inside a longer token matches any characters.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-041")
+def asterisk_in_a_token_matches(broker: Broker) -> None:
+    """An asterisk inside a longer token matches any characters."""
+
     def fits(subscribed: bytes, subject: bytes) -> bool:
         return _is_glob(subscribed) and fnmatch.fnmatchcase(subject.decode(), subscribed.decode())
 
     _also_matching(broker, fits)
 
 
-@defect(
-    "publish-to-a-wildcard-is-dropped",
-    breaks=("CORE-042",),
-    summary="A PUB to a subject with a wildcard token is dropped.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-042")
+def publish_to_a_wildcard_is_dropped(broker: Broker) -> None:
+    """A PUB to a subject with a wildcard token is dropped."""
     original = broker.published
 
     def published(connection: Connection, operation: Pub, now: int) -> None:
@@ -153,24 +134,19 @@ def _(broker: Broker) -> None:
     replace(broker, "published", published)
 
 
-@defect(
-    "publish-to-a-wildcard-reaches-what-it-matches",
-    breaks=("CORE-042",),
-    summary="A PUB to a subject with wildcard tokens reaches subscriptions to what it matches.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-042")
+def publish_to_a_wildcard_reaches_what_it_matches(broker: Broker) -> None:
+    """A PUB to a subject with wildcard tokens reaches subscriptions to what it matches."""
+
     def fits(subscribed: bytes, subject: bytes) -> bool:
         return not subjects.is_literal(subject) and subjects.covers(subject, subscribed)
 
     _also_matching(broker, fits)
 
 
-@defect(
-    "invalid-publish-subject-is-told",
-    breaks=("CORE-044",),
-    summary="A PUB to an invalid subject is answered with -ERR on every connection.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-044")
+def invalid_publish_subject_is_told(broker: Broker) -> None:
+    """A PUB to an invalid subject is answered with -ERR on every connection."""
     original = broker.published
 
     def published(connection: Connection, operation: Pub, now: int) -> None:
@@ -181,24 +157,19 @@ def _(broker: Broker) -> None:
     replace(broker, "published", published)
 
 
-@defect(
-    "empty-tokens-match-wildcards",
-    breaks=("CORE-044",),
-    summary="A message on a subject with an empty token reaches subscriptions with wildcards.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-044")
+def empty_tokens_match_wildcards(broker: Broker) -> None:
+    """A message on a subject with an empty token reaches subscriptions with wildcards."""
+
     def fits(subscribed: bytes, subject: bytes) -> bool:
         return b"" in subject.split(b".") and subjects.covers(subscribed, subject)
 
     _also_matching(broker, fits)
 
 
-@defect(
-    "pedantic-publish-is-confirmed-first",
-    breaks=("CORE-046",),
-    summary="Verbose and pedantic, a PUB to an invalid subject is answered with +OK before its -ERR.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-046")
+def pedantic_publish_is_confirmed_first(broker: Broker) -> None:
+    """Verbose and pedantic, a PUB to an invalid subject is answered with +OK before its -ERR."""
     original = broker.complain
 
     def complain(connection: Connection, text: str) -> None:
@@ -213,11 +184,8 @@ def _(broker: Broker) -> None:
 # Slow readers
 
 
-@defect(
-    "slow-readers-stay",
-    breaks=("CORE-105",),
-    summary="A client that does not read is never cut off.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-105")
+def slow_readers_stay(broker: Broker) -> None:
+    """A client that does not read is never cut off."""
     unlimited = msgspec.structs.replace(broker.config, max_pending=NEVER, write_deadline=float(NEVER))
     replace(broker, "config", unlimited)

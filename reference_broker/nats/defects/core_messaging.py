@@ -25,16 +25,20 @@ def _before_pub(broker: Broker, change: Callable[[Connection, Pub], Pub | None])
     replace(broker, "published", published)
 
 
-@defect("empty-payload-is-lost", breaks=("CORE-018",), summary="A PUB of zero bytes without reply is lost.")
-def _(broker: Broker) -> None:
+@defect("CORE-018")
+def empty_payload_is_lost(broker: Broker) -> None:
+    """A PUB of zero bytes without reply is lost."""
+
     def change(connection: Connection, operation: Pub) -> Pub | None:
         return None if len(operation.args) == 2 and not operation.payload else operation
 
     _before_pub(broker, change)
 
 
-@defect("reply-is-lost", breaks=("CORE-098",), summary="MSG lacks the reply subject that the publisher gave.")
-def _(broker: Broker) -> None:
+@defect("CORE-098")
+def reply_is_lost(broker: Broker) -> None:
+    """MSG lacks the reply subject that the publisher gave."""
+
     def change(connection: Connection, operation: Pub) -> Pub:
         route = broker.router.route(operation.args[0])
         if len(operation.args) == 3 and (route.plain or route.groups):
@@ -44,8 +48,10 @@ def _(broker: Broker) -> None:
     _before_pub(broker, change)
 
 
-@defect("nul-bytes-become-blanks", breaks=("CORE-101",), summary="NUL bytes in a payload become blanks.")
-def _(broker: Broker) -> None:
+@defect("CORE-101")
+def nul_bytes_become_blanks(broker: Broker) -> None:
+    """NUL bytes in a payload become blanks."""
+
     def change(connection: Connection, operation: Pub) -> Pub:
         if b"\0" not in operation.payload:
             return operation
@@ -68,12 +74,10 @@ def _before_operations(broker: Broker, change: Callable[[Sequence[Operation]], S
     replace(broker, "decoded", decoded)
 
 
-@defect(
-    "bursts-are-out-of-order",
-    breaks=("CORE-100",),
-    summary=f"Of {BURST} or more messages in one segment, two on the same subject change places.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-100")
+def bursts_are_out_of_order(broker: Broker) -> None:
+    """Of 20 or more messages in one segment, two on the same subject change places."""
+
     def change(operations: Sequence[Operation]) -> Sequence[Operation]:
         if sum(isinstance(one, Pub) for one in operations) < BURST:
             return operations
@@ -88,12 +92,10 @@ def _(broker: Broker) -> None:
     _before_operations(broker, change)
 
 
-@defect(
-    "unsub-waits-for-the-end-of-its-segment",
-    breaks=("CORE-103",),
-    summary="UNSUB in the segment of its SUB is handled after everything else there.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-103")
+def unsub_waits_for_the_end_of_its_segment(broker: Broker) -> None:
+    """UNSUB in the segment of its SUB is handled after everything else there."""
+
     def change(operations: Sequence[Operation]) -> Sequence[Operation]:
         here = {one.sid for one in operations if isinstance(one, Sub)}
         return sorted(
@@ -103,12 +105,9 @@ def _(broker: Broker) -> None:
     _before_operations(broker, change)
 
 
-@defect(
-    "message-cut-inside-its-last-line-end-is-lost",
-    breaks=("CORE-102",),
-    summary="A PUB whose last CR and LF come in different segments is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-102")
+def message_cut_inside_its_last_line_end_is_lost(broker: Broker) -> None:
+    """A PUB whose last CR and LF come in different segments is lost."""
     original = broker.decoded
 
     def decoded(

@@ -23,30 +23,22 @@ def _with_permits(broker: Broker, change: Callable[[Permits], None]) -> None:
     replace(broker.authenticator, "permissions", permissions)
 
 
-@defect(
-    "publishing-needs-no-permission",
-    breaks=("CORE-051",),
-    summary="A user may publish whatever is not denied, allowed or not.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-051")
+def publishing_needs_no_permission(broker: Broker) -> None:
+    """A user may publish whatever is not denied, allowed or not."""
     _with_permits(broker, lambda permits: replace(permits.publish, "allows", lambda subject: True))
 
 
-@defect(
-    "publish-denials-are-ignored",
-    breaks=("CORE-052",),
-    summary="A user may publish what is allowed although it is denied.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-052")
+def publish_denials_are_ignored(broker: Broker) -> None:
+    """A user may publish what is allowed although it is denied."""
     _with_permits(broker, lambda permits: replace(permits.publish, "denies", lambda subject: False))
 
 
-@defect(
-    "subscribing-needs-no-permission",
-    breaks=("CORE-053",),
-    summary="A user may subscribe to whatever is not denied, allowed or not, outside queue groups.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-053")
+def subscribing_needs_no_permission(broker: Broker) -> None:
+    """A user may subscribe to whatever is not denied, allowed or not, outside queue groups."""
+
     def change(permits: Permits) -> None:
         original = permits.subscribe.allows
 
@@ -58,12 +50,9 @@ def _(broker: Broker) -> None:
     _with_permits(broker, change)
 
 
-@defect(
-    "refusal-does-not-name-the-queue",
-    breaks=("CORE-054",),
-    summary="The permissions violation of a queue subscription does not name the queue group.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-054")
+def refusal_does_not_name_the_queue(broker: Broker) -> None:
+    """The permissions violation of a queue subscription does not name the queue group."""
     original = broker.subscribe_refusal
 
     def subscribe_refusal(connection: Connection, subject: bytes, queue: bytes | None) -> str | None:
@@ -73,10 +62,7 @@ def _(broker: Broker) -> None:
     replace(broker, "subscribe_refusal", subscribe_refusal)
 
 
-@defect(
-    "denied-messages-reach-wildcards",
-    breaks=("CORE-055",),
-    summary="A wildcard subscription gets messages that the user may not receive.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-055")
+def denied_messages_reach_wildcards(broker: Broker) -> None:
+    """A wildcard subscription gets messages that the user may not receive."""
     _with_permits(broker, lambda permits: replace(permits, "may_receive", lambda subject, queue: True))

@@ -12,8 +12,9 @@ from plumbline.reference_broker.nats.subjects import ANY_TAIL, covers
 from plumbline.wire.nats import Sub, Unsub
 
 
-@defect("sid-must-be-a-number", breaks=("CORE-099",), summary="SUB with a sid that is no number is refused.")
-def _(broker: Broker) -> None:
+@defect("CORE-099")
+def sid_must_be_a_number(broker: Broker) -> None:
+    """SUB with a sid that is no number is refused."""
     original = broker.subscribed
 
     def subscribed(connection: Connection, operation: Sub, now: int) -> None:
@@ -25,12 +26,9 @@ def _(broker: Broker) -> None:
     replace(broker, "subscribed", subscribed)
 
 
-@defect(
-    "sid-in-use-is-replaced",
-    breaks=("CORE-093",),
-    summary="SUB with a sid in use ends the subscription that has it.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-093")
+def sid_in_use_is_replaced(broker: Broker) -> None:
+    """SUB with a sid in use ends the subscription that has it."""
     original = broker.subscribed
 
     def subscribed(connection: Connection, operation: Sub, now: int) -> None:
@@ -51,23 +49,17 @@ def _not_matching(broker: Broker, unless: Callable[[bytes, bytes], bool]) -> Non
     )
 
 
-@defect(
-    "full-wildcard-matches-one-token",
-    breaks=("CORE-083",),
-    summary="A subscription on > alone gets messages on subjects of one token only.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-083")
+def full_wildcard_matches_one_token(broker: Broker) -> None:
+    """A subscription on > alone gets messages on subjects of one token only."""
     _not_matching(
         broker, lambda subject, pattern: pattern == ANY_TAIL and b"." in subject and subject[0] not in b"$_"
     )
 
 
-@defect(
-    "full-wildcard-misses-reserved-subjects",
-    breaks=("CORE-087",),
-    summary="A subscription on > alone gets no messages on subjects that begin with $ or _.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-087")
+def full_wildcard_misses_reserved_subjects(broker: Broker) -> None:
+    """A subscription on > alone gets no messages on subjects that begin with $ or _."""
     _not_matching(broker, lambda subject, pattern: pattern == ANY_TAIL and subject[0] in b"$_")
 
 
@@ -78,12 +70,10 @@ def _matching_too(broker: Broker, also: Callable[[bytes], list[Subscription]]) -
     replace(broker.router, "route", broker.router.find_route)  # remembers too little for such rules
 
 
-@defect(
-    "full-wildcard-matches-no-token",
-    breaks=("CORE-084",),
-    summary="A subscription on foo.> gets messages on foo.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-084")
+def full_wildcard_matches_no_token(broker: Broker) -> None:
+    """A subscription on foo.> gets messages on foo."""
+
     def also(subject: bytes) -> list[Subscription]:
         pattern = subject + b".>"
         return [one for one in broker.router.subscriptions.match(subject + b".x") if one.subject == pattern]
@@ -91,12 +81,10 @@ def _(broker: Broker) -> None:
     _matching_too(broker, also)
 
 
-@defect(
-    "asterisk-matches-two-tokens",
-    breaks=("CORE-085",),
-    summary="A subscription on foo.* gets messages on foo.bar.baz.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-085")
+def asterisk_matches_two_tokens(broker: Broker) -> None:
+    """A subscription on foo.* gets messages on foo.bar.baz."""
+
     def also(subject: bytes) -> list[Subscription]:
         shorter = subject.rpartition(b".")[0]
         return [one for one in broker.router.subscriptions.match(shorter) if one.subject.endswith(b".*")]
@@ -104,12 +92,10 @@ def _(broker: Broker) -> None:
     _matching_too(broker, also)
 
 
-@defect(
-    "subjects-are-case-insensitive",
-    breaks=("CORE-086",),
-    summary="A subscription gets messages on its subject in any case.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-086")
+def subjects_are_case_insensitive(broker: Broker) -> None:
+    """A subscription gets messages on its subject in any case."""
+
     def also(subject: bytes) -> list[Subscription]:
         return [
             one
@@ -121,12 +107,9 @@ def _(broker: Broker) -> None:
     _matching_too(broker, also)
 
 
-@defect(
-    "unsub-of-an-unknown-sid-is-an-error",
-    breaks=("CORE-017",),
-    summary="UNSUB of a sid without subscription gets -ERR.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-017")
+def unsub_of_an_unknown_sid_is_an_error(broker: Broker) -> None:
+    """UNSUB of a sid without subscription gets -ERR."""
     original = broker.unsubscribed
 
     def unsubscribed(connection: Connection, operation: Unsub) -> None:
@@ -150,12 +133,10 @@ def _limit(broker: Broker, change: Callable[[Subscription, int], int | None]) ->
     replace(broker.router, "limit", limit)
 
 
-@defect(
-    "unsub-max-lets-one-more-through",
-    breaks=("CORE-088",),
-    summary="A subscription limited before its first message gets one message too many.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-088")
+def unsub_max_lets_one_more_through(broker: Broker) -> None:
+    """A subscription limited before its first message gets one message too many."""
+
     def change(subscription: Subscription, max_msgs: int) -> int:
         is_fresh = subscription.delivered == 0 and subscription.queue is None
         return max_msgs + 1 if is_fresh and max_msgs > 0 else max_msgs
@@ -163,36 +144,29 @@ def _(broker: Broker) -> None:
     _limit(broker, change)
 
 
-@defect(
-    "unsub-max-reached-already-lets-one-more-through",
-    breaks=("CORE-089",),
-    summary="UNSUB whose max_msgs is reached already ends the subscription with its next message.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-089")
+def unsub_max_reached_already_lets_one_more_through(broker: Broker) -> None:
+    """UNSUB whose max_msgs is reached already ends the subscription with its next message."""
+
     def change(subscription: Subscription, max_msgs: int) -> int:
         return subscription.delivered + 1 if 0 < max_msgs <= subscription.delivered else max_msgs
 
     _limit(broker, change)
 
 
-@defect(
-    "unsub-max-counts-from-unsub",
-    breaks=("CORE-090",),
-    summary="max_msgs of UNSUB counts messages from UNSUB on.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-090")
+def unsub_max_counts_from_unsub(broker: Broker) -> None:
+    """max_msgs of UNSUB counts messages from UNSUB on."""
+
     def change(subscription: Subscription, max_msgs: int) -> int:
         return max_msgs + subscription.delivered if max_msgs > subscription.delivered else max_msgs
 
     _limit(broker, change)
 
 
-@defect(
-    "queue-members-have-no-limit",
-    breaks=("CORE-097",),
-    summary="max_msgs of UNSUB does not limit a member of a queue group.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-097")
+def queue_members_have_no_limit(broker: Broker) -> None:
+    """max_msgs of UNSUB does not limit a member of a queue group."""
     _limit(broker, lambda subscription, max_msgs: None if subscription.queue and max_msgs > 0 else max_msgs)
 
 
@@ -206,31 +180,27 @@ def _ignore_unsub(broker: Broker, when: Callable[[bytes], bool]) -> None:
     replace(broker, "unsubscribed", unsubscribed)
 
 
-@defect("unsub-max-zero-is-ignored", breaks=("CORE-091",), summary="UNSUB with max_msgs 0 does nothing.")
-def _(broker: Broker) -> None:
+@defect("CORE-091")
+def unsub_max_zero_is_ignored(broker: Broker) -> None:
+    """UNSUB with max_msgs 0 does nothing."""
     _ignore_unsub(broker, lambda max_msgs: max_msgs == b"0")
 
 
-@defect(
-    "unsub-negative-max-is-ignored",
-    breaks=("CORE-092",),
-    summary="UNSUB with a negative max_msgs does nothing.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-092")
+def unsub_negative_max_is_ignored(broker: Broker) -> None:
+    """UNSUB with a negative max_msgs does nothing."""
     _ignore_unsub(broker, lambda max_msgs: max_msgs.startswith(b"-"))
 
 
-@defect("echo-cannot-be-switched-off", breaks=("CORE-094",), summary="echo false in CONNECT does nothing.")
-def _(broker: Broker) -> None:
+@defect("CORE-094")
+def echo_cannot_be_switched_off(broker: Broker) -> None:
+    """echo false in CONNECT does nothing."""
     replace(broker.router, "echoes", lambda connection: True)
 
 
-@defect(
-    "every-queue-member-gets-every-message",
-    breaks=("CORE-095",),
-    summary="All members of a queue group get each message, unless one has an UNSUB limit.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-095")
+def every_queue_member_gets_every_message(broker: Broker) -> None:
+    """All members of a queue group get each message, unless one has an UNSUB limit."""
     original = broker.router.deliver_to_one
 
     def deliver_to_one(group: list[Target], message: Message, publisher: Connection | None) -> int:
@@ -241,12 +211,10 @@ def _(broker: Broker) -> None:
     replace(broker.router, "deliver_to_one", deliver_to_one)
 
 
-@defect(
-    "first-queue-member-gets-every-message",
-    breaks=("CORE-096",),
-    summary="Of a queue group, the member that came first gets every message.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-096")
+def first_queue_member_gets_every_message(broker: Broker) -> None:
+    """Of a queue group, the member that came first gets every message."""
+
     def in_order(group: list[Target]) -> Iterator[Target]:
         return iter(group)
 

@@ -20,18 +20,21 @@ def _never_acknowledge(broker: Broker, kind: type[Operation]) -> None:
     replace(broker, "acknowledge", acknowledge)
 
 
-@defect("connect-is-not-acknowledged", breaks=("CORE-008",), summary="A verbose CONNECT gets no +OK.")
-def _(broker: Broker) -> None:
+@defect("CORE-008")
+def connect_is_not_acknowledged(broker: Broker) -> None:
+    """A verbose CONNECT gets no +OK."""
     _never_acknowledge(broker, Connect)
 
 
-@defect("sub-is-not-acknowledged", breaks=("CORE-013",), summary="A verbose SUB gets no +OK.")
-def _(broker: Broker) -> None:
+@defect("CORE-013")
+def sub_is_not_acknowledged(broker: Broker) -> None:
+    """A verbose SUB gets no +OK."""
     _never_acknowledge(broker, Sub)
 
 
-@defect("unsub-is-not-acknowledged", breaks=("CORE-016",), summary="A verbose UNSUB gets no +OK.")
-def _(broker: Broker) -> None:
+@defect("CORE-016")
+def unsub_is_not_acknowledged(broker: Broker) -> None:
+    """A verbose UNSUB gets no +OK."""
     original = broker.acknowledge
 
     def acknowledge(connection: Connection, operation: Operation) -> None:
@@ -56,30 +59,21 @@ def _acknowledge_late(broker: Broker, name: str) -> None:
     replace(broker, name, handle)
 
 
-@defect(
-    "pub-is-acknowledged-late",
-    breaks=("CORE-014",),
-    summary="The +OK of a verbose PUB comes after the MSG that it brings.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-014")
+def pub_is_acknowledged_late(broker: Broker) -> None:
+    """The +OK of a verbose PUB comes after the MSG that it brings."""
     _acknowledge_late(broker, "published")
 
 
-@defect(
-    "hpub-is-acknowledged-late",
-    breaks=("CORE-015",),
-    summary="The +OK of a verbose HPUB comes after the HMSG that it brings.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-015")
+def hpub_is_acknowledged_late(broker: Broker) -> None:
+    """The +OK of a verbose HPUB comes after the HMSG that it brings."""
     _acknowledge_late(broker, "published_with_headers")
 
 
-@defect(
-    "ping-is-acknowledged",
-    breaks=("CORE-010",),
-    summary="A verbose PING, but the first, gets +OK after its PONG.",
-)
-def _(broker: Broker) -> None:
+@defect("CORE-010")
+def ping_is_acknowledged(broker: Broker) -> None:
+    """A verbose PING, but the first, gets +OK after its PONG."""
     original = broker.pinged
 
     def pinged(connection: Connection) -> None:
@@ -91,8 +85,9 @@ def _(broker: Broker) -> None:
     replace(broker, "pinged", pinged)
 
 
-@defect("pong-is-acknowledged", breaks=("CORE-012",), summary="A verbose PONG gets +OK.")
-def _(broker: Broker) -> None:
+@defect("CORE-012")
+def pong_is_acknowledged(broker: Broker) -> None:
+    """A verbose PONG gets +OK."""
     original = broker.ponged
 
     def ponged(connection: Connection) -> None:

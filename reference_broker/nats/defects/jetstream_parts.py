@@ -6,20 +6,41 @@ The classes are made anew for each broker, so nothing leaks from one to the next
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import Alteration, defect, replace
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
+from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue
 from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 Method = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def jetstream_defect(
-    name: str, *, breaks: tuple[str, ...], summary: str
-) -> Callable[[Alteration], Alteration]:
-    """Register a defect that only a broker with JetStream can have."""
-    return defect(name, breaks=breaks, summary=summary, needs=("jetstream",))
+def method_defect(
+    method: Callable[Concatenate[Any, P], R], *requirements: str, name: str | None = None
+) -> Callable[[Callable[Concatenate[Any, P], R]], Method]:
+    """Register a defect: the decorated function takes the place of ``method``, whose signature it has.
+
+    ``method`` is one of a stream, a consumer, its queue of pull requests, its counters, or of the service.
+    Name and summary come from the function, as with ``defect``.
+    """
+    replaced = method.__name__
+    (alter,) = (alter for kind, alter in _ALTER.items() if getattr(kind, replaced, None) is method)
+
+    def register(faulty: Callable[Concatenate[Any, P], R]) -> Method:
+        def give(broker: Broker) -> None:
+            alter(broker, **{replaced: faulty})
+
+        give.__doc__ = faulty.__doc__
+        defect(*requirements, name=name or faulty.__name__.replace("_", "-"))(give)
+        return faulty
+
+    return register
 
 
 def jetstream_of(broker: Broker) -> JetStream:
@@ -56,6 +77,15 @@ def alter_acks(broker: Broker, **methods: Method) -> None:
     """Methods of every consumer's counters."""
     consumer_type = jetstream_of(broker).consumer_type
     alter_consumers(broker, ack_state_type=_subclass(consumer_type.ack_state_type, methods))
+
+
+_ALTER: dict[type[Any], Callable[..., None]] = {
+    Stream: alter_streams,
+    Consumer: alter_consumers,
+    WaitingQueue: alter_waiting,
+    AckState: alter_acks,
+    JetStream: alter_service,
+}
 
 
 def _subclass(base: type[Any], attributes: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Defects that only the streams of key-value buckets have. What is right: the rules of any stream."""
+"""Defects that only the streams of buckets have: key-value and object stores. What is right: any stream."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from collections.abc import Callable
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import replace
-from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer, alter_success
+from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.api_alterations import (
+    Fields,
+    alter_direct_get,
+    alter_success,
+    first_of_the_subject,
+)
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
     alter_streams,
-    jetstream_defect,
     jetstream_of,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
@@ -27,16 +32,19 @@ def _is_bucket(stream: Stream) -> bool:
     return stream.config.name.startswith("KV_")
 
 
-@jetstream_defect(
-    "kv-bucket-discards-old", breaks=("JS-KV-001",), summary="A bucket is created with discard old."
-)
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        if _is_bucket(self):
-            self.config = msgspec.structs.replace(self.config, discard="old")
-        Stream.configured(self)
+def _is_object_store(stream: Stream) -> bool:
+    return stream.config.name.startswith("OBJ_")
 
-    alter_streams(broker, configured=configured)
+
+# Key-value buckets
+
+
+@method_defect(Stream.configured, "JS-KV-001")
+def kv_bucket_discards_old(self: Stream) -> None:
+    """A bucket is created with discard old."""
+    if _is_bucket(self):
+        self.config = msgspec.structs.replace(self.config, discard="old")
+    Stream.configured(self)
 
 
 Stored = tuple[Message | None, bytes]
@@ -52,12 +60,10 @@ def _alter_puts(broker: Broker, put: Callable[[Stream, bytes, bytes, bytes, int]
     alter_streams(broker, accept=accept)
 
 
-@jetstream_defect(
-    "kv-revisions-count-per-key",
-    breaks=("JS-KV-002",),
-    summary="The PubAck of a put tells how many revisions the key has.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-002")
+def kv_revisions_count_per_key(broker: Broker) -> None:
+    """The PubAck of a put tells how many revisions the key has."""
+
     def put(self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Stored:
         message, answer = Stream.accept(self, subject, header_block, payload, now)
         return message, self.puback % self.store.count_of(subject) if message else answer
@@ -65,53 +71,19 @@ def _(broker: Broker) -> None:
     _alter_puts(broker, put)
 
 
-def _alter_direct_gets(broker: Broker, change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> None:
-    """Direct gets from buckets are answered as if they had the path and body that ``change`` gives."""
-    api = jetstream_of(broker).api
-    original = api.request
+@defect("JS-KV-003")
+def kv_get_gives_the_oldest_value(broker: Broker) -> None:
+    """A get gives the oldest value of the key."""
 
-    def request(path: bytes, reply: bytes | None, header_block: bytes, body: bytes, now: int) -> bool:
-        if path.startswith(b"DIRECT.GET.KV_"):
-            path, body = change(path, body)
-        return original(path, reply, header_block, body, now)
-
-    replace(api, "request", request)
-
-
-@jetstream_defect(
-    "kv-get-gives-the-oldest-value", breaks=("JS-KV-003",), summary="A get gives the oldest value of the key."
-)
-def _(broker: Broker) -> None:
     def change(path: bytes, body: bytes) -> tuple[bytes, bytes]:
-        stream, _, key = path[len(b"DIRECT.GET.") :].partition(b".")
-        if not key:
-            return path, body
-        return b"DIRECT.GET." + stream, msgspec.json.encode({"seq": 1, "next_by_subj": key.decode()})
+        return first_of_the_subject(path, body) if path.startswith(b"KV_") else (path, body)
 
-    _alter_direct_gets(broker, change)
+    alter_direct_get(broker, change)
 
 
-@jetstream_defect(
-    "kv-get-of-a-revision-gives-the-next",
-    breaks=("JS-KV-004",),
-    summary="A get of a revision gives the one after it.",
-)
-def _(broker: Broker) -> None:
-    def change(path: bytes, body: bytes) -> tuple[bytes, bytes]:
-        fields = msgspec.json.decode(body) if body else {}
-        if "seq" in fields:
-            body = msgspec.json.encode({"seq": fields["seq"] + 1})
-        return path, body
-
-    _alter_direct_gets(broker, change)
-
-
-@jetstream_defect(
-    "kv-missing-key-is-an-empty-value",
-    breaks=("JS-KV-005",),
-    summary="A get of a key that was never put is answered with an empty message.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-005")
+def kv_missing_key_is_an_empty_value(broker: Broker) -> None:
+    """A get of a key that was never put is answered with an empty message."""
     host = jetstream_of(broker).host
     publish = host.publish
 
@@ -123,12 +95,10 @@ def _(broker: Broker) -> None:
     replace(host, "publish", published)
 
 
-@jetstream_defect(
-    "kv-legacy-get-is-not-in-base64",
-    breaks=("JS-KV-006",),
-    summary="STREAM.MSG.GET from a bucket gives a value as it is.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-006")
+def kv_legacy_get_is_not_in_base64(broker: Broker) -> None:
+    """STREAM.MSG.GET from a bucket gives a value as it is."""
+
     def change(fields: Fields, request: Request) -> None:
         if request.names[0].startswith("KV_"):
             stream = jetstream_of(broker).streams[request.names[0]]
@@ -145,10 +115,10 @@ def _alter_expectation(broker: Broker, check: Callable[[Stream, bytes, Directive
     alter_streams(broker, check_expected_last_subject_seq=checked)
 
 
-@jetstream_defect(
-    "kv-create-overwrites", breaks=("JS-KV-007",), summary="A create of a key that has a value replaces it."
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-007")
+def kv_create_overwrites(broker: Broker) -> None:
+    """A create of a key that has a value replaces it."""
+
     def check(self: Stream, subject: bytes, directives: Directives) -> None:
         if directives.expected_last_subject_seq != 0:
             Stream.check_expected_last_subject_seq(self, subject, directives)
@@ -156,12 +126,10 @@ def _(broker: Broker) -> None:
     _alter_expectation(broker, check)
 
 
-@jetstream_defect(
-    "kv-update-on-any-older-revision",
-    breaks=("JS-KV-008",),
-    summary="An update is stored if the key ever had the revision it names.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-008")
+def kv_update_on_any_older_revision(broker: Broker) -> None:
+    """An update is stored if the key ever had the revision it names."""
+
     def check(self: Stream, subject: bytes, directives: Directives) -> None:
         known = self.store.load(directives.expected_last_subject_seq or 0)
         if known is None or known.subject != subject:
@@ -170,12 +138,10 @@ def _(broker: Broker) -> None:
     _alter_expectation(broker, check)
 
 
-@jetstream_defect(
-    "kv-update-minds-other-keys",
-    breaks=("JS-KV-008",),
-    summary="An update is refused if another key has changed since.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-008")
+def kv_update_minds_other_keys(broker: Broker) -> None:
+    """An update is refused if another key has changed since."""
+
     def check(self: Stream, subject: bytes, directives: Directives) -> None:
         if directives.expected_last_subject_seq not in (None, 0, self.store.last_seq):
             raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
@@ -184,12 +150,10 @@ def _(broker: Broker) -> None:
     _alter_expectation(broker, check)
 
 
-@jetstream_defect(
-    "kv-delete-removes-the-history",
-    breaks=("JS-KV-009",),
-    summary="A deletion marker removes the earlier revisions of its key.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-009")
+def kv_delete_removes_the_history(broker: Broker) -> None:
+    """A deletion marker removes the earlier revisions of its key."""
+
     def put(self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Stored:
         stored = Stream.accept(self, subject, header_block, payload, now)
         if b"KV-Operation: DEL" in header_block:
@@ -199,82 +163,107 @@ def _(broker: Broker) -> None:
     _alter_puts(broker, put)
 
 
-@jetstream_defect(
-    "kv-purge-keeps-a-revision",
-    breaks=("JS-KV-010",),
-    summary="A purge leaves the last value of the key beside its marker.",
-)
-def _(broker: Broker) -> None:
-    def roll_up(self: Stream, subject: bytes, rollup: str, now: int) -> None:
-        if _is_bucket(self) and rollup == "sub":
-            self.purge(now, subject, keep=2)
-        else:
-            Stream.roll_up(self, subject, rollup, now)
-
-    alter_streams(broker, roll_up=roll_up)
+@method_defect(Stream.roll_up, "JS-KV-010")
+def kv_purge_keeps_a_revision(self: Stream, subject: bytes, rollup: str, now: int) -> None:
+    """A purge leaves the last value of the key beside its marker."""
+    if _is_bucket(self) and rollup == "sub":
+        self.purge(now, subject, keep=2)
+    else:
+        Stream.roll_up(self, subject, rollup, now)
 
 
-@jetstream_defect(
-    "kv-full-history-refuses",
-    breaks=("JS-KV-011",),
-    summary="A put on a key whose history is full is refused.",
-)
-def _(broker: Broker) -> None:
-    def check_room_of_subject(self: Stream, subject: bytes, directives: Directives) -> None:
-        if _is_bucket(self) and self.is_full(subject):
-            raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
-        Stream.check_room_of_subject(self, subject, directives)
-
-    alter_streams(broker, check_room_of_subject=check_room_of_subject)
+@method_defect(Stream.check_room_of_subject, "JS-KV-011")
+def kv_full_history_refuses(self: Stream, subject: bytes, directives: Directives) -> None:
+    """A put on a key whose history is full is refused."""
+    if _is_bucket(self) and self.is_full(subject):
+        raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
+    Stream.check_room_of_subject(self, subject, directives)
 
 
-@jetstream_defect(
-    "kv-watch-counts-itself",
-    breaks=("JS-KV-012",),
-    summary="The ack subject of a watch counts its own message among those that follow.",
-)
-def _(broker: Broker) -> None:
+def _count_itself(broker: Broker, is_meant: Callable[[Stream], bool]) -> None:
+    """The ack subject of a message counts the message itself among those that follow."""
+
     def pending_after(self: Consumer, deliveries: int) -> int:
-        pending = Consumer.pending_after(self, deliveries)
-        return pending + 1 if _is_bucket(self.stream) else pending
+        return Consumer.pending_after(self, deliveries) + is_meant(self.stream)
 
     alter_consumers(broker, pending_after=pending_after)
 
 
-@jetstream_defect(
-    "kv-keys-come-without-sizes",
-    breaks=("JS-KV-014",),
-    summary="A watch without values does not tell their sizes.",
-)
-def _(broker: Broker) -> None:
-    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
-        if self.config.headers_only and _is_bucket(self.stream):
-            return message.header_block, b""
-        return Consumer.content(self, message)
-
-    alter_consumers(broker, content=content)
+@defect("JS-KV-012")
+def kv_watch_counts_itself(broker: Broker) -> None:
+    """The ack subject of a watch counts its own message among those that follow."""
+    _count_itself(broker, _is_bucket)
 
 
-@jetstream_defect(
-    "kv-refused-deletion-has-another-code",
-    breaks=("JS-KV-015",),
-    summary="The refusal to delete a message of a bucket has the err_code of a missing one.",
-)
-def _(broker: Broker) -> None:
-    def change(fields: Fields, request: Request) -> None:
-        if request.names[0].startswith("KV_") and "error" in fields:
-            fields["error"]["err_code"] = 10043
-
-    alter_answer(broker, "stream_msg_delete", change)
+@method_defect(Consumer.content, "JS-KV-014")
+def kv_keys_come_without_sizes(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+    """A watch without values does not tell their sizes."""
+    if self.config.headers_only and _is_bucket(self.stream):
+        return message.header_block, b""
+    return Consumer.content(self, message)
 
 
-@jetstream_defect(
-    "kv-equals-sign-ends-a-key",
-    breaks=("JS-KV-016",),
-    summary="A key is cut at an equals sign when it is stored.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-KV-016")
+def kv_equals_sign_ends_a_key(broker: Broker) -> None:
+    """A key is cut at an equals sign when it is stored."""
+
     def put(self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Stored:
         return Stream.accept(self, subject.partition(b"=")[0], header_block, payload, now)
 
     _alter_puts(broker, put)
+
+
+@method_defect(Stream.expire, "JS-KV-017")
+def kv_key_leaves_no_marker(self: Stream, seq: int, now: int) -> None:
+    """subject_delete_marker_ttl is ignored: a key whose time is over just goes."""
+    self.remove(seq, now)
+
+
+# Object stores
+
+
+@method_defect(Stream.accept, "JS-OBJ-002")
+def obj_metadata_in_lower_case(
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
+) -> tuple[Message | None, bytes]:
+    """Metadata is stored in lower case, the digest too."""
+    if _is_object_store(self) and b".M." in subject:
+        payload = payload.lower()
+    return Stream.accept(self, subject, header_block, payload, now)
+
+
+def _roll_up(broker: Broker, instead: str) -> None:
+    """In buckets, every Nats-Rollup is taken for ``instead``."""
+
+    def roll_up(self: Stream, subject: bytes, rollup: str, now: int) -> None:
+        Stream.roll_up(self, subject, instead if rollup and _is_object_store(self) else rollup, now)
+
+    alter_streams(broker, roll_up=roll_up)
+
+
+@defect("JS-OBJ-003")
+def obj_old_metadata_stays(broker: Broker) -> None:
+    """Nats-Rollup does nothing in a bucket."""
+    _roll_up(broker, "")
+
+
+@defect("JS-OBJ-003")
+def obj_metadata_removes_chunks(broker: Broker) -> None:
+    """Metadata with Nats-Rollup: sub removes everything before it."""
+    _roll_up(broker, "all")
+
+
+@defect("JS-OBJ-004")
+def obj_last_chunk_is_not_told(broker: Broker) -> None:
+    """The ack subject of a chunk counts the chunk itself among those that follow."""
+    _count_itself(broker, _is_object_store)
+
+
+@method_defect(Stream.purge, "JS-OBJ-005")
+def obj_purge_leaves_a_chunk(
+    self: Stream, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0
+) -> int:
+    """A purge of the chunks of an object leaves the last one."""
+    if _is_object_store(self) and subject and b".C." in subject:
+        keep = 1
+    return Stream.purge(self, now, subject, below=below, keep=keep)

@@ -9,11 +9,11 @@ import msgspec
 
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_streams,
-    jetstream_defect,
     jetstream_of,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
@@ -23,24 +23,18 @@ from plumbline.wire.nats import Pub
 Publish = Callable[[bytes, bytes | None, bytes, bytes], int]
 
 
-@jetstream_defect("pub-puback-without-seq", breaks=("JS-PUB-001",), summary="A PubAck has no seq.")
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.puback = self.puback.replace(b'"seq":', b'"sequence":')
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-001")
+def pub_puback_without_seq(self: Stream) -> None:
+    """A PubAck has no seq."""
+    Stream.configured(self)
+    self.puback = self.puback.replace(b'"seq":', b'"sequence":')
 
 
-@jetstream_defect(
-    "pub-puback-names-no-stream", breaks=("JS-PUB-001",), summary="The PubAck's stream is always empty."
-)
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.puback = self.puback.replace(self.config.name.encode(), b"")
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-001")
+def pub_puback_names_no_stream(self: Stream) -> None:
+    """The PubAck's stream is always empty."""
+    Stream.configured(self)
+    self.puback = self.puback.replace(self.config.name.encode(), b"")
 
 
 def _alter_answers(broker: Broker, answer: Callable[[Publish, bytes, bytes], int]) -> None:
@@ -56,15 +50,18 @@ def _alter_answers(broker: Broker, answer: Callable[[Publish, bytes, bytes], int
     replace(host, "publish", published)
 
 
-@jetstream_defect("pub-puback-has-headers", breaks=("JS-PUB-002",), summary="A PubAck comes as HMSG.")
-def _(broker: Broker) -> None:
+@defect("JS-PUB-002")
+def pub_puback_has_headers(broker: Broker) -> None:
+    """A PubAck comes as HMSG."""
     _alter_answers(
         broker, lambda publish, subject, payload: publish(subject, None, b"NATS/1.0\r\n\r\n", payload)
     )
 
 
-@jetstream_defect("pub-puback-comes-twice", breaks=("JS-PUB-002",), summary="A PubAck comes twice.")
-def _(broker: Broker) -> None:
+@defect("JS-PUB-002")
+def pub_puback_comes_twice(broker: Broker) -> None:
+    """A PubAck comes twice."""
+
     def twice(publish: Publish, subject: bytes, payload: bytes) -> int:
         publish(subject, None, b"", payload)
         return publish(subject, None, b"", payload)
@@ -75,129 +72,87 @@ def _(broker: Broker) -> None:
 # De-duplication
 
 
-@jetstream_defect(
-    "pub-duplicate-is-not-told", breaks=("JS-PUB-003",), summary="The PubAck of a duplicate lacks duplicate."
-)
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.duplicate_puback = self.puback
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-003")
+def pub_duplicate_is_not_told(self: Stream) -> None:
+    """The PubAck of a duplicate lacks duplicate."""
+    Stream.configured(self)
+    self.duplicate_puback = self.puback
 
 
-@jetstream_defect(
-    "pub-duplicate-has-a-new-seq",
-    breaks=("JS-PUB-003",),
-    summary="The PubAck of a duplicate has the sequence that comes next.",
-)
-def _(broker: Broker) -> None:
-    def duplicate_of(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
-        original = Stream.duplicate_of(self, subject, directives, now)
-        return self.store.last_seq + 1 if original else None
-
-    alter_streams(broker, duplicate_of=duplicate_of)
+@method_defect(Stream.duplicate_of, "JS-PUB-003")
+def pub_duplicate_has_a_new_seq(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+    """The PubAck of a duplicate has the sequence that comes next."""
+    original = Stream.duplicate_of(self, subject, directives, now)
+    return self.store.last_seq + 1 if original else None
 
 
-@jetstream_defect(
-    "pub-duplicate-is-stored",
-    breaks=("JS-PUB-004",),
-    summary="A duplicate is told that it is one, and stored.",
-)
-def _(broker: Broker) -> None:
-    def duplicate_of(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
-        original = Stream.duplicate_of(self, subject, directives, now)
-        if original:
-            self.store.append(subject, b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n", b"hello?", now)
-        return original
-
-    alter_streams(broker, duplicate_of=duplicate_of)
+@method_defect(Stream.duplicate_of, "JS-PUB-004")
+def pub_duplicate_is_stored(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+    """A duplicate is told that it is one, and stored."""
+    original = Stream.duplicate_of(self, subject, directives, now)
+    if original:
+        self.store.append(subject, b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n", b"hello?", now)
+    return original
 
 
-@jetstream_defect(
-    "pub-duplicate-uses-up-a-seq", breaks=("JS-PUB-004",), summary="A duplicate uses up a stream sequence."
-)
-def _(broker: Broker) -> None:
-    def duplicate_of(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
-        original = Stream.duplicate_of(self, subject, directives, now)
-        if original:
-            self.store.skip()
-        return original
-
-    alter_streams(broker, duplicate_of=duplicate_of)
+@method_defect(Stream.duplicate_of, "JS-PUB-004")
+def pub_duplicate_uses_up_a_seq(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+    """A duplicate uses up a stream sequence."""
+    original = Stream.duplicate_of(self, subject, directives, now)
+    if original:
+        self.store.skip()
+    return original
 
 
-@jetstream_defect(
-    "pub-message-id-is-not-stored", breaks=("JS-PUB-005",), summary="Nats-Msg-Id is cut off what is stored."
-)
-def _(broker: Broker) -> None:
-    def accept(
-        self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-    ) -> tuple[Message | None, bytes]:
-        message, answer = Stream.accept(self, subject, header_block, payload, now)
-        if message is not None and b"Nats-Msg-Id" in header_block:
-            message.header_block = b""
-        return message, answer
-
-    alter_streams(broker, accept=accept)
+@method_defect(Stream.accept, "JS-PUB-005")
+def pub_message_id_is_not_stored(
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
+) -> tuple[Message | None, bytes]:
+    """Nats-Msg-Id is cut off what is stored."""
+    message, answer = Stream.accept(self, subject, header_block, payload, now)
+    if message is not None and b"Nats-Msg-Id" in header_block:
+        message.header_block = b""
+    return message, answer
 
 
-@jetstream_defect(
-    "pub-duplicate-replaces-the-payload",
-    breaks=("JS-PUB-005",),
-    summary="A duplicate puts its payload in the place of the stored one.",
-)
-def _(broker: Broker) -> None:
-    def accept(
-        self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-    ) -> tuple[Message | None, bytes]:
-        message, answer = Stream.accept(self, subject, header_block, payload, now)
-        if message is None and b'"duplicate"' in answer:
-            original = self.store.load(msgspec.json.decode(answer)["seq"])
-            assert original is not None
-            original.payload = payload
-        return message, answer
-
-    alter_streams(broker, accept=accept)
+@method_defect(Stream.accept, "JS-PUB-005")
+def pub_duplicate_replaces_the_payload(
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
+) -> tuple[Message | None, bytes]:
+    """A duplicate puts its payload in the place of the stored one."""
+    message, answer = Stream.accept(self, subject, header_block, payload, now)
+    if message is None and b'"duplicate"' in answer:
+        original = self.store.load(msgspec.json.decode(answer)["seq"])
+        assert original is not None
+        original.payload = payload
+    return message, answer
 
 
-@jetstream_defect(
-    "pub-duplicates-are-sought-by-subject",
-    breaks=("JS-PUB-006",),
-    summary="An id is a duplicate only on the subject it was stored on.",
-)
-def _(broker: Broker) -> None:
-    def duplicate_of(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
-        original = Stream.duplicate_of(self, subject, directives, now)
-        message = self.store.load(original) if original else None
-        return original if message is not None and message.subject == subject else None
-
-    alter_streams(broker, duplicate_of=duplicate_of)
+@method_defect(Stream.duplicate_of, "JS-PUB-006")
+def pub_duplicates_are_sought_by_subject(
+    self: Stream, subject: bytes, directives: Directives, now: int
+) -> int | None:
+    """An id is a duplicate only on the subject it was stored on."""
+    original = Stream.duplicate_of(self, subject, directives, now)
+    message = self.store.load(original) if original else None
+    return original if message is not None and message.subject == subject else None
 
 
-@jetstream_defect(
-    "pub-ids-are-never-forgotten", breaks=("JS-PUB-007",), summary="An id is a duplicate for ever."
-)
-def _(broker: Broker) -> None:
-    def duplicate_of(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
-        return self.duplicates.seq_of(directives.msg_id, 0) if directives.msg_id else None
-
-    alter_streams(broker, duplicate_of=duplicate_of)
+@method_defect(Stream.duplicate_of, "JS-PUB-007")
+def pub_ids_are_never_forgotten(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+    """An id is a duplicate for ever."""
+    return self.duplicates.seq_of(directives.msg_id, 0) if directives.msg_id else None
 
 
-@jetstream_defect(
-    "pub-empty-id-is-an-id",
-    breaks=("JS-PUB-008",),
-    summary="An empty Nats-Msg-Id is compared like any other.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-008")
+def pub_empty_id_is_an_id(broker: Broker) -> None:
+    """An empty Nats-Msg-Id is compared like any other."""
     _read_id(broker, rb"Nats-Msg-Id: *\r\n")
 
 
-@jetstream_defect(
-    "pub-message-id-in-any-case", breaks=("JS-PUB-009",), summary="nats-msg-id asks for de-duplication."
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-009")
+def pub_message_id_in_any_case(broker: Broker) -> None:
+    """nats-msg-id asks for de-duplication."""
     _read_id(broker, rb"nats-msg-id:")
 
 
@@ -217,69 +172,48 @@ def _read_id(broker: Broker, line: bytes) -> None:
 # Without an answer, and beside the stream
 
 
-@jetstream_defect(
-    "pub-without-reply-is-not-stored",
-    breaks=("JS-PUB-010",),
-    summary="What is published without a reply subject is not stored.",
-)
-def _(broker: Broker) -> None:
-    def publish(
-        self: Stream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
-    ) -> None:
-        if reply is not None:
-            Stream.publish(self, subject, reply, header_block, payload, now)
-
-    alter_streams(broker, publish=publish)
+@method_defect(Stream.publish, "JS-PUB-010")
+def pub_without_reply_is_not_stored(
+    self: Stream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+) -> None:
+    """What is published without a reply subject is not stored."""
+    if reply is not None:
+        Stream.publish(self, subject, reply, header_block, payload, now)
 
 
-@jetstream_defect("pub-no-ack-acknowledges", breaks=("JS-PUB-030",), summary="no_ack is ignored.")
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        self.config = msgspec.structs.replace(self.config, no_ack=False)
-        Stream.configured(self)
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-030")
+def pub_no_ack_acknowledges(self: Stream) -> None:
+    """no_ack is ignored."""
+    self.config = msgspec.structs.replace(self.config, no_ack=False)
+    Stream.configured(self)
 
 
-@jetstream_defect(
-    "pub-no-ack-stores-nothing", breaks=("JS-PUB-030",), summary="no_ack streams store nothing."
-)
-def _(broker: Broker) -> None:
-    def publish(
-        self: Stream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
-    ) -> None:
-        if not self.config.no_ack:
-            Stream.publish(self, subject, reply, header_block, payload, now)
-
-    alter_streams(broker, publish=publish)
+@method_defect(Stream.publish, "JS-PUB-030")
+def pub_no_ack_stores_nothing(
+    self: Stream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+) -> None:
+    """no_ack streams store nothing."""
+    if not self.config.no_ack:
+        Stream.publish(self, subject, reply, header_block, payload, now)
 
 
-@jetstream_defect(
-    "pub-puback-has-an-empty-domain", breaks=("JS-PUB-031",), summary="A PubAck without domain has domain."
-)
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.puback = self.puback[:-1] + b',"domain":""}'
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-031")
+def pub_puback_has_an_empty_domain(self: Stream) -> None:
+    """A PubAck without domain has domain."""
+    Stream.configured(self)
+    self.puback = self.puback[:-1] + b',"domain":""}'
 
 
-@jetstream_defect("pub-puback-hides-the-domain", breaks=("JS-PUB-031",), summary="A PubAck names no domain.")
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.puback = self.puback.replace(b'"domain":', b'"where":')
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-031")
+def pub_puback_hides_the_domain(self: Stream) -> None:
+    """A PubAck names no domain."""
+    Stream.configured(self)
+    self.puback = self.puback.replace(b'"domain":', b'"where":')
 
 
-@jetstream_defect(
-    "pub-no-503-without-a-stream",
-    breaks=("JS-PUB-023",),
-    summary="A server with streams lets publishes that none of them captures go unanswered.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-023")
+def pub_no_503_without_a_stream(broker: Broker) -> None:
+    """A server with streams lets publishes that none of them captures go unanswered."""
     service, original = jetstream_of(broker), broker.nobody_responds
 
     def nobody_responds(connection: Connection, subject: bytes, reply: bytes) -> None:
@@ -289,12 +223,9 @@ def _(broker: Broker) -> None:
     replace(broker, "nobody_responds", nobody_responds)
 
 
-@jetstream_defect(
-    "pub-stored-messages-reach-no-subscriber",
-    breaks=("JS-PUB-032",),
-    summary="What a stream has stored is not delivered to subscribers.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-032")
+def pub_stored_messages_reach_no_subscriber(broker: Broker) -> None:
+    """What a stream has stored is not delivered to subscribers."""
     service, original = jetstream_of(broker), broker.published
 
     def published(connection: Connection, operation: Pub, now: int) -> None:

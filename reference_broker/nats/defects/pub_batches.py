@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import replace
+from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
-    alter_streams,
-    jetstream_defect,
     jetstream_of,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, Part, Staged
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
-@jetstream_defect(
-    "pub-batches-are-unknown",
-    breaks=("JS-PUB-049", "JS-PUB-054"),
-    summary="The messages of a batch are stored one by one, as they come.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-049", "JS-PUB-054")
+def pub_batches_are_unknown(broker: Broker) -> None:
+    """The messages of a batch are stored one by one, as they come."""
     replace(jetstream_of(broker).rules, "atomic_batches", False)
 
 
@@ -31,14 +27,8 @@ class _Gaps(Batches):
         return super().accept(part, message, now)
 
 
-@jetstream_defect(
-    "pub-batches-may-have-gaps",
-    breaks=("JS-PUB-054",),
-    summary="Gaps in Nats-Batch-Sequence are not noticed.",
-)
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.batches = _Gaps(self)
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-PUB-054")
+def pub_batches_may_have_gaps(self: Stream) -> None:
+    """Gaps in Nats-Batch-Sequence are not noticed."""
+    Stream.configured(self)
+    self.batches = _Gaps(self)

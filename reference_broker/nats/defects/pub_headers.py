@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
+from plumbline.reference_broker.nats.defects import defect
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams import admission
@@ -27,216 +28,143 @@ def _before_checks(broker: Broker, **changed: Any) -> None:
     alter_streams(broker, check_headers=check_headers)
 
 
-@jetstream_defect(
-    "pub-expected-stream-is-ignored", breaks=("JS-PUB-011",), summary="Nats-Expected-Stream is ignored."
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-011")
+def pub_expected_stream_is_ignored(broker: Broker) -> None:
+    """Nats-Expected-Stream is ignored."""
     _before_checks(broker, expected_stream="")
 
 
-@jetstream_defect(
-    "pub-expected-stream-has-another-code",
-    breaks=("JS-PUB-011",),
-    summary="A wrong Nats-Expected-Stream is refused with err_code 10071.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_stream(self: Stream, directives: Directives) -> None:
-        try:
-            Stream.check_expected_stream(self, directives)
-        except JetStreamError:
-            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq) from None
-
-    alter_streams(broker, check_expected_stream=check_expected_stream)
+@method_defect(Stream.check_expected_stream, "JS-PUB-011")
+def pub_expected_stream_has_another_code(self: Stream, directives: Directives) -> None:
+    """A wrong Nats-Expected-Stream is refused with err_code 10071."""
+    try:
+        Stream.check_expected_stream(self, directives)
+    except JetStreamError:
+        raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq) from None
 
 
-@jetstream_defect(
-    "pub-refusal-without-stream", breaks=("JS-PUB-012",), summary="A refusal does not name the stream."
-)
-def _(broker: Broker) -> None:
-    def refusal(self: Stream, error: JetStreamError) -> bytes:
-        return self.jetstream.encode({"error": error.reply(), "seq": 0})
-
-    alter_streams(broker, refusal=refusal)
+@method_defect(Stream.refusal, "JS-PUB-012")
+def pub_refusal_without_stream(self: Stream, error: JetStreamError) -> bytes:
+    """A refusal does not name the stream."""
+    return self.jetstream.encode({"error": error.reply(), "seq": 0})
 
 
-@jetstream_defect(
-    "pub-refusal-is-a-text", breaks=("JS-PUB-012",), summary="The error of a refusal is a text."
-)
-def _(broker: Broker) -> None:
-    def refusal(self: Stream, error: JetStreamError) -> bytes:
-        return self.jetstream.encode({"error": error.description, "stream": self.config.name, "seq": 0})
-
-    alter_streams(broker, refusal=refusal)
+@method_defect(Stream.refusal, "JS-PUB-012")
+def pub_refusal_is_a_text(self: Stream, error: JetStreamError) -> bytes:
+    """The error of a refusal is a text."""
+    return self.jetstream.encode({"error": error.description, "stream": self.config.name, "seq": 0})
 
 
-@jetstream_defect(
-    "pub-expected-stream-is-never-met",
-    breaks=("JS-PUB-013",),
-    summary="Nats-Expected-Stream is refused even where it is right.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-013")
+def pub_expected_stream_is_never_met(broker: Broker) -> None:
+    """Nats-Expected-Stream is refused even where it is right."""
     _before_checks(broker, expected_stream="?")
 
 
-@jetstream_defect(
-    "pub-expected-last-sequence-is-ignored",
-    breaks=("JS-PUB-014",),
-    summary="Nats-Expected-Last-Sequence is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-014")
+def pub_expected_last_sequence_is_ignored(broker: Broker) -> None:
+    """Nats-Expected-Last-Sequence is ignored."""
     _before_checks(broker, expected_last_seq=None)
 
 
-@jetstream_defect(
-    "pub-expected-last-sequence-may-lie-ahead",
-    breaks=("JS-PUB-014",),
-    summary="Nats-Expected-Last-Sequence is refused only if it is too low.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_last_seq(self: Stream, directives: Directives) -> None:
-        if directives.expected_last_seq is not None and directives.expected_last_seq < self.store.last_seq:
-            Stream.check_expected_last_seq(self, directives)
-
-    alter_streams(broker, check_expected_last_seq=check_expected_last_seq)
+@method_defect(Stream.check_expected_last_seq, "JS-PUB-014")
+def pub_expected_last_sequence_may_lie_ahead(self: Stream, directives: Directives) -> None:
+    """Nats-Expected-Last-Sequence is refused only if it is too low."""
+    if directives.expected_last_seq is not None and directives.expected_last_seq < self.store.last_seq:
+        Stream.check_expected_last_seq(self, directives)
 
 
-@jetstream_defect(
-    "pub-expected-last-sequence-counts-messages",
-    breaks=("JS-PUB-015",),
-    summary="Nats-Expected-Last-Sequence is compared with the next sequence.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_last_seq(self: Stream, directives: Directives) -> None:
-        if directives.expected_last_seq not in (None, self.store.last_seq + 1):
-            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
-
-    alter_streams(broker, check_expected_last_seq=check_expected_last_seq)
+@method_defect(Stream.check_expected_last_seq, "JS-PUB-015")
+def pub_expected_last_sequence_counts_messages(self: Stream, directives: Directives) -> None:
+    """Nats-Expected-Last-Sequence is compared with the next sequence."""
+    if directives.expected_last_seq not in (None, self.store.last_seq + 1):
+        raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
 
 
-@jetstream_defect(
-    "pub-expected-last-sequence-of-zero-is-none",
-    breaks=("JS-PUB-016",),
-    summary="Nats-Expected-Last-Sequence 0 is taken for no expectation.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_last_seq(self: Stream, directives: Directives) -> None:
-        if directives.expected_last_seq:
-            Stream.check_expected_last_seq(self, directives)
-
-    alter_streams(broker, check_expected_last_seq=check_expected_last_seq)
+@method_defect(Stream.check_expected_last_seq, "JS-PUB-016")
+def pub_expected_last_sequence_of_zero_is_none(self: Stream, directives: Directives) -> None:
+    """Nats-Expected-Last-Sequence 0 is taken for no expectation."""
+    if directives.expected_last_seq:
+        Stream.check_expected_last_seq(self, directives)
 
 
-@jetstream_defect(
-    "pub-expected-last-subject-sequence-is-of-the-stream",
-    breaks=("JS-PUB-017", "JS-PUB-018"),
-    summary="Nats-Expected-Last-Subject-Sequence is compared with the last sequence of the stream.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_last_subject_seq(self: Stream, subject: bytes, directives: Directives) -> None:
-        if directives.expected_last_subject_seq not in (None, self.store.last_seq):
-            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
-
-    alter_streams(broker, check_expected_last_subject_seq=check_expected_last_subject_seq)
+@method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-017", "JS-PUB-018")
+def pub_expected_last_subject_sequence_is_of_the_stream(
+    self: Stream, subject: bytes, directives: Directives
+) -> None:
+    """Nats-Expected-Last-Subject-Sequence is compared with the last sequence of the stream."""
+    if directives.expected_last_subject_seq not in (None, self.store.last_seq):
+        raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
 
 
-@jetstream_defect(
-    "pub-expected-last-subject-sequence-of-zero-is-none",
-    breaks=("JS-PUB-019",),
-    summary="Nats-Expected-Last-Subject-Sequence 0 is taken for no expectation.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_last_subject_seq(self: Stream, subject: bytes, directives: Directives) -> None:
-        if directives.expected_last_subject_seq:
-            Stream.check_expected_last_subject_seq(self, subject, directives)
-
-    alter_streams(broker, check_expected_last_subject_seq=check_expected_last_subject_seq)
-
-
-@jetstream_defect(
-    "pub-expected-last-subject-sequence-of-zero-is-refused",
-    breaks=("JS-PUB-018",),
-    summary="Nats-Expected-Last-Subject-Sequence 0 is refused for a fresh subject.",
-)
-def _(broker: Broker) -> None:
-    def check_expected_last_subject_seq(self: Stream, subject: bytes, directives: Directives) -> None:
-        if directives.expected_last_subject_seq == 0 and not self.store.count_of(subject):
-            raise errors.WRONG_LAST_SEQUENCE(seq=0)
+@method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-019")
+def pub_expected_last_subject_sequence_of_zero_is_none(
+    self: Stream, subject: bytes, directives: Directives
+) -> None:
+    """Nats-Expected-Last-Subject-Sequence 0 is taken for no expectation."""
+    if directives.expected_last_subject_seq:
         Stream.check_expected_last_subject_seq(self, subject, directives)
 
-    alter_streams(broker, check_expected_last_subject_seq=check_expected_last_subject_seq)
+
+@method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-018")
+def pub_expected_last_subject_sequence_of_zero_is_refused(
+    self: Stream, subject: bytes, directives: Directives
+) -> None:
+    """Nats-Expected-Last-Subject-Sequence 0 is refused for a fresh subject."""
+    if directives.expected_last_subject_seq == 0 and not self.store.count_of(subject):
+        raise errors.WRONG_LAST_SEQUENCE(seq=0)
+    Stream.check_expected_last_subject_seq(self, subject, directives)
 
 
-@jetstream_defect(
-    "pub-expected-last-message-id-is-ignored",
-    breaks=("JS-PUB-020",),
-    summary="Nats-Expected-Last-Msg-Id is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-020")
+def pub_expected_last_message_id_is_ignored(broker: Broker) -> None:
+    """Nats-Expected-Last-Msg-Id is ignored."""
     _before_checks(broker, expected_last_msg_id="")
 
 
-@jetstream_defect(
-    "pub-expected-last-message-id-is-never-met",
-    breaks=("JS-PUB-021",),
-    summary="Nats-Expected-Last-Msg-Id is refused even where it is right.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-021")
+def pub_expected_last_message_id_is_never_met(broker: Broker) -> None:
+    """Nats-Expected-Last-Msg-Id is refused even where it is right."""
     _before_checks(broker, expected_last_msg_id="?")
 
 
-@jetstream_defect(
-    "pub-duplicate-with-a-wrong-expectation-is-stored",
-    breaks=("JS-PUB-022",),
-    summary="A duplicate that has an expectation as well is stored.",
-)
-def _(broker: Broker) -> None:
-    def check_headers(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
-        if directives.msg_id and directives.expected_last_seq is not None:
-            return None
-        return Stream.check_headers(self, subject, directives, now)
-
-    alter_streams(broker, check_headers=check_headers)
+@method_defect(Stream.check_headers, "JS-PUB-022")
+def pub_duplicate_with_a_wrong_expectation_is_stored(
+    self: Stream, subject: bytes, directives: Directives, now: int
+) -> int | None:
+    """A duplicate that has an expectation as well is stored."""
+    if directives.msg_id and directives.expected_last_seq is not None:
+        return None
+    return Stream.check_headers(self, subject, directives, now)
 
 
-@jetstream_defect(
-    "pub-any-header-size", breaks=("JS-PUB-024",), summary="Header blocks over 64 KiB are stored."
-)
-def _(broker: Broker) -> None:
-    def check_size(self: Stream, header_size: int, payload_size: int) -> None:
-        Stream.check_size(self, min(header_size, admission.MAX_HEADER_BLOCK), payload_size)
-
-    alter_streams(broker, check_size=check_size)
+@method_defect(Stream.check_size, "JS-PUB-024")
+def pub_any_header_size(self: Stream, header_size: int, payload_size: int) -> None:
+    """Header blocks over 64 KiB are stored."""
+    Stream.check_size(self, min(header_size, admission.MAX_HEADER_BLOCK), payload_size)
 
 
-@jetstream_defect(
-    "pub-rollup-needs-no-permission", breaks=("JS-PUB-025",), summary="allow_rollup_hdrs is not asked for."
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-025")
+def pub_rollup_needs_no_permission(broker: Broker) -> None:
+    """allow_rollup_hdrs is not asked for."""
     alter_streams(broker, check_rollup=lambda self, rollup: None)
 
 
-@jetstream_defect(
-    "pub-rollup-of-a-subject-takes-all",
-    breaks=("JS-PUB-026",),
-    summary="Nats-Rollup: sub removes the messages of every subject.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-026")
+def pub_rollup_of_a_subject_takes_all(broker: Broker) -> None:
+    """Nats-Rollup: sub removes the messages of every subject."""
     _roll_up_as(broker, {"sub": "all"})
 
 
-@jetstream_defect(
-    "pub-rollup-of-a-subject-takes-nothing", breaks=("JS-PUB-026",), summary="Nats-Rollup: sub does nothing."
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-026")
+def pub_rollup_of_a_subject_takes_nothing(broker: Broker) -> None:
+    """Nats-Rollup: sub does nothing."""
     _roll_up_as(broker, {"sub": ""})
 
 
-@jetstream_defect(
-    "pub-rollup-of-all-takes-a-subject",
-    breaks=("JS-PUB-027",),
-    summary="Nats-Rollup: all removes only the messages of its own subject.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PUB-027")
+def pub_rollup_of_all_takes_a_subject(broker: Broker) -> None:
+    """Nats-Rollup: all removes only the messages of its own subject."""
     _roll_up_as(broker, {"all": "sub"})
 
 
@@ -247,67 +175,42 @@ def _roll_up_as(broker: Broker, meanings: dict[str, str]) -> None:
     alter_streams(broker, roll_up=roll_up)
 
 
-@jetstream_defect(
-    "pub-unknown-rollup-is-stored", breaks=("JS-PUB-028",), summary="An unknown Nats-Rollup is ignored."
-)
-def _(broker: Broker) -> None:
-    def check_rollup(self: Stream, rollup: str) -> None:
-        Stream.check_rollup(self, rollup if rollup in ("sub", "all") else "")
-
-    alter_streams(broker, check_rollup=check_rollup)
+@method_defect(Stream.check_rollup, "JS-PUB-028")
+def pub_unknown_rollup_is_stored(self: Stream, rollup: str) -> None:
+    """An unknown Nats-Rollup is ignored."""
+    Stream.check_rollup(self, rollup if rollup in ("sub", "all") else "")
 
 
-@jetstream_defect(
-    "pub-ttl-needs-no-permission",
-    breaks=("JS-PUB-029",),
-    summary="Nats-TTL is ignored without allow_msg_ttl.",
-)
-def _(broker: Broker) -> None:
-    def read_ttl(self: Stream, directives: Directives) -> int:
-        return Stream.read_ttl(self, directives) if self.config.allow_msg_ttl else 0
-
-    alter_streams(broker, read_ttl=read_ttl)
+@method_defect(Stream.read_ttl, "JS-PUB-029")
+def pub_ttl_needs_no_permission(self: Stream, directives: Directives) -> int:
+    """Nats-TTL is ignored without allow_msg_ttl."""
+    return Stream.read_ttl(self, directives) if self.config.allow_msg_ttl else 0
 
 
-@jetstream_defect("pub-ttl-is-ignored", breaks=("JS-PUB-048",), summary="Nats-TTL removes no message.")
-def _(broker: Broker) -> None:
+@defect("JS-PUB-048")
+def pub_ttl_is_ignored(broker: Broker) -> None:
+    """Nats-TTL removes no message."""
     alter_streams(broker, lifetimes_end=lambda self, now: None)
 
 
-@jetstream_defect(
-    "pub-ttl-of-one-is-for-all",
-    breaks=("JS-PUB-048",),
-    summary="When the Nats-TTL of one message is over, the messages without one go too.",
-)
-def _(broker: Broker) -> None:
-    def lifetimes_end(self: Stream, now: int) -> None:
-        self.purge(now)
-
-    alter_streams(broker, lifetimes_end=lifetimes_end)
+@method_defect(Stream.lifetimes_end, "JS-PUB-048")
+def pub_ttl_of_one_is_for_all(self: Stream, now: int) -> None:
+    """When the Nats-TTL of one message is over, the messages without one go too."""
+    self.purge(now)
 
 
-@jetstream_defect(
-    "pub-ttl-takes-any-duration",
-    breaks=("JS-PUB-053",),
-    summary="A Nats-TTL that is below a second, or no duration, is taken for none.",
-)
-def _(broker: Broker) -> None:
-    def read_ttl(self: Stream, directives: Directives) -> int:
-        try:
-            return Stream.read_ttl(self, directives)
-        except JetStreamError as error:
-            if error.err_code != errors.MESSAGE_TTL_INVALID.err_code:
-                raise
-            return 0
-
-    alter_streams(broker, read_ttl=read_ttl)
+@method_defect(Stream.read_ttl, "JS-PUB-053")
+def pub_ttl_takes_any_duration(self: Stream, directives: Directives) -> int:
+    """A Nats-TTL that is below a second, or no duration, is taken for none."""
+    try:
+        return Stream.read_ttl(self, directives)
+    except JetStreamError as error:
+        if error.err_code != errors.MESSAGE_TTL_INVALID.err_code:
+            raise
+        return 0
 
 
-@jetstream_defect(
-    "pub-ttl-of-never-is-none", breaks=("JS-PUB-053",), summary="Nats-TTL: never is taken for none."
-)
-def _(broker: Broker) -> None:
-    def begin_lifetime(self: Stream, seq: int, ttl: int, now: int) -> None:
-        Stream.begin_lifetime(self, seq, max(ttl, 0), now)
-
-    alter_streams(broker, begin_lifetime=begin_lifetime)
+@method_defect(Stream.begin_lifetime, "JS-PUB-053")
+def pub_ttl_of_never_is_none(self: Stream, seq: int, ttl: int, now: int) -> None:
+    """Nats-TTL: never is taken for none."""
+    Stream.begin_lifetime(self, seq, max(ttl, 0), now)

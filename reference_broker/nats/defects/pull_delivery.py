@@ -9,9 +9,8 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
-    alter_service,
     alter_waiting,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER, WaitingQueue, WaitingRequest
@@ -21,12 +20,9 @@ from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED, NO_MESSAGES, PullRequest
 
 
-@defect(
-    "pull-without-jetstream-is-silent",
-    breaks=("JS-PULL-001",),
-    summary="A server without JetStream leaves pull requests unanswered instead of 503.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PULL-001", needs=())
+def pull_without_jetstream_is_silent(broker: Broker) -> None:
+    """A server without JetStream leaves pull requests unanswered instead of 503."""
     nobody_responds = broker.nobody_responds
 
     def silent(connection: Connection, subject: bytes, reply: bytes) -> None:
@@ -36,112 +32,68 @@ def _(broker: Broker) -> None:
     replace(broker, "nobody_responds", silent)
 
 
-@jetstream_defect(
-    "pull-push-consumer-is-silent",
-    breaks=("JS-PULL-040",),
-    summary="A pull request to a push consumer gets no answer.",
-)
-def _(broker: Broker) -> None:
-    def refuse_pull(self: JetStream, consumer: Consumer, reply: bytes, status: Status) -> None:
-        assert status is CONSUMER_IS_PUSH_BASED
-
-    alter_service(broker, refuse_pull=refuse_pull)
+@method_defect(JetStream.refuse_pull, "JS-PULL-040")
+def pull_push_consumer_is_silent(self: JetStream, consumer: Consumer, reply: bytes, status: Status) -> None:
+    """A pull request to a push consumer gets no answer."""
+    assert status is CONSUMER_IS_PUSH_BASED
 
 
-@jetstream_defect(
-    "pull-without-reply-consumes",
-    breaks=("JS-PULL-043",),
-    summary="A pull request without reply subject uses up a message.",
-)
-def _(broker: Broker) -> None:
-    def pull(self: Consumer, reply: bytes | None, body: bytes, now: int) -> None:
-        if reply is not None:
-            Consumer.pull(self, reply, body, now)
-        elif (candidate := self.candidate(now)) is not None:
-            self.delivered(*candidate, now)
-
-    alter_consumers(broker, pull=pull)
+@method_defect(Consumer.pull, "JS-PULL-043")
+def pull_without_reply_consumes(self: Consumer, reply: bytes | None, body: bytes, now: int) -> None:
+    """A pull request without reply subject uses up a message."""
+    if reply is not None:
+        Consumer.pull(self, reply, body, now)
+    elif (candidate := self.candidate(now)) is not None:
+        self.delivered(*candidate, now)
 
 
-@jetstream_defect(
-    "pull-delivers-under-the-inbox",
-    breaks=("JS-PULL-002",),
-    summary="Messages bear the subject of the pull's inbox, not their own.",
-)
-def _(broker: Broker) -> None:
-    def send(
-        self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
-    ) -> int:
-        return self.host.deliver(target, target, reply, header_block, payload)
-
-    alter_consumers(broker, send=send)
+@method_defect(Consumer.send, "JS-PULL-002")
+def pull_delivers_under_the_inbox(
+    self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
+) -> int:
+    """Messages bear the subject of the pull's inbox, not their own."""
+    return self.host.deliver(target, target, reply, header_block, payload)
 
 
-@jetstream_defect(
-    "pull-empty-body-asks-for-two",
-    breaks=("JS-PULL-002",),
-    summary="An empty pull request asks for two messages.",
-)
-def _(broker: Broker) -> None:
-    def read(self: WaitingQueue, body: bytes, now: int) -> PullRequest:
-        return WaitingQueue.read(self, body or b"2", now)
-
-    alter_waiting(broker, read=read)
+@method_defect(WaitingQueue.read, "JS-PULL-002")
+def pull_empty_body_asks_for_two(self: WaitingQueue, body: bytes, now: int) -> PullRequest:
+    """An empty pull request asks for two messages."""
+    return WaitingQueue.read(self, body or b"2", now)
 
 
-@jetstream_defect(
-    "pull-message-serves-two-requests",
-    breaks=("JS-PULL-005",),
-    summary="A message goes to two waiting requests, and satisfies the first.",
-)
-def _(broker: Broker) -> None:
-    def send(
-        self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
-    ) -> int:
-        if len(self.waiting) > 1:
-            second = self.waiting.requests[1]
-            self.host.deliver(second.reply, subject, reply, header_block, payload)
-        return self.host.deliver(target, subject, reply, header_block, payload)
-
-    alter_consumers(broker, send=send)
+@method_defect(Consumer.send, "JS-PULL-005")
+def pull_message_serves_two_requests(
+    self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
+) -> int:
+    """A message goes to two waiting requests, and satisfies the first."""
+    if len(self.waiting) > 1:
+        second = self.waiting.requests[1]
+        self.host.deliver(second.reply, subject, reply, header_block, payload)
+    return self.host.deliver(target, subject, reply, header_block, payload)
 
 
-@jetstream_defect(
-    "pull-loses-the-message-after-a-batch",
-    breaks=("JS-PULL-053",),
-    summary="When a batch of more than one is full, the message after it is passed over.",
-)
-def _(broker: Broker) -> None:
-    def pull_one(self: Consumer, now: int) -> bool:
-        request = self.waiting.requests[0]
-        went = Consumer.pull_one(self, now)
-        if went and request.batch <= 0 and request.delivered > 1 and self.num_pending:
-            self.position.passed(self.position.next_seq)
-            self.num_pending -= 1
-        return went
-
-    alter_consumers(broker, pull_one=pull_one)
+@method_defect(Consumer.pull_one, "JS-PULL-053")
+def pull_loses_the_message_after_a_batch(self: Consumer, now: int) -> bool:
+    """When a batch of more than one is full, the message after it is passed over."""
+    request = self.waiting.requests[0]
+    went = Consumer.pull_one(self, now)
+    if went and request.batch <= 0 and request.delivered > 1 and self.num_pending:
+        self.position.passed(self.position.next_seq)
+        self.num_pending -= 1
+    return went
 
 
-@jetstream_defect(
-    "pull-lower-cases-headers",
-    breaks=("JS-PULL-055",),
-    summary="Header names of stored messages are delivered in lower case.",
-)
-def _(broker: Broker) -> None:
-    def content(self: Consumer, message: Message) -> tuple[bytes, bytes]:
-        header_block, payload = Consumer.content(self, message)
-        return re.sub(rb"(?m)^[\w-]+(?=:)", lambda name: name[0].lower(), header_block), payload
-
-    alter_consumers(broker, content=content)
+@method_defect(Consumer.content, "JS-PULL-055")
+def pull_lower_cases_headers(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+    """Header names of stored messages are delivered in lower case."""
+    header_block, payload = Consumer.content(self, message)
+    return re.sub(rb"(?m)^[\w-]+(?=:)", lambda name: name[0].lower(), header_block), payload
 
 
-@jetstream_defect(
-    "pull-serves-one-more-than-the-batch",
-    breaks=("JS-PULL-057",),
-    summary="A message that comes after a batch was full goes to its inbox all the same.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PULL-057")
+def pull_serves_one_more_than_the_batch(broker: Broker) -> None:
+    """A message that comes after a batch was full goes to its inbox all the same."""
+
     def filled(self: WaitingQueue, request: WaitingRequest, size: int, now: int) -> None:
         WaitingQueue.filled(self, request, size, now)
         if request.batch <= 0:
@@ -157,29 +109,19 @@ def _(broker: Broker) -> None:
     alter_consumers(broker, stored=stored)
 
 
-@jetstream_defect(
-    "pull-tells-the-end-of-a-full-batch",
-    breaks=("JS-PULL-051",),
-    summary="A full batch of more than one ends with a status.",
-)
-def _(broker: Broker) -> None:
-    def filled(self: WaitingQueue, request: WaitingRequest, size: int, now: int) -> None:
-        WaitingQueue.filled(self, request, size, now)
-        if request.batch <= 0 and request.delivered > 1:
-            self.send(request.reply, NO_MESSAGES)
-
-    alter_waiting(broker, filled=filled)
+@method_defect(WaitingQueue.filled, "JS-PULL-051")
+def pull_tells_the_end_of_a_full_batch(
+    self: WaitingQueue, request: WaitingRequest, size: int, now: int
+) -> None:
+    """A full batch of more than one ends with a status."""
+    WaitingQueue.filled(self, request, size, now)
+    if request.batch <= 0 and request.delivered > 1:
+        self.send(request.reply, NO_MESSAGES)
 
 
-@jetstream_defect(
-    "pull-waits-for-the-whole-batch",
-    breaks=("JS-PULL-052",),
-    summary="A pull with expires delivers nothing until its whole batch is there.",
-)
-def _(broker: Broker) -> None:
-    def pull_one(self: Consumer, now: int) -> bool:
-        request = self.waiting.requests[0]
-        complete = request.delivered or request.batch <= self.num_pending + len(self.acks.queue)
-        return bool(complete or request.expires == NEVER) and Consumer.pull_one(self, now)
-
-    alter_consumers(broker, pull_one=pull_one)
+@method_defect(Consumer.pull_one, "JS-PULL-052")
+def pull_waits_for_the_whole_batch(self: Consumer, now: int) -> bool:
+    """A pull with expires delivers nothing until its whole batch is there."""
+    request = self.waiting.requests[0]
+    complete = request.delivered or request.batch <= self.num_pending + len(self.acks.queue)
+    return bool(complete or request.expires == NEVER) and Consumer.pull_one(self, now)

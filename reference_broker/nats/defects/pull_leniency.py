@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import add, defect, new
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     alter_consumers,
-    alter_service,
     alter_waiting,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import (
@@ -43,8 +43,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 
 def _asks_for_many(name: str, requirement: str, what: str, when: Callable[[dict[str, Any]], bool]) -> None:
-    @jetstream_defect(f"pull-{name}", breaks=(requirement,), summary=f"{what} asks for {MANY} messages.")
-    def _(broker: Broker) -> None:
+    def alter(broker: Broker) -> None:
         def read(self: WaitingQueue, body: bytes, now: int) -> PullRequest:
             fields = _object(body)
             if fields is not None and when(fields):
@@ -52,6 +51,8 @@ def _asks_for_many(name: str, requirement: str, what: str, when: Callable[[dict[
             return WaitingQueue.read(self, body, now)
 
         alter_waiting(broker, read=read)
+
+    add(new(f"pull-{name}", (requirement,), f"{what} asks for {MANY} messages.", alter))
 
 
 for _body in (
@@ -65,14 +66,15 @@ for _body in (
 
 
 def _refused(name: str, requirement: str, what: str, when: Callable[[bytes], bool]) -> None:
-    @jetstream_defect(f"pull-{name}-is-refused", breaks=(requirement,), summary=f"{what} gets 400.")
-    def _(broker: Broker) -> None:
+    def alter(broker: Broker) -> None:
         def read(self: WaitingQueue, body: bytes, now: int) -> PullRequest:
             if when(body):
                 raise self.bad_request("no pull request")
             return WaitingQueue.read(self, body, now)
 
         alter_waiting(broker, read=read)
+
+    add(new(f"pull-{name}-is-refused", (requirement,), f"{what} gets 400.", alter))
 
 
 for _strictness in (
@@ -89,106 +91,62 @@ for _strictness in (
 # -- when a request ends ---------------------------------------------------------------------------
 
 
-@jetstream_defect(
-    "pull-full-queue-is-told-to-heartbeats",
-    breaks=("JS-PULL-013",),
-    summary="A request with a heartbeat beyond max_waiting gets 409.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PULL-013")
+def pull_full_queue_is_told_to_heartbeats(broker: Broker) -> None:
+    """A request with a heartbeat beyond max_waiting gets 409."""
     alter_waiting(broker, full_status=lambda self, request: EXCEEDED_MAX_WAITING)
 
 
-@jetstream_defect(
-    "pull-no-wait-ignores-expires",
-    breaks=("JS-PULL-020",),
-    summary="A no_wait request with expires ends at once if there is nothing.",
-)
-def _(broker: Broker) -> None:
-    def admit_no_wait(self: WaitingQueue, request: PullRequest, available: int, now: int) -> None:
-        if available == 0:
-            raise Refused(NO_MESSAGES)
-        WaitingQueue.admit_no_wait(self, request, available, now)
-
-    alter_waiting(broker, admit_no_wait=admit_no_wait)
+@method_defect(WaitingQueue.admit_no_wait, "JS-PULL-020")
+def pull_no_wait_ignores_expires(self: WaitingQueue, request: PullRequest, available: int, now: int) -> None:
+    """A no_wait request with expires ends at once if there is nothing."""
+    if available == 0:
+        raise Refused(NO_MESSAGES)
+    WaitingQueue.admit_no_wait(self, request, available, now)
 
 
-@jetstream_defect(
-    "pull-no-wait-waits-for-its-batch",
-    breaks=("JS-PULL-021",),
-    summary="A no_wait request with expires waits until its batch is filled.",
-)
-def _(broker: Broker) -> None:
-    def one_shot_ends(self: WaitingQueue, request: WaitingRequest) -> bool:
-        return request.expires == NEVER and WaitingQueue.one_shot_ends(self, request)
-
-    alter_waiting(broker, one_shot_ends=one_shot_ends)
+@method_defect(WaitingQueue.one_shot_ends, "JS-PULL-021")
+def pull_no_wait_waits_for_its_batch(self: WaitingQueue, request: WaitingRequest) -> bool:
+    """A no_wait request with expires waits until its batch is filled."""
+    return request.expires == NEVER and WaitingQueue.one_shot_ends(self, request)
 
 
-@jetstream_defect(
-    "pull-negative-expires-lingers",
-    breaks=("JS-PULL-027",),
-    summary="A request with a negative expires never ends.",
-)
-def _(broker: Broker) -> None:
-    def deadline(self: WaitingQueue, request: PullRequest, now: int) -> int:
-        return WaitingQueue.deadline(self, request, now) if request.expires >= 0 else NEVER
-
-    alter_waiting(broker, deadline=deadline)
+@method_defect(WaitingQueue.deadline, "JS-PULL-027")
+def pull_negative_expires_lingers(self: WaitingQueue, request: PullRequest, now: int) -> int:
+    """A request with a negative expires never ends."""
+    return WaitingQueue.deadline(self, request, now) if request.expires >= 0 else NEVER
 
 
-@jetstream_defect(
-    "pull-of-nobody-gets-404",
-    breaks=("JS-PULL-041", "JS-PULL-042"),
-    summary="A pull request to a consumer or stream that does not exist is answered with 404.",
-)
-def _(broker: Broker) -> None:
-    def pull(self: JetStream, names: bytes, reply: bytes | None, body: bytes, now: int) -> bool:
-        stream, _, name = names.partition(b".")
-        if self.find_consumer(stream, name) is None and reply is not None:
-            self.host.publish(reply, None, status_block(MISSING), b"")
-            return True
-        return JetStream.pull(self, names, reply, body, now)
-
-    alter_service(broker, pull=pull)
+@method_defect(JetStream.pull, "JS-PULL-041", "JS-PULL-042")
+def pull_of_nobody_gets_404(
+    self: JetStream, names: bytes, reply: bytes | None, body: bytes, now: int
+) -> bool:
+    """A pull request to a consumer or stream that does not exist is answered with 404."""
+    stream, _, name = names.partition(b".")
+    if self.find_consumer(stream, name) is None and reply is not None:
+        self.host.publish(reply, None, status_block(MISSING), b"")
+        return True
+    return JetStream.pull(self, names, reply, body, now)
 
 
-@jetstream_defect(
-    "pull-max-bytes-forgets-the-ack-subject",
-    breaks=("JS-PULL-048",),
-    summary="A message counts against max_bytes without its acknowledgement subject.",
-)
-def _(broker: Broker) -> None:
-    def fits(self: WaitingQueue, request: WaitingRequest, size: int) -> bool:
-        return WaitingQueue.fits(self, request, size - len(cast("Consumer", self.consumer).ack_prefix))
-
-    alter_waiting(broker, fits=fits)
+@method_defect(WaitingQueue.fits, "JS-PULL-048")
+def pull_max_bytes_forgets_the_ack_subject(self: WaitingQueue, request: WaitingRequest, size: int) -> bool:
+    """A message counts against max_bytes without its acknowledgement subject."""
+    return WaitingQueue.fits(self, request, size - len(cast("Consumer", self.consumer).ack_prefix))
 
 
-@jetstream_defect(
-    "pull-first-request-gets-all",
-    breaks=("JS-PULL-054",),
-    summary="A request is served until its batch is filled, and only then the next one.",
-)
-def _(broker: Broker) -> None:
-    def rotate(self: WaitingQueue) -> None:
-        """The head stays the head."""
-
-    alter_waiting(broker, rotate=rotate)
+@method_defect(WaitingQueue.rotate, "JS-PULL-054")
+def pull_first_request_gets_all(self: WaitingQueue) -> None:
+    """A request is served until its batch is filled, and only then the next one."""
 
 
-@jetstream_defect(
-    "pull-batch-completed-tells-no-bytes",
-    breaks=("JS-PULL-062",),
-    summary="409 Batch Completed does not tell the bytes that are left.",
-)
-def _(broker: Broker) -> None:
-    def send_pending(self: WaitingQueue, request: WaitingRequest, status: Status) -> None:
-        if status == BATCH_COMPLETED:
-            self.send(request.reply, status)
-        else:
-            WaitingQueue.send_pending(self, request, status)
-
-    alter_waiting(broker, send_pending=send_pending)
+@method_defect(WaitingQueue.send_pending, "JS-PULL-062")
+def pull_batch_completed_tells_no_bytes(self: WaitingQueue, request: WaitingRequest, status: Status) -> None:
+    """409 Batch Completed does not tell the bytes that are left."""
+    if status == BATCH_COMPLETED:
+        self.send(request.reply, status)
+    else:
+        WaitingQueue.send_pending(self, request, status)
 
 
 # -- priority groups -------------------------------------------------------------------------------
@@ -207,19 +165,13 @@ def _before_pull(broker: Broker, change: Callable[[Consumer, dict[str, Any]], ob
     alter_consumers(broker, pull=pull)
 
 
-@jetstream_defect(
-    "pull-needs-no-group",
-    breaks=("JS-PULL-056",),
-    summary="A request without a priority group is one of the consumer's first group.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PULL-056")
+def pull_needs_no_group(broker: Broker) -> None:
+    """A request without a priority group is one of the consumer's first group."""
     _before_pull(broker, lambda consumer, fields: fields.update(group=consumer.config.priority_groups[0]))
 
 
-@jetstream_defect(
-    "pull-of-another-client-waits",
-    breaks=("JS-PULL-063",),
-    summary="A request with another id than the pinned one waits.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-PULL-063")
+def pull_of_another_client_waits(broker: Broker) -> None:
+    """A request with another id than the pinned one waits."""
     _before_pull(broker, lambda consumer, fields: fields.pop("id", None))

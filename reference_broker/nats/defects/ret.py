@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     Method,
-    alter_acks,
     alter_consumers,
     alter_streams,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubject
@@ -20,17 +20,11 @@ from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 # Work queues
 
 
-@jetstream_defect(
-    "ret-workqueue-needs-a-consumer",
-    breaks=("JS-RET-001",),
-    summary="A work queue does not keep what no consumer is there for.",
-)
-def _(broker: Broker) -> None:
-    def configured(self: Stream) -> None:
-        Stream.configured(self)
-        self.needs_interest = self.config.retention != "limits"
-
-    alter_streams(broker, configured=configured)
+@method_defect(Stream.configured, "JS-RET-001")
+def ret_workqueue_needs_a_consumer(self: Stream) -> None:
+    """A work queue does not keep what no consumer is there for."""
+    Stream.configured(self)
+    self.needs_interest = self.config.retention != "limits"
 
 
 def _gone_once_delivered(retention: Retention) -> Method:
@@ -42,40 +36,25 @@ def _gone_once_delivered(retention: Retention) -> Method:
     return delivered
 
 
-@jetstream_defect(
-    "ret-workqueue-removes-what-is-delivered",
-    breaks=("JS-RET-008",),
-    summary="A work queue removes a message when it is delivered.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-008")
+def ret_workqueue_removes_what_is_delivered(broker: Broker) -> None:
+    """A work queue removes a message when it is delivered."""
     alter_consumers(broker, delivered=_gone_once_delivered("workqueue"))
 
 
-@jetstream_defect(
-    "ret-workqueue-keeps-what-is-acknowledged",
-    breaks=("JS-RET-009", "JS-RET-014"),
-    summary="A work queue keeps acknowledged messages.",
-)
-def _(broker: Broker) -> None:
-    def settled(self: Stream, seq: int) -> None:
-        if self.config.retention != "workqueue":
-            Stream.settled(self, seq)
-
-    alter_streams(broker, settled=settled)
-
-
-@jetstream_defect(
-    "ret-workqueue-removes-earlier-messages",
-    breaks=("JS-RET-009", "JS-RET-014"),
-    summary="In a work queue, an acknowledgement removes what is before its message too.",
-)
-def _(broker: Broker) -> None:
-    def settled(self: Stream, seq: int) -> None:
+@method_defect(Stream.settled, "JS-RET-009", "JS-RET-014")
+def ret_workqueue_keeps_what_is_acknowledged(self: Stream, seq: int) -> None:
+    """A work queue keeps acknowledged messages."""
+    if self.config.retention != "workqueue":
         Stream.settled(self, seq)
-        while self.config.retention == "workqueue" and len(self.store) and self.store.first_seq < seq:
-            self.remove(self.store.first_seq, self.jetstream.now)
 
-    alter_streams(broker, settled=settled)
+
+@method_defect(Stream.settled, "JS-RET-009", "JS-RET-014")
+def ret_workqueue_removes_earlier_messages(self: Stream, seq: int) -> None:
+    """In a work queue, an acknowledgement removes what is before its message too."""
+    Stream.settled(self, seq)
+    while self.config.retention == "workqueue" and len(self.store) and self.store.first_seq < seq:
+        self.remove(self.store.first_seq, self.jetstream.now)
 
 
 def _term_does_not_settle(retention: Retention) -> Method:
@@ -89,12 +68,9 @@ def _term_does_not_settle(retention: Retention) -> Method:
     return terminate
 
 
-@jetstream_defect(
-    "ret-workqueue-keeps-what-is-terminated",
-    breaks=("JS-RET-010",),
-    summary="A work queue keeps terminated messages.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-010")
+def ret_workqueue_keeps_what_is_terminated(broker: Broker) -> None:
+    """A work queue keeps terminated messages."""
     alter_consumers(broker, terminate=_term_does_not_settle("workqueue"))
 
 
@@ -105,207 +81,127 @@ def _without_max_msgs(retention: Retention) -> Method:
     return has_too_many_messages
 
 
-@jetstream_defect(
-    "ret-workqueue-ignores-max-msgs", breaks=("JS-RET-015",), summary="max_msgs does not limit work queues."
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-015")
+def ret_workqueue_ignores_max_msgs(broker: Broker) -> None:
+    """max_msgs does not limit work queues."""
     alter_streams(broker, has_too_many_messages=_without_max_msgs("workqueue"))
 
 
-@jetstream_defect(
-    "ret-workqueue-ignores-max-age", breaks=("JS-RET-016",), summary="max_age does not limit work queues."
-)
-def _(broker: Broker) -> None:
-    def messages_age(self: Stream, now: int) -> None:
-        if self.config.retention != "workqueue":
-            Stream.messages_age(self, now)
-
-    alter_streams(broker, messages_age=messages_age)
+@method_defect(Stream.messages_age, "JS-RET-016")
+def ret_workqueue_ignores_max_age(self: Stream, now: int) -> None:
+    """max_age does not limit work queues."""
+    if self.config.retention != "workqueue":
+        Stream.messages_age(self, now)
 
 
-@jetstream_defect(
-    "ret-workqueue-drops-what-is-past-max-deliver",
-    breaks=("JS-RET-017",),
-    summary="A work queue removes a message once max_deliver is reached.",
-)
-def _(broker: Broker) -> None:
-    def exhaust(self: Consumer, seq: int, deliveries: int, now: int) -> None:
-        Consumer.exhaust(self, seq, deliveries, now)
-        if self.stream.config.retention == "workqueue":
-            self.stream.remove(seq, now)
-
-    alter_consumers(broker, exhaust=exhaust)
+@method_defect(Consumer.exhaust, "JS-RET-017")
+def ret_workqueue_drops_what_is_past_max_deliver(self: Consumer, seq: int, deliveries: int, now: int) -> None:
+    """A work queue removes a message once max_deliver is reached."""
+    Consumer.exhaust(self, seq, deliveries, now)
+    if self.stream.config.retention == "workqueue":
+        self.stream.remove(seq, now)
 
 
 # Interest
 
 
-@jetstream_defect(
-    "ret-interest-keeps-without-consumers",
-    breaks=("JS-RET-018",),
-    summary="An interest stream keeps what is published while it has no consumer.",
-)
-def _(broker: Broker) -> None:
-    def is_wanted(self: Stream, subject: bytes) -> bool:
-        return not self.consumers or Stream.is_wanted(self, subject)
-
-    alter_streams(broker, is_wanted=is_wanted)
+@method_defect(Stream.is_wanted, "JS-RET-018")
+def ret_interest_keeps_without_consumers(self: Stream, subject: bytes) -> bool:
+    """An interest stream keeps what is published while it has no consumer."""
+    return not self.consumers or Stream.is_wanted(self, subject)
 
 
-@jetstream_defect(
-    "ret-interest-removes-what-is-delivered",
-    breaks=("JS-RET-019",),
-    summary="An interest stream removes a message when it is delivered.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-019")
+def ret_interest_removes_what_is_delivered(broker: Broker) -> None:
+    """An interest stream removes a message when it is delivered."""
     alter_consumers(broker, delivered=_gone_once_delivered("interest"))
 
 
-@jetstream_defect(
-    "ret-interest-ends-with-the-first-ack",
-    breaks=("JS-RET-020",),
-    summary="An interest stream removes a message when the first consumer without a filter acknowledges it.",
-)
-def _(broker: Broker) -> None:
-    def settled(self: Stream, seq: int) -> None:
-        message = self.store.load(seq)
-        filtered = [consumer for consumer in self.consumers.values() if consumer.wanted is not None]
-        if self.config.retention != "interest" or (
-            message is not None and any(consumer.needs(message) for consumer in filtered)
-        ):
-            Stream.settled(self, seq)
-        elif message is not None:
-            self.remove(seq, self.jetstream.now)
-
-    alter_streams(broker, settled=settled)
+@method_defect(Stream.settled, "JS-RET-020")
+def ret_interest_ends_with_the_first_ack(self: Stream, seq: int) -> None:
+    """An interest stream removes a message when the first consumer without a filter acknowledges it."""
+    message = self.store.load(seq)
+    filtered = [consumer for consumer in self.consumers.values() if consumer.wanted is not None]
+    if self.config.retention != "interest" or (
+        message is not None and any(consumer.needs(message) for consumer in filtered)
+    ):
+        Stream.settled(self, seq)
+    elif message is not None:
+        self.remove(seq, self.jetstream.now)
 
 
-@jetstream_defect(
-    "ret-interest-of-every-consumer",
-    breaks=("JS-RET-021",),
-    summary="An interest stream keeps a message for consumers whose filter it does not match.",
-)
-def _(broker: Broker) -> None:
-    def needs(self: Consumer, message: Message) -> bool:
-        return self.acks.needs(message.seq, self.position.next_seq)
-
-    alter_consumers(broker, needs=needs)
+@method_defect(Consumer.needs, "JS-RET-021")
+def ret_interest_of_every_consumer(self: Consumer, message: Message) -> bool:
+    """An interest stream keeps a message for consumers whose filter it does not match."""
+    return self.acks.needs(message.seq, self.position.next_seq)
 
 
-@jetstream_defect(
-    "ret-interest-of-unfiltered-consumers",
-    breaks=("JS-RET-022",),
-    summary="An interest stream does not keep a message for filtered consumers alone.",
-)
-def _(broker: Broker) -> None:
-    def needs(self: Consumer, message: Message) -> bool:
-        return self.wanted is None and Consumer.needs(self, message)
-
-    alter_consumers(broker, needs=needs)
+@method_defect(Consumer.needs, "JS-RET-022")
+def ret_interest_of_unfiltered_consumers(self: Consumer, message: Message) -> bool:
+    """An interest stream does not keep a message for filtered consumers alone."""
+    return self.wanted is None and Consumer.needs(self, message)
 
 
-@jetstream_defect(
-    "ret-interest-outlives-its-consumer",
-    breaks=("JS-RET-023",),
-    summary="Deleting a consumer removes no message of an interest stream.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-023")
+def ret_interest_outlives_its_consumer(broker: Broker) -> None:
+    """Deleting a consumer removes no message of an interest stream."""
     alter_streams(broker, release_unwanted=lambda self: None)
 
 
-@jetstream_defect(
-    "ret-interest-keeps-what-is-terminated",
-    breaks=("JS-RET-024",),
-    summary="An interest stream keeps terminated messages.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-024")
+def ret_interest_keeps_what_is_terminated(broker: Broker) -> None:
+    """An interest stream keeps terminated messages."""
     alter_consumers(broker, terminate=_term_does_not_settle("interest"))
 
 
-@jetstream_defect(
-    "ret-interest-of-ack-none-never-ends",
-    breaks=("JS-RET-025",),
-    summary="An interest stream keeps messages for a consumer that acknowledges nothing.",
-)
-def _(broker: Broker) -> None:
-    def needs(self: Consumer, message: Message) -> bool:
-        return self.config.ack_policy == "none" or Consumer.needs(self, message)
-
-    alter_consumers(broker, needs=needs)
+@method_defect(Consumer.needs, "JS-RET-025")
+def ret_interest_of_ack_none_never_ends(self: Consumer, message: Message) -> bool:
+    """An interest stream keeps messages for a consumer that acknowledges nothing."""
+    return self.config.ack_policy == "none" or Consumer.needs(self, message)
 
 
-@jetstream_defect(
-    "ret-interest-outside-every-filter-is-kept",
-    breaks=("JS-RET-026",),
-    summary="An interest stream with consumers keeps what none of their filters matches.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-026")
+def ret_interest_outside_every_filter_is_kept(broker: Broker) -> None:
+    """An interest stream with consumers keeps what none of their filters matches."""
     alter_streams(broker, is_wanted=lambda self, subject: bool(self.consumers))
 
 
-@jetstream_defect(
-    "ret-interest-ignores-max-msgs",
-    breaks=("JS-RET-027",),
-    summary="max_msgs does not limit interest streams.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-RET-027")
+def ret_interest_ignores_max_msgs(broker: Broker) -> None:
+    """max_msgs does not limit interest streams."""
     alter_streams(broker, has_too_many_messages=_without_max_msgs("interest"))
 
 
-@jetstream_defect(
-    "ret-ack-all-removes-one",
-    breaks=("JS-RET-028",),
-    summary="With ack_policy all, an interest stream loses the acknowledged message only.",
-)
-def _(broker: Broker) -> None:
-    def acknowledge_up_to(self: AckState, seq: int, consumer_seq: int) -> list[int]:
-        return AckState.acknowledge_up_to(self, seq, consumer_seq)[-1:]
-
-    alter_acks(broker, acknowledge_up_to=acknowledge_up_to)
+@method_defect(AckState.acknowledge_up_to, "JS-RET-028")
+def ret_ack_all_removes_one(self: AckState, seq: int, consumer_seq: int) -> list[int]:
+    """With ack_policy all, an interest stream loses the acknowledged message only."""
+    return AckState.acknowledge_up_to(self, seq, consumer_seq)[-1:]
 
 
 # Limits
 
 
-@jetstream_defect(
-    "ret-limits-removes-what-is-acknowledged",
-    breaks=("JS-RET-029",),
-    summary="A stream with retention limits removes what is acknowledged.",
-)
-def _(broker: Broker) -> None:
-    def settled(self: Stream, seq: int) -> None:
-        Stream.settled(self, seq)
-        if self.config.retention == "limits":
-            self.remove(seq, self.jetstream.now)
-
-    alter_streams(broker, settled=settled)
+@method_defect(Stream.settled, "JS-RET-029")
+def ret_limits_removes_what_is_acknowledged(self: Stream, seq: int) -> None:
+    """A stream with retention limits removes what is acknowledged."""
+    Stream.settled(self, seq)
+    if self.config.retention == "limits":
+        self.remove(seq, self.jetstream.now)
 
 
-@jetstream_defect(
-    "ret-interest-ignores-several-filters",
-    breaks=("JS-RET-031",),
-    summary="A consumer with several filters wants every message, as in nats-server up to 2.10.14.",
-)
-def _(broker: Broker) -> None:
-    def is_wanted(self: Stream, subject: bytes) -> bool:
-        several = any(len(consumer.config.filters) > 1 for consumer in self.consumers.values())
-        return several or Stream.is_wanted(self, subject)
-
-    alter_streams(broker, is_wanted=is_wanted)
+@method_defect(Stream.is_wanted, "JS-RET-031")
+def ret_interest_ignores_several_filters(self: Stream, subject: bytes) -> bool:
+    """A consumer with several filters wants every message, as in nats-server up to 2.10.14."""
+    several = any(len(consumer.config.filters) > 1 for consumer in self.consumers.values())
+    return several or Stream.is_wanted(self, subject)
 
 
-@jetstream_defect(
-    "ret-interest-first-seq-stays",
-    breaks=("JS-RET-032",),
-    summary="first_seq stays at 1 when a first message is not kept, as in nats-server 2.10.8 to 2.10.16.",
-)
-def _(broker: Broker) -> None:
-    def accept_one(
-        self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-    ) -> tuple[Message | None, bytes]:
-        message, answer = Stream.accept_one(self, subject, header_block, payload, now)
-        if message is None and self.store.last_seq == 1:
-            self.store.first_seq = 1
-        return message, answer
-
-    alter_streams(broker, accept_one=accept_one)
+@method_defect(Stream.accept_one, "JS-RET-032")
+def ret_interest_first_seq_stays(
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
+) -> tuple[Message | None, bytes]:
+    """first_seq stays at 1 when a first message is not kept, as in nats-server 2.10.8 to 2.10.16."""
+    message, answer = Stream.accept_one(self, subject, header_block, payload, now)
+    if message is None and self.store.last_seq == 1:
+        self.store.first_seq = 1
+    return message, answer

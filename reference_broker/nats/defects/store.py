@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, jetstream_defect
+from plumbline.reference_broker.nats.defects import defect
+from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
     Message,
@@ -30,69 +31,47 @@ def _alter_size(broker: Broker, storage: str, size_of: Callable[[bytes, bytes, b
     alter_streams(broker, open_store=open_store)
 
 
-@jetstream_defect(
-    "store-file-omits-the-checksum",
-    breaks=FILE_WITHOUT_HEADERS + FILE_WITH_HEADERS,
-    summary="The checksum of a record in a file is not counted.",
-)
-def _(broker: Broker) -> None:
+@defect(*(FILE_WITHOUT_HEADERS + FILE_WITH_HEADERS))
+def store_file_omits_the_checksum(broker: Broker) -> None:
+    """The checksum of a record in a file is not counted."""
     _alter_size(broker, "file", lambda *record: file_record_size(*record) - 8)
 
 
-@jetstream_defect(
-    "store-file-omits-the-size-of-headers",
-    breaks=FILE_WITH_HEADERS,
-    summary="The 4 bytes before the headers of a record in a file are not counted.",
-)
-def _(broker: Broker) -> None:
+@defect(*FILE_WITH_HEADERS)
+def store_file_omits_the_size_of_headers(broker: Broker) -> None:
+    """The 4 bytes before the headers of a record in a file are not counted."""
     _alter_size(broker, "file", lambda *record: file_record_size(*record) - (4 if record[1] else 0))
 
 
-@jetstream_defect(
-    "store-memory-counts-as-files",
-    breaks=MEMORY_WITHOUT_HEADERS + MEMORY_WITH_HEADERS,
-    summary="A record in memory is counted as large as in a file.",
-)
-def _(broker: Broker) -> None:
+@defect(*(MEMORY_WITHOUT_HEADERS + MEMORY_WITH_HEADERS))
+def store_memory_counts_as_files(broker: Broker) -> None:
+    """A record in memory is counted as large as in a file."""
     _alter_size(broker, "memory", file_record_size)
 
 
-@jetstream_defect(
-    "store-memory-omits-headers",
-    breaks=MEMORY_WITH_HEADERS,
-    summary="The headers of a record in memory are not counted.",
-)
-def _(broker: Broker) -> None:
+@defect(*MEMORY_WITH_HEADERS)
+def store_memory_omits_headers(broker: Broker) -> None:
+    """The headers of a record in memory are not counted."""
     _alter_size(broker, "memory", lambda subject, block, payload: memory_record_size(subject, b"", payload))
 
 
-@jetstream_defect(
-    "store-deleted-message-leaves-its-head",
-    breaks=("JS-STORE-013",),
-    summary="A deleted message gives back its payload only.",
-)
-def _(broker: Broker) -> None:
-    def remove(self: Stream, seq: int, now: int) -> bool:
-        message: Message | None = self.store.load(seq)
-        if message is not None:
-            record = self.store.size_of(message.subject, message.header_block, message.payload)
-            self.store.size += record - len(message.payload)
-        return Stream.remove(self, seq, now)
-
-    alter_streams(broker, remove=remove)
+@method_defect(Stream.remove, "JS-STORE-013")
+def store_deleted_message_leaves_its_head(self: Stream, seq: int, now: int) -> bool:
+    """A deleted message gives back its payload only."""
+    message: Message | None = self.store.load(seq)
+    if message is not None:
+        record = self.store.size_of(message.subject, message.header_block, message.payload)
+        self.store.size += record - len(message.payload)
+    return Stream.remove(self, seq, now)
 
 
-@jetstream_defect(
-    "store-purge-leaves-bytes",
-    breaks=("JS-STORE-014",),
-    summary="A purge of everything leaves the bytes as they were.",
-)
-def _(broker: Broker) -> None:
-    def purge(self: Stream, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0) -> int:
-        size = self.store.size
-        purged = Stream.purge(self, now, subject, below=below, keep=keep)
-        if not len(self.store):
-            self.store.size = size
-        return purged
-
-    alter_streams(broker, purge=purge)
+@method_defect(Stream.purge, "JS-STORE-014")
+def store_purge_leaves_bytes(
+    self: Stream, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0
+) -> int:
+    """A purge of everything leaves the bytes as they were."""
+    size = self.store.size
+    purged = Stream.purge(self, now, subject, below=below, keep=keep)
+    if not len(self.store):
+        self.store.size = size
+    return purged

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
-    alter_consumers,
     alter_service,
     alter_streams,
-    jetstream_defect,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
@@ -34,25 +34,17 @@ def _after_recovery(broker: Broker, alter: Callable[[JetStream, int], None]) -> 
     alter_service(broker, recover=recover)
 
 
-@jetstream_defect(
-    "store-max-bytes-counts-payloads",
-    breaks=("JS-STORE-015",),
-    summary="max_bytes of a stream in files does not count the 30 bytes around subject and payload.",
-)
-def _(broker: Broker) -> None:
-    def has_too_many_bytes(self: Stream) -> bool:
-        counted = self.store.size - (RECORD_HEAD * len(self.store) if self.config.storage == "file" else 0)
-        return 0 < self.config.max_bytes < counted
-
-    alter_streams(broker, has_too_many_bytes=has_too_many_bytes)
+@method_defect(Stream.has_too_many_bytes, "JS-STORE-015")
+def store_max_bytes_counts_payloads(self: Stream) -> bool:
+    """max_bytes of a stream in files does not count the 30 bytes around subject and payload."""
+    counted = self.store.size - (RECORD_HEAD * len(self.store) if self.config.storage == "file" else 0)
+    return 0 < self.config.max_bytes < counted
 
 
-@jetstream_defect(
-    "store-deleted-messages-come-back",
-    breaks=("JS-STORE-017",),
-    summary="That a message was deleted is not written: after a restart it is there again.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-STORE-017")
+def store_deleted_messages_come_back(broker: Broker) -> None:
+    """That a message was deleted is not written: after a restart it is there again."""
+
     class Forgetful(FileStore):
         remove = MemoryStore.remove
 
@@ -63,36 +55,21 @@ def _(broker: Broker) -> None:
     alter_streams(broker, open_store=open_store)
 
 
-@jetstream_defect(
-    "store-memory-outlives-the-broker",
-    breaks=("JS-STORE-018",),
-    summary="A stream in memory is kept in files as well.",
-)
-def _(broker: Broker) -> None:
-    def files_of(self: JetStream, config: StreamConfig) -> StreamFiles | None:
-        return StreamFiles(config.name, self.config.ledger) if self.config.ledger is not None else None
-
-    alter_service(broker, files_of=files_of)
+@method_defect(JetStream.files_of, "JS-STORE-018")
+def store_memory_outlives_the_broker(self: JetStream, config: StreamConfig) -> StreamFiles | None:
+    """A stream in memory is kept in files as well."""
+    return StreamFiles(config.name, self.config.ledger) if self.config.ledger is not None else None
 
 
-@jetstream_defect(
-    "store-consumers-begin-again",
-    breaks=("JS-STORE-019", "JS-STORE-024"),
-    summary="What a consumer has delivered and what was acknowledged is not written.",
-)
-def _(broker: Broker) -> None:
-    def changed(self: Consumer, seq: int | None) -> None:
-        pass
-
-    alter_consumers(broker, changed=changed)
+@method_defect(Consumer.changed, "JS-STORE-019", "JS-STORE-024")
+def store_consumers_begin_again(self: Consumer, seq: int | None) -> None:
+    """What a consumer has delivered and what was acknowledged is not written."""
 
 
-@jetstream_defect(
-    "store-message-ids-are-forgotten",
-    breaks=("JS-STORE-020",),
-    summary="After a restart no message id is known.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-STORE-020")
+def store_message_ids_are_forgotten(broker: Broker) -> None:
+    """After a restart no message id is known."""
+
     def forget(service: JetStream, now: int) -> None:
         for stream in service.streams.values():
             stream.duplicates = type(stream.duplicates)(stream.config.duplicate_window)
@@ -100,12 +77,10 @@ def _(broker: Broker) -> None:
     _after_recovery(broker, forget)
 
 
-@jetstream_defect(
-    "store-ephemerals-are-forgotten",
-    breaks=("JS-STORE-021",),
-    summary="Ephemeral consumers do not outlive the broker.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-STORE-021")
+def store_ephemerals_are_forgotten(broker: Broker) -> None:
+    """Ephemeral consumers do not outlive the broker."""
+
     def forget(service: JetStream, now: int) -> None:
         for stream in service.streams.values():
             for consumer in tuple(stream.consumers.values()):
@@ -115,12 +90,10 @@ def _(broker: Broker) -> None:
     _after_recovery(broker, forget)
 
 
-@jetstream_defect(
-    "store-acknowledges-before-it-writes",
-    breaks=("JS-STORE-022",),
-    summary="The last three records are not written yet when they are acknowledged.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-STORE-022")
+def store_acknowledges_before_it_writes(broker: Broker) -> None:
+    """The last three records are not written yet when they are acknowledged."""
+
     class Late(FileStore):
         def __init__(self, stream: str, files: StreamFiles) -> None:
             super().__init__(stream, files.folder, files.ledger)
@@ -137,24 +110,18 @@ def _(broker: Broker) -> None:
     alter_streams(broker, open_store=open_store)
 
 
-@jetstream_defect(
-    "store-some-acks-are-confirmed-and-forgotten",
-    breaks=("JS-STORE-023",),
-    summary="The ack of every third message is confirmed and changes nothing.",
-)
-def _(broker: Broker) -> None:
-    def ack(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
-        return subject.stream_seq % 3 == 0 or Consumer.ack(self, subject, now, sampled=sampled)
-
-    alter_consumers(broker, ack=ack)
+@method_defect(Consumer.ack, "JS-STORE-023")
+def store_some_acks_are_confirmed_and_forgotten(
+    self: Consumer, subject: AckSubject, now: int, *, sampled: bool
+) -> bool:
+    """The ack of every third message is confirmed and changes nothing."""
+    return subject.stream_seq % 3 == 0 or Consumer.ack(self, subject, now, sampled=sampled)
 
 
-@jetstream_defect(
-    "store-delivered-counts-as-acknowledged",
-    breaks=("JS-STORE-025",),
-    summary="After a restart what was delivered is not delivered again, though nobody acknowledged it.",
-)
-def _(broker: Broker) -> None:
+@defect("JS-STORE-025")
+def store_delivered_counts_as_acknowledged(broker: Broker) -> None:
+    """After a restart what was delivered is not delivered again, though nobody acknowledged it."""
+
     def settle(service: JetStream, now: int) -> None:
         for stream in service.streams.values():
             for consumer in stream.consumers.values():
