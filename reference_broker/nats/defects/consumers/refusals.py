@@ -7,7 +7,12 @@ import msgspec
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, body_of
-from plumbline.reference_broker.nats.defects.cons_configuration import CREATE, Config, alter_config, is_pull
+from plumbline.reference_broker.nats.defects.consumers.configuration import (
+    CREATE,
+    Config,
+    alter_config,
+    is_pull,
+)
 from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Route

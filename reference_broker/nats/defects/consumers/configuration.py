@@ -1,6 +1,6 @@
 """Defects of what a consumer's configuration is taken for. What is right: ``consumer_config.check``.
 
-Those of what is to be refused are in ``cons_refusals``.
+Those of what is to be refused are in ``refusals`` and ``accepted.toml``.
 """
 
 from __future__ import annotations

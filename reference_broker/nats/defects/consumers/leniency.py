@@ -7,7 +7,7 @@ from typing import Any
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_success
-from plumbline.reference_broker.nats.defects.cons_configuration import alter_config
+from plumbline.reference_broker.nats.defects.consumers.configuration import alter_config
 from plumbline.reference_broker.nats.defects.jetstream_parts import (
     method_defect,
 )

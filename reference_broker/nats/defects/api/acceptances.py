@@ -1,4 +1,4 @@
-"""Defects of API requests that are to be refused and are not. What is refused otherwise: the other ``api_*``.
+"""Defects of API requests that are to be refused and are not. Refused otherwise: ``error_codes.toml``.
 
 Each takes the refused request for one that is right, or answers as if there were what it names.
 """

@@ -1,0 +1,1 @@
+"""Defects of requests to the JetStream API and their answers."""

@@ -1,0 +1,1 @@
+"""Defects of the core: INFO, CONNECT, subscriptions, publishing, headers, errors."""

@@ -1,0 +1,1 @@
+"""Defects of pull requests."""

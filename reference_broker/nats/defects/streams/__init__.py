@@ -1,0 +1,1 @@
+"""Defects of streams: what is published, stored and kept, and which events are published."""
