@@ -1,7 +1,6 @@
 """JetStream inside the broker: routes what clients publish to the API, to streams and to acknowledgements.
 
-Pure: no I/O, no clock, no task; time comes in, names and ids come from the configuration. The class
-attributes say which classes it is made of, so that a defect can put a subclass in a place of its own.
+Pure: no I/O, no clock, no task; time comes in, names and ids come from the configuration.
 """
 
 from __future__ import annotations
@@ -58,11 +57,14 @@ class JetStreamConfig(Struct, frozen=True, kw_only=True):
 
 
 class JetStream:
-    """The service the broker core drives (``host.Service``)."""
+    """The service the broker core drives (``host.Service``).
+
+    Its streams and consumers are of ``stream_type`` and ``consumer_type``; a defect puts a subclass in their
+    place, for one broker.
+    """
 
     stream_type: type[Stream] = Stream
     consumer_type: type[Consumer] = Consumer
-    api_type: type[Api] = Api
 
     def __init__(self, config: JetStreamConfig, host: Host) -> None:
         self.config = config
@@ -73,7 +75,7 @@ class JetStream:
         self.targets: dict[bytes, list[Push]] = {}  # push consumers by deliver_subject
         self.now = 0
         self.encode: Callable[[Any], bytes] = msgspec.json.encode
-        self.api = self.api_type(self)
+        self.api = Api(self)
         self._capturing: dict[bytes, Stream | None] = {}  # what find_stream said, by subject
         self._domain_prefix = f"$JS.{config.domain}.API.".encode() if config.domain else None
         self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on

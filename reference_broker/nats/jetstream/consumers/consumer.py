@@ -1,7 +1,6 @@
 """A consumer, as others see it: pulls, acknowledgements, time, messages that vanish.
 
-How it delivers is in ``delivery`` and ``push``. Every rule is a small method, so that a subclass can break
-exactly one.
+How it delivers is in ``delivery`` and ``push``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """How a consumer delivers: what comes next, who gets it, and what is counted when it has gone out.
 
-Counting is ``ack.AckState``'s, waiting requests are ``pull.WaitingQueue``'s. Every rule is a small method,
-so that a subclass can break exactly one. What push consumers do of their own is in ``push``, what reaches a
-consumer from outside in ``consumer``.
+Counting is ``ack.AckState``'s, waiting requests are ``pull.WaitingQueue``'s. What push consumers do of
+their own is in ``push``, what reaches a consumer from outside in ``consumer``.
 """
 
 from __future__ import annotations

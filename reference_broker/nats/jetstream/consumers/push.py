@@ -1,8 +1,7 @@
 """A push consumer: it delivers to its deliver_subject by itself, for as long as somebody listens there.
 
 Interest, idle heartbeats, flow control and the rate limit are here; what comes next and what is counted is
-in ``delivery``. Every rule is a small method, so that a subclass can break exactly one. Source: docs.nats.io,
-"Consumers", "Push specific"; subjects and headers as observed.
+in ``delivery``. Source: docs.nats.io, "Consumers", "Push specific"; subjects and headers as observed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What may enter a stream: sizes, the headers of a publish, duplicates, discard policy ``new``.
 
-Nothing here changes the stream. Every rule is a small method, so that a subclass can break exactly one.
-Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
+Nothing here changes the stream. Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A stream: what enters, what must leave, and its consumers.
 
 Numbers and messages are kept by the ``store``; what may enter at all is for ``admission`` to say; this module
-holds the rules of limits and retention. Every rule is a small method, so that a subclass can break exactly
-one. Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as observed.
+holds the rules of limits and retention. Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as
+observed.
 """
 
 from __future__ import annotations
