@@ -1,9 +1,9 @@
 """Deliberate faults: each alters a freshly built broker so that it breaks one requirement, and little else.
 
 The core knows nothing of them. A defect that only changes fields of a message is a row of TOML (``rows``).
-Every other is a function with ``@defect("CORE-001")`` above it, which replaces one method or one value on the
+Every other is a function with ``@defect("CORE-001")`` above it, which replaces a method or a value of the
 instance that it gets; or with ``@method_defect(Stream.settled, "JS-RET-009")``, which is that method with the
-fault in it (``jetstream_parts``). There is a folder for each part of the broker.
+fault in it (``methods``). There is a folder for each part of the broker.
 """
 
 from __future__ import annotations

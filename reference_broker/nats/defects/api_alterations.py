@@ -12,7 +12,7 @@ import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import replace
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Route
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError

@@ -35,7 +35,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     body_of,
     refuse,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_service
+from plumbline.reference_broker.nats.defects.methods import alter_service
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.service import JetStream

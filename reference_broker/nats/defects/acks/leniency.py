@@ -7,10 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import add, defect, new
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects import add, new
+from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
-    alter_service,
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
@@ -82,48 +81,35 @@ def ack_beyond_the_stream_acknowledges_the_last(
     return Consumer.ack(self, msgspec.structs.replace(subject, stream_seq=last), now, sampled=sampled)
 
 
-Acknowledge = Callable[[JetStream, bytes, bytes | None, bytes, int], bool]
-
-
-def _acknowledge(broker: Broker, acknowledge: Acknowledge) -> None:
-    alter_service(broker, acknowledge=acknowledge)
-
-
-@defect("JS-ACK-028")
-def ack_of_a_missing_consumer_is_silent(broker: Broker) -> None:
+@method_defect(JetStream.acknowledge, "JS-ACK-028")
+def ack_of_a_missing_consumer_is_silent(
+    self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int
+) -> bool:
     """An acknowledgement that names a consumer that does not exist gets no answer."""
-
-    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
-        JetStream.acknowledge(self, subject, reply, payload, now)
-        return True
-
-    _acknowledge(broker, acknowledge)
+    JetStream.acknowledge(self, subject, reply, payload, now)
+    return True
 
 
-@defect("JS-ACK-029")
-def ack_subject_may_be_short(broker: Broker) -> None:
+@method_defect(JetStream.acknowledge, "JS-ACK-029")
+def ack_subject_may_be_short(
+    self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int
+) -> bool:
     """An acknowledgement needs no timestamp and no num_pending in its subject."""
-
-    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
-        missing = max(9 - len(subject.split(b".")), 0)
-        return JetStream.acknowledge(self, subject + b".0" * missing, reply, payload, now)
-
-    _acknowledge(broker, acknowledge)
+    missing = max(9 - len(subject.split(b".")), 0)
+    return JetStream.acknowledge(self, subject + b".0" * missing, reply, payload, now)
 
 
-@defect("JS-ACK-030")
-def ack_of_twelve_tokens_counts_unseen(broker: Broker) -> None:
+@method_defect(JetStream.acknowledge, "JS-ACK-030")
+def ack_of_twelve_tokens_counts_unseen(
+    self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int
+) -> bool:
     """An acknowledgement to 12 tokens is answered with 503, and acknowledges all the same."""
-
-    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
-        tokens = subject.split(b".")
-        if len(tokens) != 12:
-            return JetStream.acknowledge(self, subject, reply, payload, now)
-        nine = b".".join((*tokens[:2], *tokens[4:11]))
-        JetStream.acknowledge(self, nine, None, payload, now)
-        return False
-
-    _acknowledge(broker, acknowledge)
+    tokens = subject.split(b".")
+    if len(tokens) != 12:
+        return JetStream.acknowledge(self, subject, reply, payload, now)
+    nine = b".".join((*tokens[:2], *tokens[4:11]))
+    JetStream.acknowledge(self, nine, None, payload, now)
+    return False
 
 
 @method_defect(JetStream.command, "JS-ACK-032")
@@ -136,16 +122,14 @@ def ack_with_headers_is_ignored(
     return JetStream.command(self, subject, reply, header_block, payload, now)
 
 
-@defect("JS-ACK-034")
-def ack_without_acks_is_answered_with_text(broker: Broker) -> None:
+@method_defect(JetStream.acknowledge, "JS-ACK-034")
+def ack_without_acks_is_answered_with_text(
+    self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int
+) -> bool:
     """An acknowledgement to a consumer with ack_policy none is answered with -ERR."""
-
-    def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
-        parsed = AckSubject.parse(subject)
-        consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None
-        if consumer is not None and consumer.config.ack_policy == "none" and reply is not None:
-            self.host.publish(reply, None, b"", b"-ERR")
-            return True
-        return JetStream.acknowledge(self, subject, reply, payload, now)
-
-    _acknowledge(broker, acknowledge)
+    parsed = AckSubject.parse(subject)
+    consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None
+    if consumer is not None and consumer.config.ack_policy == "none" and reply is not None:
+        self.host.publish(reply, None, b"", b"-ERR")
+        return True
+    return JetStream.acknowledge(self, subject, reply, payload, now)

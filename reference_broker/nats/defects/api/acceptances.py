@@ -13,7 +13,7 @@ import msgspec
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import add, new, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, body_of
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import ROUTES, Api, Route
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_NAME

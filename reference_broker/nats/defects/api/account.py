@@ -5,9 +5,7 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
-
-KIND = "account_info"
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 
 
 @defect("JS-API-005")

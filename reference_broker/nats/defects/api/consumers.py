@@ -17,19 +17,12 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     alter_success,
     body_of,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api import consumers as consumer_api
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Answer, Route
 
-CREATE, INFO, NAMES, LIST, DELETE = (
-    "consumer_create",
-    "consumer_info",
-    "consumer_names",
-    "consumer_list",
-    "consumer_delete",
-)
-STREAM_NOT_FOUND, CONSUMER_NOT_FOUND = 10059, 10014
+CREATE, NAMES, LIST, DELETE = "consumer_create", "consumer_names", "consumer_list", "consumer_delete"
 
 
 def _config(request: Request) -> Fields:

@@ -8,7 +8,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_success,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.api.requests import Request

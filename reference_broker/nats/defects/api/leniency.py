@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     body_of,
     refuse,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.defects.methods import jetstream_of, method_defect
 from plumbline.reference_broker.nats.jetstream import errors, subjects
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Api
@@ -126,14 +126,11 @@ def direct_get_needs_no_permission(broker: Broker) -> None:
     alter_direct_body(broker, change)
 
 
-@defect("JS-API-121", "JS-API-122")
-def direct_get_batch_has_no_end(broker: Broker) -> None:
+@method_defect(Broker.publish, "JS-API-121", "JS-API-122")
+def direct_get_batch_has_no_end(
+    broker: Broker, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes
+) -> int:
     """No status follows the messages of a batch of direct gets."""
-    original = broker.publish
-
-    def publish(subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes) -> int:
-        if header_block.startswith(END_OF_BATCH):
-            return 1
-        return original(subject, reply, header_block, payload)
-
-    replace(broker, "publish", publish)
+    if header_block.startswith(END_OF_BATCH):
+        return 1
+    return Broker.publish(broker, subject, reply, header_block, payload)

@@ -18,7 +18,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     alter_success,
     first_of_the_subject,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_streams,
     jetstream_of,
     method_defect,
@@ -30,8 +30,7 @@ from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers, Status, encode_headers
 
-GET, DELETE = "stream_msg_get", "stream_msg_delete"
-BAD_REQUEST, NO_MESSAGE, NO_SEQUENCE, NO_STREAM, SEALED = 10003, 10037, 10043, 10059, 10109
+GET = "stream_msg_get"
 
 
 # Stored messages
@@ -48,10 +47,6 @@ def message_get_has_plain_data(broker: Broker) -> None:
             message["data"] = stored.payload.decode("utf-8", "replace")
 
     alter_success(broker, GET, change)
-
-
-def _asked(broker: Broker, change: Callable[[Fields], object]) -> None:
-    alter_body(broker, GET, lambda fields, _: change(fields))
 
 
 @method_defect(Stream.remove, "JS-API-095")

@@ -16,13 +16,12 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     alter_success,
     body_of,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.subjects import collide
 from plumbline.wire.durations import MILLISECOND, MINUTE
 
 KIND = "stream_create"
-INVALID_CONFIG = 10052
 
 
 @defect("JS-API-021")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.nats.defects.jetstream_parts import method_defect
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
 from plumbline.wire.nats.headers import VERSION

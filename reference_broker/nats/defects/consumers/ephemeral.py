@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_success
-from plumbline.reference_broker.nats.defects.jetstream_parts import method_defect
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 

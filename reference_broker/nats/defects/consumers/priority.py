@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_consumers
+from plumbline.reference_broker.nats.defects.methods import alter_consumers
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue
 

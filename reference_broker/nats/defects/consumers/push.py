@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     jetstream_of,
     method_defect,

@@ -13,7 +13,7 @@ from plumbline.reference_broker.nats.defects.consumers.configuration import (
     alter_config,
     is_pull,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import jetstream_of
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Route
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_DESCRIPTION

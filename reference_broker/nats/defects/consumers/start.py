@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     method_defect,
 )

@@ -7,45 +7,33 @@ from plumbline.reference_broker.nats.config import User
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.wire.nats import Connect, Operation, Ping, Pub
 
 
-@defect("CORE-022")
-def lower_case_ping_is_ignored(broker: Broker) -> None:
+@method_defect(Broker.dispatch, "CORE-022")
+def lower_case_ping_is_ignored(
+    broker: Broker, connection: Connection, operation: Operation, now: int
+) -> None:
     """ping in lower case gets no PONG."""
-    original = broker.dispatch
-
-    def dispatch(connection: Connection, operation: Operation, now: int) -> None:
-        if not (isinstance(operation, Ping) and operation.raw.startswith(b"ping")):
-            original(connection, operation, now)
-
-    replace(broker, "dispatch", dispatch)
+    if not (isinstance(operation, Ping) and operation.raw.startswith(b"ping")):
+        Broker.dispatch(broker, connection, operation, now)
 
 
-@defect("CORE-035")
-def second_connect_is_refused(broker: Broker) -> None:
+@method_defect(Broker.connected, "CORE-035")
+def second_connect_is_refused(broker: Broker, connection: Connection, operation: Connect, now: int) -> None:
     """A second CONNECT ends the connection."""
-    original = broker.connected
-
-    def connected(connection: Connection, operation: Connect, now: int) -> None:
-        if connection.connected:
-            broker.refuse(connection, None)
-        else:
-            original(connection, operation, now)
-
-    replace(broker, "connected", connected)
+    if connection.connected:
+        broker.refuse(connection, None)
+    else:
+        Broker.connected(broker, connection, operation, now)
 
 
-@defect("CORE-036")
-def no_responders_needs_no_headers(broker: Broker) -> None:
+@method_defect(Broker.refusal, "CORE-036")
+def no_responders_needs_no_headers(broker: Broker, connection: Connection) -> str | None:
     """CONNECT may ask for no_responders without headers."""
-    original = broker.refusal
-
-    def refusal(connection: Connection) -> str | None:
-        found = original(connection)
-        return None if found and found.startswith("no responders") else found
-
-    replace(broker, "refusal", refusal)
+    found = Broker.refusal(broker, connection)
+    return None if found and found.startswith("no responders") else found
 
 
 @defect("CORE-056")

@@ -8,6 +8,7 @@ from plumbline.reference_broker.nats import subjects
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pub, Sender
 
@@ -68,18 +69,15 @@ def empty_line_is_ignored(broker: Broker) -> None:
     )
 
 
-@defect("CORE-025")
-def garbage_before_connect_is_cut_off_in_silence(broker: Broker) -> None:
+@method_defect(Broker.malformed, "CORE-025")
+def garbage_before_connect_is_cut_off_in_silence(
+    broker: Broker, connection: Connection, error: ProtocolError
+) -> None:
     """Who begins with something else than NATS gets no -ERR."""
-    original = broker.malformed
-
-    def malformed(connection: Connection, error: ProtocolError) -> None:
-        if error.kind is ErrorKind.UNKNOWN_OPERATION and not connection.connected:
-            broker.refuse(connection, None)
-        else:
-            original(connection, error)
-
-    replace(broker, "malformed", malformed)
+    if error.kind is ErrorKind.UNKNOWN_OPERATION and not connection.connected:
+        broker.refuse(connection, None)
+    else:
+        Broker.malformed(broker, connection, error)
 
 
 @defect("CORE-026")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.routing import Message
 from plumbline.wire.nats import HPub, Pub
 from plumbline.wire.nats.headers import VERSION
@@ -35,34 +36,34 @@ def hpub_is_accepted_without_header_support(broker: Broker) -> None:
     )
 
 
-@defect("CORE-070")
-def header_names_are_capitalised(broker: Broker) -> None:
+@method_defect(Broker.message, "CORE-070")
+def header_names_are_capitalised(
+    broker: Broker,
+    subject: bytes,
+    reply: bytes | None,
+    sizes: tuple[bytes, bytes],
+    block: bytes,
+    payload: bytes,
+) -> Message:
     """The first letter of each header name is put in upper case."""
-    original = broker.message
-
-    def message(
-        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
-    ) -> Message:
-        if block.startswith(VERSION):
-            block = b"\r\n".join(line[:1].upper() + line[1:] for line in block.split(b"\r\n"))
-        return original(subject, reply, sizes, block, payload)
-
-    replace(broker, "message", message)
+    if block.startswith(VERSION):
+        block = b"\r\n".join(line[:1].upper() + line[1:] for line in block.split(b"\r\n"))
+    return Broker.message(broker, subject, reply, sizes, block, payload)
 
 
-@defect("CORE-071")
-def hmsg_lacks_the_reply(broker: Broker) -> None:
+@method_defect(Broker.message, "CORE-071")
+def hmsg_lacks_the_reply(
+    broker: Broker,
+    subject: bytes,
+    reply: bytes | None,
+    sizes: tuple[bytes, bytes],
+    block: bytes,
+    payload: bytes,
+) -> Message:
     """HMSG lacks the reply that the publisher gave."""
-    original = broker.message
-
-    def message(
-        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
-    ) -> Message:
-        right = original(subject, reply, sizes, block, payload)
-        lacking = original(subject, None, sizes, block, payload)
-        return right if right.stripped is None else Message(subject, lacking.tail, right.stripped)
-
-    replace(broker, "message", message)
+    right = Broker.message(broker, subject, reply, sizes, block, payload)
+    lacking = Broker.message(broker, subject, None, sizes, block, payload)
+    return right if right.stripped is None else Message(subject, lacking.tail, right.stripped)
 
 
 @defect("CORE-072")
@@ -75,19 +76,19 @@ def headers_reach_those_who_did_not_ask(broker: Broker) -> None:
     replace(broker.router, "framed", framed)
 
 
-@defect("CORE-073")
-def header_block_without_fields_is_dropped(broker: Broker) -> None:
+@method_defect(Broker.message, "CORE-073")
+def header_block_without_fields_is_dropped(
+    broker: Broker,
+    subject: bytes,
+    reply: bytes | None,
+    sizes: tuple[bytes, bytes],
+    block: bytes,
+    payload: bytes,
+) -> Message:
     """A header block without fields and payload is delivered as MSG."""
-    original = broker.message
-
-    def message(
-        subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
-    ) -> Message:
-        if block == NO_FIELDS and not payload:
-            return original(subject, reply, (b"0", b"0"), b"", payload)
-        return original(subject, reply, sizes, block, payload)
-
-    replace(broker, "message", message)
+    if block == NO_FIELDS and not payload:
+        return Broker.message(broker, subject, reply, (b"0", b"0"), b"", payload)
+    return Broker.message(broker, subject, reply, sizes, block, payload)
 
 
 def _refuse_hpub(broker: Broker, when: Callable[[HPub], bool]) -> None:
@@ -174,30 +175,25 @@ def status_503_without_no_responders(broker: Broker) -> None:
     _unheard(broker, react)
 
 
-@defect("CORE-081", name="503-although-somebody-listens")
-def status_503_although_somebody_listens(broker: Broker) -> None:
+@method_defect(Broker.published, "CORE-081", name="503-although-somebody-listens")
+def status_503_although_somebody_listens(
+    broker: Broker, connection: Connection, operation: Pub, now: int
+) -> None:
     """A request brings a 503 although it has reached a subscriber."""
-    original = broker.published
-
-    def published(connection: Connection, operation: Pub, now: int) -> None:
-        original(connection, operation, now)
-        route = broker.router.route(operation.args[0])
-        if len(operation.args) == 3 and connection.options.no_responders and (route.plain or route.groups):
-            broker.nobody_responds(connection, operation.args[0], operation.args[1])
-
-    replace(broker, "published", published)
+    Broker.published(broker, connection, operation, now)
+    route = broker.router.route(operation.args[0])
+    if len(operation.args) == 3 and connection.options.no_responders and (route.plain or route.groups):
+        broker.nobody_responds(connection, operation.args[0], operation.args[1])
 
 
-@defect("CORE-080", name="503-for-every-subscription")
-def status_503_for_every_subscription(broker: Broker) -> None:
+@method_defect(Broker.nobody_responds, "CORE-080", name="503-for-every-subscription")
+def status_503_for_every_subscription(
+    broker: Broker, connection: Connection, subject: bytes, reply: bytes
+) -> None:
     """Each subscription that matches the reply of a request without responders gets a 503."""
-
-    def nobody_responds(connection: Connection, subject: bytes, reply: bytes) -> None:
-        for subscription in broker.router.matching(reply):
-            if subscription.connection is connection:
-                _no_responders(broker, connection, subject, reply, subscription.sid)
-
-    replace(broker, "nobody_responds", nobody_responds)
+    for subscription in broker.router.matching(reply):
+        if subscription.connection is connection:
+            _no_responders(broker, connection, subject, reply, subscription.sid)
 
 
 @defect("CORE-082", needs=("jetstream",))

@@ -8,6 +8,7 @@ from typing import Any
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.wire.nats import Decoder, Info, Limits, Sender
 
 DEFAULT_MAX_PAYLOAD = 1024 * 1024
@@ -25,14 +26,10 @@ def _change_info(broker: Broker, change: Callable[[dict[str, Any]], None]) -> No
     replace(broker.identity, "fields", fields)
 
 
-@defect("CORE-001")
-def info_ends_with_lf(broker: Broker) -> None:
+@method_defect(Broker.send_info, "CORE-001")
+def info_ends_with_lf(broker: Broker, connection: Connection) -> None:
     """INFO ends with LF in place of CRLF."""
-
-    def send_info(connection: Connection) -> None:
-        broker.send(connection, Info.make(broker.identity.fields(connection)).raw.replace(b"\r\n", b"\n"))
-
-    replace(broker, "send_info", send_info)
+    broker.send(connection, Info.make(broker.identity.fields(connection)).raw.replace(b"\r\n", b"\n"))
 
 
 @defect("CORE-002")

@@ -12,6 +12,7 @@ from plumbline.reference_broker.nats import subjects
 from plumbline.reference_broker.nats.connection import Connection, Subscription
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.state import OK
 from plumbline.wire.nats import Connect, Pub, Sub
 
@@ -43,48 +44,35 @@ def api_level_is_text(broker: Broker) -> None:
     replace(broker.identity, "fields", altered)
 
 
-@defect("CORE-009")
-def connect_is_always_confirmed(broker: Broker) -> None:
+@method_defect(Broker.connected, "CORE-009")
+def connect_is_always_confirmed(broker: Broker, connection: Connection, operation: Connect, now: int) -> None:
     """CONNECT is answered with +OK, verbose or not."""
-    original = broker.connected
-
-    def connected(connection: Connection, operation: Connect, now: int) -> None:
-        original(connection, operation, now)
-        if not connection.closing and not connection.options.verbose:
-            broker.send(connection, OK)
-
-    replace(broker, "connected", connected)
+    Broker.connected(broker, connection, operation, now)
+    if not connection.closing and not connection.options.verbose:
+        broker.send(connection, OK)
 
 
-@defect("CORE-069")
-def first_ping_is_a_pong(broker: Broker) -> None:
+@method_defect(Broker.ping_is_due, "CORE-069")
+def first_ping_is_a_pong(broker: Broker, connection: Connection, now: int) -> None:
     """A client that was not heard is sent PONG, not PING."""
-    original = broker.ping_is_due
-
-    def ping_is_due(connection: Connection, now: int) -> None:
-        if connection.was_pinged:
-            original(connection, now)
-        else:
-            connection.was_pinged = True
-            broker.ponged(connection)
-            broker.send(connection, b"PONG\r\n")
-
-    replace(broker, "ping_is_due", ping_is_due)
+    if connection.was_pinged:
+        Broker.ping_is_due(broker, connection, now)
+    else:
+        connection.was_pinged = True
+        broker.ponged(connection)
+        broker.send(connection, b"PONG\r\n")
 
 
 # Line ends
 
 
-@defect("CORE-021")
-def bare_line_feed_loses_subscriptions(broker: Broker) -> None:
+@method_defect(Broker.subscribed, "CORE-021")
+def bare_line_feed_loses_subscriptions(
+    broker: Broker, connection: Connection, operation: Sub, now: int
+) -> None:
     """A SUB that ends with a bare LF is passed over."""
-    original = broker.subscribed
-
-    def subscribed(connection: Connection, operation: Sub, now: int) -> None:
-        if operation.raw.endswith(b"\r\n"):
-            original(connection, operation, now)
-
-    replace(broker, "subscribed", subscribed)
+    if operation.raw.endswith(b"\r\n"):
+        Broker.subscribed(broker, connection, operation, now)
 
 
 # Odd subjects
@@ -122,16 +110,13 @@ def asterisk_in_a_token_matches(broker: Broker) -> None:
     _also_matching(broker, fits)
 
 
-@defect("CORE-042")
-def publish_to_a_wildcard_is_dropped(broker: Broker) -> None:
+@method_defect(Broker.published, "CORE-042")
+def publish_to_a_wildcard_is_dropped(
+    broker: Broker, connection: Connection, operation: Pub, now: int
+) -> None:
     """A PUB to a subject with a wildcard token is dropped."""
-    original = broker.published
-
-    def published(connection: Connection, operation: Pub, now: int) -> None:
-        if subjects.is_literal(operation.args[0]):
-            original(connection, operation, now)
-
-    replace(broker, "published", published)
+    if subjects.is_literal(operation.args[0]):
+        Broker.published(broker, connection, operation, now)
 
 
 @defect("CORE-042")
@@ -144,17 +129,12 @@ def publish_to_a_wildcard_reaches_what_it_matches(broker: Broker) -> None:
     _also_matching(broker, fits)
 
 
-@defect("CORE-044")
-def invalid_publish_subject_is_told(broker: Broker) -> None:
+@method_defect(Broker.published, "CORE-044")
+def invalid_publish_subject_is_told(broker: Broker, connection: Connection, operation: Pub, now: int) -> None:
     """A PUB to an invalid subject is answered with -ERR on every connection."""
-    original = broker.published
-
-    def published(connection: Connection, operation: Pub, now: int) -> None:
-        if not connection.options.pedantic and not subjects.is_valid(operation.args[0]):
-            broker.complain(connection, "Invalid Publish Subject")
-        original(connection, operation, now)
-
-    replace(broker, "published", published)
+    if not connection.options.pedantic and not subjects.is_valid(operation.args[0]):
+        broker.complain(connection, "Invalid Publish Subject")
+    Broker.published(broker, connection, operation, now)
 
 
 @defect("CORE-044")
@@ -167,18 +147,13 @@ def empty_tokens_match_wildcards(broker: Broker) -> None:
     _also_matching(broker, fits)
 
 
-@defect("CORE-046")
-def pedantic_publish_is_confirmed_first(broker: Broker) -> None:
+@method_defect(Broker.complain, "CORE-046")
+def pedantic_publish_is_confirmed_first(broker: Broker, connection: Connection, text: str) -> None:
     """Verbose and pedantic, a PUB to an invalid subject is answered with +OK before its -ERR."""
-    original = broker.complain
-
-    def complain(connection: Connection, text: str) -> None:
-        confirmed = connection.options.verbose and text == "Invalid Publish Subject"
-        if confirmed:
-            broker.send(connection, OK)
-        original(connection, text)
-
-    replace(broker, "complain", complain)
+    confirmed = connection.options.verbose and text == "Invalid Publish Subject"
+    if confirmed:
+        broker.send(connection, OK)
+    Broker.complain(broker, connection, text)
 
 
 # Slow readers

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Operation, Pub, Sub, Unsub
 
@@ -105,17 +106,12 @@ def unsub_waits_for_the_end_of_its_segment(broker: Broker) -> None:
     _before_operations(broker, change)
 
 
-@defect("CORE-102")
-def message_cut_inside_its_last_line_end_is_lost(broker: Broker) -> None:
+@method_defect(Broker.decoded, "CORE-102")
+def message_cut_inside_its_last_line_end_is_lost(
+    broker: Broker, connection: Connection, data: bytes | Sequence[Operation]
+) -> tuple[Sequence[Operation], ProtocolError | None]:
     """A PUB whose last CR and LF come in different segments is lost."""
-    original = broker.decoded
-
-    def decoded(
-        connection: Connection, data: bytes | Sequence[Operation]
-    ) -> tuple[Sequence[Operation], ProtocolError | None]:
-        cut = isinstance(data, bytes) and data[:1] == b"\n" and connection.decoder.unfinished[-1:] == b"\r"
-        operations, error = original(connection, data)
-        lost = cut and len(operations) > 0 and isinstance(operations[0], Pub)
-        return operations[lost:], error
-
-    replace(broker, "decoded", decoded)
+    cut = isinstance(data, bytes) and data[:1] == b"\n" and connection.decoder.unfinished[-1:] == b"\r"
+    operations, error = Broker.decoded(broker, connection, data)
+    lost = cut and len(operations) > 0 and isinstance(operations[0], Pub)
+    return operations[lost:], error

@@ -8,6 +8,7 @@ from plumbline.reference_broker.nats.auth import Credentials, Permits
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 
 
 def _with_permits(broker: Broker, change: Callable[[Permits], None]) -> None:
@@ -50,16 +51,13 @@ def subscribing_needs_no_permission(broker: Broker) -> None:
     _with_permits(broker, change)
 
 
-@defect("CORE-054")
-def refusal_does_not_name_the_queue(broker: Broker) -> None:
+@method_defect(Broker.subscribe_refusal, "CORE-054")
+def refusal_does_not_name_the_queue(
+    broker: Broker, connection: Connection, subject: bytes, queue: bytes | None
+) -> str | None:
     """The permissions violation of a queue subscription does not name the queue group."""
-    original = broker.subscribe_refusal
-
-    def subscribe_refusal(connection: Connection, subject: bytes, queue: bytes | None) -> str | None:
-        found = original(connection, subject, queue)
-        return found and found.partition(" using queue")[0]
-
-    replace(broker, "subscribe_refusal", subscribe_refusal)
+    found = Broker.subscribe_refusal(broker, connection, subject, queue)
+    return found and found.partition(" using queue")[0]
 
 
 @defect("CORE-055")

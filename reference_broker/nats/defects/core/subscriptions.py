@@ -7,37 +7,28 @@ from collections.abc import Callable, Iterator
 from plumbline.reference_broker.nats.connection import Connection, Subscription
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.routing import Message, Target
 from plumbline.reference_broker.nats.subjects import ANY_TAIL, covers
 from plumbline.wire.nats import Sub, Unsub
 
 
-@defect("CORE-099")
-def sid_must_be_a_number(broker: Broker) -> None:
+@method_defect(Broker.subscribed, "CORE-099")
+def sid_must_be_a_number(broker: Broker, connection: Connection, operation: Sub, now: int) -> None:
     """SUB with a sid that is no number is refused."""
-    original = broker.subscribed
-
-    def subscribed(connection: Connection, operation: Sub, now: int) -> None:
-        if operation.args[-1].isdigit():
-            original(connection, operation, now)
-        else:
-            broker.complain(connection, "Invalid Sid")
-
-    replace(broker, "subscribed", subscribed)
+    if operation.args[-1].isdigit():
+        Broker.subscribed(broker, connection, operation, now)
+    else:
+        broker.complain(connection, "Invalid Sid")
 
 
-@defect("CORE-093")
-def sid_in_use_is_replaced(broker: Broker) -> None:
+@method_defect(Broker.subscribed, "CORE-093")
+def sid_in_use_is_replaced(broker: Broker, connection: Connection, operation: Sub, now: int) -> None:
     """SUB with a sid in use ends the subscription that has it."""
-    original = broker.subscribed
-
-    def subscribed(connection: Connection, operation: Sub, now: int) -> None:
-        standing = connection.subscriptions.get(operation.args[-1])
-        if standing is not None:
-            broker.router.remove(standing)
-        original(connection, operation, now)
-
-    replace(broker, "subscribed", subscribed)
+    standing = connection.subscriptions.get(operation.args[-1])
+    if standing is not None:
+        broker.router.remove(standing)
+    Broker.subscribed(broker, connection, operation, now)
 
 
 def _not_matching(broker: Broker, unless: Callable[[bytes, bytes], bool]) -> None:
@@ -107,18 +98,13 @@ def subjects_are_case_insensitive(broker: Broker) -> None:
     _matching_too(broker, also)
 
 
-@defect("CORE-017")
-def unsub_of_an_unknown_sid_is_an_error(broker: Broker) -> None:
+@method_defect(Broker.unsubscribed, "CORE-017")
+def unsub_of_an_unknown_sid_is_an_error(broker: Broker, connection: Connection, operation: Unsub) -> None:
     """UNSUB of a sid without subscription gets -ERR."""
-    original = broker.unsubscribed
-
-    def unsubscribed(connection: Connection, operation: Unsub) -> None:
-        if operation.args[0] in connection.subscriptions:
-            original(connection, operation)
-        else:
-            broker.complain(connection, "Invalid Subscription")
-
-    replace(broker, "unsubscribed", unsubscribed)
+    if operation.args[0] in connection.subscriptions:
+        Broker.unsubscribed(broker, connection, operation)
+    else:
+        broker.complain(connection, "Invalid Subscription")
 
 
 def _limit(broker: Broker, change: Callable[[Subscription, int], int | None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.state import OK
 from plumbline.wire.nats import Connect, Operation, Sub, Unsub
 
@@ -32,17 +33,12 @@ def sub_is_not_acknowledged(broker: Broker) -> None:
     _never_acknowledge(broker, Sub)
 
 
-@defect("CORE-016")
-def unsub_is_not_acknowledged(broker: Broker) -> None:
+@method_defect(Broker.acknowledge, "CORE-016")
+def unsub_is_not_acknowledged(broker: Broker, connection: Connection, operation: Operation) -> None:
     """A verbose UNSUB gets no +OK."""
-    original = broker.acknowledge
-
-    def acknowledge(connection: Connection, operation: Operation) -> None:
-        known = isinstance(operation, Unsub) and operation.args[0] in connection.subscriptions
-        if not known:
-            original(connection, operation)
-
-    replace(broker, "acknowledge", acknowledge)
+    known = isinstance(operation, Unsub) and operation.args[0] in connection.subscriptions
+    if not known:
+        Broker.acknowledge(broker, connection, operation)
 
 
 def _acknowledge_late(broker: Broker, name: str) -> None:
@@ -71,28 +67,18 @@ def hpub_is_acknowledged_late(broker: Broker) -> None:
     _acknowledge_late(broker, "published_with_headers")
 
 
-@defect("CORE-010")
-def ping_is_acknowledged(broker: Broker) -> None:
+@method_defect(Broker.pinged, "CORE-010")
+def ping_is_acknowledged(broker: Broker, connection: Connection) -> None:
     """A verbose PING, but the first, gets +OK after its PONG."""
-    original = broker.pinged
-
-    def pinged(connection: Connection) -> None:
-        is_first = not connection.first_pong_sent
-        original(connection)
-        if connection.options.verbose and not is_first:
-            broker.send(connection, OK)
-
-    replace(broker, "pinged", pinged)
+    is_first = not connection.first_pong_sent
+    Broker.pinged(broker, connection)
+    if connection.options.verbose and not is_first:
+        broker.send(connection, OK)
 
 
-@defect("CORE-012")
-def pong_is_acknowledged(broker: Broker) -> None:
+@method_defect(Broker.ponged, "CORE-012")
+def pong_is_acknowledged(broker: Broker, connection: Connection) -> None:
     """A verbose PONG gets +OK."""
-    original = broker.ponged
-
-    def ponged(connection: Connection) -> None:
-        original(connection)
-        if connection.options.verbose:
-            broker.send(connection, OK)
-
-    replace(broker, "ponged", ponged)
+    Broker.ponged(broker, connection)
+    if connection.options.verbose:
+        broker.send(connection, OK)

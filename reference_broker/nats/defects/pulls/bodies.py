@@ -6,7 +6,7 @@ import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_waiting, method_defect
+from plumbline.reference_broker.nats.defects.methods import alter_waiting, method_defect
 from plumbline.reference_broker.nats.jetstream.consumers.pull import Refused, WaitingQueue, WaitingRequest
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.jetstream import PullRequest, exceeded_max_request_batch

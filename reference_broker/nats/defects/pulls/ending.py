@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer

@@ -9,7 +9,7 @@ import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import add, defect, new
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     alter_waiting,
     method_defect,

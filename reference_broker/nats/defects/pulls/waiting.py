@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.defects import defect, replace
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects import defect
+from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     alter_waiting,
     jetstream_of,
@@ -61,22 +61,18 @@ def pull_delivers_the_rest_to_nobody(self: Consumer, request: WaitingRequest, re
     return receivers > 0 or request.delivered > 0
 
 
-@defect("JS-PULL-008")
-def pull_survives_disconnect(broker: Broker) -> None:
+@method_defect(Broker.drop_subscriptions, "JS-PULL-008")
+def pull_survives_disconnect(broker: Broker, connection: Connection) -> None:
     """Requests of a client that has disconnected go on waiting and take messages."""
-
-    def drop_subscriptions(connection: Connection) -> None:
-        inboxes = {
-            request.reply
-            for stream in jetstream_of(broker).streams.values()
-            for consumer in stream.consumers.values()
-            for request in consumer.waiting.requests
-        }
-        for subscription in list(connection.subscriptions.values()):
-            if subscription.subject not in inboxes:
-                broker.router.remove(subscription)
-
-    replace(broker, "drop_subscriptions", drop_subscriptions)
+    inboxes = {
+        request.reply
+        for stream in jetstream_of(broker).streams.values()
+        for consumer in stream.consumers.values()
+        for request in consumer.waiting.requests
+    }
+    for subscription in list(connection.subscriptions.values()):
+        if subscription.subject not in inboxes:
+            broker.router.remove(subscription)
 
 
 @method_defect(WaitingQueue.full_status, "JS-PULL-010")

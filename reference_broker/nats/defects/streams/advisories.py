@@ -7,7 +7,7 @@ import msgspec
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_body, alter_success
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_service,
     jetstream_of,
     method_defect,

@@ -14,7 +14,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     alter_success,
     first_of_the_subject,
 )
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     alter_streams,
     jetstream_of,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_service,
     alter_streams,
     method_defect,

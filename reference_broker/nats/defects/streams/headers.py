@@ -8,7 +8,7 @@ import msgspec
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, method_defect
+from plumbline.reference_broker.nats.defects.methods import alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams import admission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import Method, alter_streams, method_defect
+from plumbline.reference_broker.nats.defects.methods import Method, alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig

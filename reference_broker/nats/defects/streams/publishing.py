@@ -10,7 +10,7 @@ import msgspec
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     alter_streams,
     jetstream_of,
     method_defect,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.nats.defects.jetstream_parts import (
+from plumbline.reference_broker.nats.defects.methods import (
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, SequencePair

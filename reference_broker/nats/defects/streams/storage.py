@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
-from plumbline.reference_broker.nats.defects.jetstream_parts import alter_streams, method_defect
+from plumbline.reference_broker.nats.defects.methods import alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
     Message,

@@ -1,6 +1,6 @@
-"""How a JetStream defect alters a broker: it puts methods of its own into one class of its service.
+"""How a defect puts methods of its own into the core, or into one class of the JetStream service.
 
-The classes are made anew for each broker, so nothing leaks from one to the next.
+Classes are made anew for each broker, so nothing leaks from one to the next.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def method_defect(
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Method]:
     """Register a defect: the decorated function takes the place of ``method``, whose signature it has.
 
-    ``method`` is one of a stream, a consumer, its queue of pull requests, its counters, or of the service.
+    ``method`` is one of the core, of the JetStream service, of a stream, of a consumer, of its queue of pull
+    requests or of its counters.
     Name and summary come from the function, as with ``defect``.
     """
     replaced = method.__name__
@@ -48,8 +49,14 @@ def jetstream_of(broker: Broker) -> JetStream:
     return cast("JetStream", broker.service)
 
 
+def alter_core(broker: Broker, **methods: Method) -> None:
+    """Methods of the core, bound to it."""
+    for name, method in methods.items():
+        replace(broker, name, method.__get__(broker))
+
+
 def alter_service(broker: Broker, **methods: Method) -> None:
-    """Methods of the service itself, bound to it."""
+    """Methods of the JetStream service, bound to it."""
     service = jetstream_of(broker)
     for name, method in methods.items():
         replace(service, name, method.__get__(service))
@@ -85,6 +92,7 @@ _ALTER: dict[type[Any], Callable[..., None]] = {
     WaitingQueue: alter_waiting,
     AckState: alter_acks,
     JetStream: alter_service,
+    Broker: alter_core,
 }
 
 
