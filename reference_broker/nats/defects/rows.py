@@ -260,7 +260,12 @@ def _with_request(fields: Fields, request: Request) -> Fields:
 
 def _register(files: Iterable[Path]) -> None:
     for file in files:
-        for defect in read(file.read_text("utf-8")):
+        try:
+            defects = read(file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            error.add_note(f"in {file}")
+            raise
+        for defect in defects:
             add(defect)
 
 
