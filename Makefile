@@ -8,7 +8,7 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation kill bench picture servers lock ready quick bootstrap clean
+.PHONY: help verify test test-all lint format mutation kill bench picture docs servers lock ready quick bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,11 @@ bench: bootstrap ## measure; nothing here passes or fails
 
 picture: bootstrap ## take the picture of the report in README.md, from a real run
 	@$(BIN)/python -m plumbline.ci.picture
+
+docs: bootstrap ## build the documentation site into .plumbline/docs/
+	@rm -rf .plumbline/docs
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs .plumbline/docs
+	@echo "The documentation is in .plumbline/docs/index.html"
 
 servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(BIN)/python -m plumbline.ci.install
