@@ -137,10 +137,10 @@ def _requirement(row: Requirement, written: Written) -> str:
 
 def _shown(row: Requirement, checks: Iterable[WrittenCheck]) -> Iterator[str]:
     """The trace that verifies it, or else the sample exchange of its file."""
-    traces = (ROOT / "conformance" / "traces" / f"{check.id}.trace" for check in checks)
-    trace = next((path for path in traces if path.is_file()), None)
+    files = [check.where.rpartition(":")[0] for check in checks]
+    trace = next((ROOT / file for file in files if file.endswith(".trace")), None)
     if trace is not None:
-        yield f"<details><summary>The trace that verifies it: {trace.stem}</summary>"
+        yield f"<details><summary>The trace that verifies it: {trace.relative_to(ROOT)}</summary>"
         yield _fenced(trace.read_text(encoding="utf-8").rstrip())
         yield "</details>"
     elif row.sample:
