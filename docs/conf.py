@@ -23,6 +23,5 @@ highlight_language = "none"  # a block without a language is plain text
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
 suppress_warnings = [
-    "toc.empty_glob",
     "misc.highlighting_failure",  # console blocks hold output of any shape
 ]
