@@ -5,7 +5,7 @@
 #   ci/plumbline.sh gate --protocol nats -- python adapter.py
 #
 # PLUMBLINE_OUTPUT       the folder, made if need be (plumbline-results)
-# PLUMBLINE_REQUIREMENT  what pip installs where there is no plumbline yet (plumbline)
+# PLUMBLINE_REQUIREMENT  what pip installs where there is no plumbline yet (plumbline-mq)
 # PLUMBLINE_SUMMARY      a file that the Markdown summary is added to; GitHub's step summary if that is there
 #
 # Exits as plumbline does: 0 conformant, 1 not conformant, 2 usage, 3 target lost, 4 error of Plumbline itself.
@@ -27,7 +27,7 @@ mkdir -p "$output" || fail "$output cannot be made: set PLUMBLINE_OUTPUT to a fo
 if ! command -v plumbline >/dev/null 2>&1; then
     python=$(command -v python3 || command -v python) || fail "there is neither plumbline nor Python here"
     "$python" -m venv "$output/.venv" && "$output/.venv/bin/python" -m pip install --quiet \
-        "${PLUMBLINE_REQUIREMENT:-plumbline}" || fail "plumbline cannot be installed: see what pip said"
+        "${PLUMBLINE_REQUIREMENT:-plumbline-mq}" || fail "plumbline cannot be installed: see what pip said"
     PATH=$(cd "$output/.venv/bin" && pwd):$PATH
 fi
 
