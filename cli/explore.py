@@ -18,9 +18,9 @@ from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.prepare import UsageProblem
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.target import AccessRefused, BadUrl, TargetAccess, Url, open_target
-from plumbline.conformance.trace.durations import nanoseconds
 from plumbline.interrupts import uninterrupted
 from plumbline.verdicts import ExitCode
+from plumbline.wire.units import SECOND, read_duration
 
 if TYPE_CHECKING:
     from plumbline.conformance.explore.reference import Reference
@@ -222,7 +222,7 @@ def _swept(target: TargetAccess) -> None:
 
 
 def _seconds(text: str) -> float:
-    found = nanoseconds(text)
+    found = read_duration(text)
     if not found:
         raise UsageProblem(f"--budget {text!r}: write a time such as 60s or 10m")
-    return found / 1e9
+    return found / SECOND

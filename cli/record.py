@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from plumbline.captures.judging import LiveJudge
 from plumbline.captures.rolling import CaptureFiles
-from plumbline.cli.common import BYTES, EXIT_FOUND, EXIT_HARNESS, SECONDS, number, usage
+from plumbline.cli.common import EXIT_FOUND, EXIT_HARNESS, seconds, size, usage
 from plumbline.proxy.addresses import AddressError, Endpoint
 from plumbline.proxy.faults.control import Control
 from plumbline.proxy.faults.language import FaultError, parse_fault
@@ -40,7 +40,10 @@ Listen = Annotated[
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="a folder, or a file that ends in .pcapng")]
 Strict = Annotated[bool, typer.Option("--strict", help="write before forwarding; else at most 100 ms later")]
-RollSize = Annotated[str, typer.Option(help="begin the next file at that size: 64M, 1G; 0: never")]
+RollSize = Annotated[
+    str,
+    typer.Option(help="begin the next file at that size: 64M, 1GiB; 0: never"),
+]
 RollAfter = Annotated[str, typer.Option(help="begin the next file after that time: 10m, 1h; 0: never")]
 Full = Annotated[
     WhenFull, typer.Option(help="if the capture cannot be written: close everything, or forward unrecorded")
@@ -103,16 +106,17 @@ def record(
     one line each: latency 50ms ±10ms, bandwidth 100k, slice 10 every 5ms, slow_close 500ms, limit 10k,
     reset 2s, timeout 2s, with "on upstream" or "on downstream" or both ways; and of operations: drop +ACK
     every 10th, duplicate MSG the 3rd, reorder HMSG with 5%, delay 200ms PUB where subject ~ "a.>".
+    Sizes are as in the configuration of nats-server: 10k is 10,000 bytes; 10kb, 10Ki and 10KiB are 10,240.
     """
     try:
         server, address = Endpoint.parse(url), Endpoint.parse(listen, Endpoint.parse(url).protocol)
         faults = [parse_fault(text) for text in fault or []]
-        drain_s = number(drain, SECONDS, "--drain")
+        drain_s = seconds(drain, "--drain")
         files = CaptureFiles(
             output,
             f"before {server}",
-            roll_bytes=int(number(roll_size, BYTES, "--roll-size")),
-            roll_s=number(roll_after, SECONDS, "--roll-after"),
+            roll_bytes=size(roll_size, "--roll-size"),
+            roll_s=seconds(roll_after, "--roll-after"),
         )
         shown = _shown(tls_cert, tls_key, tls_folder, address) if tls or tls_cert else Shown()
         recording = Recording(server.protocol, strict, not keep_secrets, when_full)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from plumbline.conformance.trace.durations import read_seconds
 from plumbline.conformance.trace.language import DEFAULT_WITHIN_S, Window
 from plumbline.conformance.trace.text import Problem, Text
+from plumbline.wire.units import SECOND, read_duration
 
 _WINDOW = re.compile(
     r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"
@@ -24,11 +24,11 @@ def take_window(text: Text) -> tuple[Window | None, Text]:
         return None, text
     rest = text.cut(0, found.start()).strip()
     if found["word"] is None:
-        first, last = (read_seconds(text.cut(*found.span(group))) for group in ("from", "to"))
+        first, last = (_seconds(text.cut(*found.span(group))) for group in ("from", "to"))
         if last <= first:
             raise Problem.at(text, "a window that ends after it begins", offset=found.start())
         return Window(first, last, since_send=True), rest
-    limit = read_seconds(text.cut(*found.span("limit")))
+    limit = _seconds(text.cut(*found.span("limit")))
     if found["word"] == "after":
         return Window(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
     return Window(0.0, limit, since_send=True), rest
@@ -39,4 +39,11 @@ def read_silence(text: Text) -> float:
     words = text.words()
     if len(words) != 3 or words[1].value != "for":
         raise Problem.at(text, '"nothing for 200ms"')
-    return read_seconds(words[2])
+    return _seconds(words[2])
+
+
+def _seconds(text: Text) -> float:
+    duration = read_duration(text.value)
+    if duration is None:
+        raise Problem.at(text, "a duration such as 200ms or 1s")
+    return duration / SECOND

@@ -13,6 +13,9 @@
     delay 200ms PUB where subject ~ "a.>"    held back, with all behind them,
     rewrite MSG the 3rd set payload="x"      sent with other fields: ``rewriting``
 
+Times and sizes are those of ``wire.units``: ``10k`` is 10,000 bytes, ``10KiB`` 10,240. Where both can be given,
+``2m`` is two minutes and ``2M`` a size.
+
 ``on upstream`` is what clients send, ``downstream`` what the server sends; without it, both. An operation is
 named by its verb or, for NATS, by its acknowledgement (``+ACK``, ``-NAK``, ``+WPI``, ``+TERM``), and chosen
 by ``where`` and a filter as of ``show``. ``every 10th``, ``the 3rd`` and ``with 5%`` count per connection and
@@ -31,6 +34,7 @@ from msgspec import Struct
 from plumbline.captures.filters import Filter, everything, parse
 from plumbline.proxy.faults.rewriting import parse_changes
 from plumbline.wire.sender import Direction
+from plumbline.wire.units import DURATION_PATTERN, SECOND, SIZE_PATTERN, read_duration, read_size
 
 
 class FaultError(ValueError):
@@ -79,14 +83,11 @@ class Fault(Struct, frozen=True):
         return self.direction is None or self.direction is direction
 
 
-_TIME = r"(?P<{0}>\d+(?:\.\d+)?)(?P<{0}_unit>ms|s|m)"
-_SIZE = r"(?P<size>\d+(?:\.\d+)?)(?P<size_unit>[kKmMgG]?)B?"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
-_SIZES = {"": 1, "k": 1000, "m": 1000_000, "g": 1000_000_000}
-_WITHIN = _TIME.format("time")
+_SIZE = rf"(?P<size>{SIZE_PATTERN})"
+_WITHIN, _JITTER = rf"(?P<time>{DURATION_PATTERN})", rf"(?P<jitter>{DURATION_PATTERN})"
 _EITHER = rf"(?:{_WITHIN}|{_SIZE})"
 _FORMS: dict[Kind, tuple[re.Pattern[str], str]] = {
-    Kind.LATENCY: (re.compile(rf"{_WITHIN}(?:\s*(?:±|\+-|\+/-)\s*{_TIME.format('jitter')})?"), "50ms ±10ms"),
+    Kind.LATENCY: (re.compile(rf"{_WITHIN}(?:\s*(?:±|\+-|\+/-)\s*{_JITTER})?"), "50ms ±10ms"),
     Kind.BANDWIDTH: (re.compile(rf"{_SIZE}(?:/s)?"), "100k"),
     Kind.SLICE: (re.compile(rf"{_SIZE}(?:\s+every\s+{_WITHIN})?"), "10 every 5ms"),
     Kind.SLOW_CLOSE: (re.compile(_WITHIN), "500ms"),
@@ -123,7 +124,7 @@ def parse_fault(text: str) -> Fault:
         found = form.match(arguments)
         if found is None or (kind not in OF_OPERATIONS and found.end() != len(arguments)):
             raise FaultError(f"{text}: expected {kind} {sample}")
-        values = _values(found)
+        values = _values(text, found)
         arguments = arguments[found.end() :].strip()
     if kind not in OF_OPERATIONS and ("every" in chosen or "only" in chosen or "where" in chosen):
         raise FaultError(f"{text}: {kind} is about bytes: neither every, the nor where")
@@ -184,14 +185,15 @@ def _operation(text: str, verb: str, where: str) -> Filter:
     return lambda fields: named(fields) and asked(fields)
 
 
-def _values(found: re.Match[str]) -> dict[str, float]:
-    groups = found.groupdict()
-    values = {}
-    for name in ("time", "jitter"):
-        if groups.get(name):
-            values[name] = float(groups[name]) * _UNITS[groups[f"{name}_unit"]]
-    if groups.get("size"):
-        values["size"] = float(groups["size"]) * _SIZES[groups["size_unit"].lower()]
+def _values(text: str, found: re.Match[str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for name, value in found.groupdict().items():
+        if value is None:
+            continue
+        number = read_size(value) if name == "size" else read_duration(value)
+        if number is None:
+            raise FaultError(f"{text}: {value} is too large")
+        values[name] = number if name == "size" else number / SECOND
     return values
 
 

@@ -5,7 +5,6 @@ Source: docs.nats.io, "Server Configuration"; keys are case-insensitive there, s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 from plumbline.reference_broker.nats.config import Config, ConfigError
 from plumbline.reference_broker.nats.levels import parse_level
 from plumbline.reference_broker.nats.nkeys import public_key
+from plumbline.wire.units import SECOND, read_duration
 
 _ALIASES = {
     "net": "host",
@@ -43,7 +43,6 @@ _IGNORED = {
 ANY_PORT = -1  # nats-server's way to say "a free one"
 _DURATIONS = {"ping_interval", "write_deadline", "timeout", "sync_interval"}
 _SYNC_WORDS = ("always", "never")  # of sync_interval; the types refuse them elsewhere
-_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def load(
@@ -108,10 +107,10 @@ def _keys(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _seconds(name: str, value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    parts = re.findall(r"([\d.]+)(ns|us|ms|s|m|h)", value) if isinstance(value, str) else []
-    if not parts or "".join(number + unit for number, unit in parts) != value:
+    duration = read_duration(value) if isinstance(value, str) else None
+    if duration is None:
         raise ConfigError(f'{name} {value!r} is not a duration: write "500ms", "2s", "1m30s" or seconds')
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return duration / SECOND
 
 
 def _taking_listen(known: dict[str, Any]) -> dict[str, Any]:

@@ -225,7 +225,10 @@ def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> Non
         ("latency 1.5s", (Kind.LATENCY, None, 1.5, 0, 0)),
         ("bandwidth 100k/s on upstream", (Kind.BANDWIDTH, Direction.TO_SERVER, 0, 0, 100_000)),
         ("slice 10 every 5ms", (Kind.SLICE, None, 0.005, 0, 10)),
-        ("reset 10kB", (Kind.RESET, None, 0, 0, 10_000)),
+        ("reset 10k", (Kind.RESET, None, 0, 0, 10_000)),
+        ("reset 10kB", (Kind.RESET, None, 0, 0, 10_240)),
+        ("limit 2M", (Kind.LIMIT, None, 0, 0, 2_000_000)),
+        ("limit 2mib", (Kind.LIMIT, None, 0, 0, 2_097_152)),
         ("limit 2m", (Kind.LIMIT, None, 120.0, 0, 0)),
     ],
 )

@@ -11,9 +11,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from plumbline.wire.durations import SECOND
 from plumbline.wire.nats import Connect, Decoder, HMsg, Limits, Msg, Operation, Ping, Pong, Pub, Sender, Sub
 from plumbline.wire.nats.jetstream import ConsumerInfo, api_subject
+from plumbline.wire.units import SECOND
 
 TIMEOUT_S = 5.0
 CONNECT = Connect.make({"verbose": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "x"})

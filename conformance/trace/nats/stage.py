@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from plumbline.conformance.nats.stage import Stage
-from plumbline.conformance.trace.durations import nanoseconds
 from plumbline.conformance.trace.json_text import WORDS_OF_THE_PROTOCOL, Array, Constant, Node, evaluate
 from plumbline.conformance.trace.language import Following, Prerequisite, State
 from plumbline.conformance.trace.nats.keys import (
@@ -33,6 +32,7 @@ from plumbline.conformance.trace.segments import NO_PAYLOAD, HeaderBlock, Payloa
 from plumbline.conformance.trace.settings import pairs, read_value
 from plumbline.conformance.trace.template import Scope, Subject, Value, fill
 from plumbline.conformance.trace.text import Problem, Text, near
+from plumbline.wire.units import read_duration
 
 if TYPE_CHECKING:
     from plumbline.conformance.session import BaseSession
@@ -215,7 +215,7 @@ def _word(key: str, text: Text, reader: Reader) -> Node:
         reader.label(text)
     if key in WORDS_OF_THE_PROTOCOL:
         return Value((text.value,))
-    duration = nanoseconds(text.value) if key in NANOSECONDS else None
+    duration = read_duration(text.value) if key in NANOSECONDS else None
     return read_value(text, reader) if duration is None else Constant(duration)
 
 

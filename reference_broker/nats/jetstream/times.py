@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from plumbline.wire.durations import SECOND
+from plumbline.wire.units import SECOND
 
 NEVER = "0001-01-01T00:00:00Z"  # how an unset time is written
 

@@ -23,7 +23,7 @@ from plumbline.conformance.explore.programs import Program
 from plumbline.conformance.explore.scribe import write
 from plumbline.conformance.explore.trial import attempt
 from plumbline.servers.nats.nats_server import NatsServer
-from plumbline.wire.durations import SECOND
+from plumbline.wire.units import SECOND
 from tests.conformance.explore.worlds import access, reference
 
 STREAM = CreateStream("ORDERS")

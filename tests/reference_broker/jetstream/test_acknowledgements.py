@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.reference_broker.nats.levels import NEWEST, Level
-from plumbline.wire.durations import MILLISECOND, SECOND
+from plumbline.wire.units import MILLISECOND, SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench, Sent, shown
 
 REPLY = b"_INBOX.ack"

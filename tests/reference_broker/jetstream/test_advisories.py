@@ -9,8 +9,8 @@ import pytest
 
 from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.levels import NEWEST, Level
-from plumbline.wire.durations import SECOND
 from plumbline.wire.nats import Decoder, Msg, Pub, Sender, Sub
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import OLDEST, START, Bench
 from tests.reference_broker.virtual import Virtual
 

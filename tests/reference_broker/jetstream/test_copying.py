@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.levels import NEWEST
-from plumbline.wire.durations import SECOND
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import OLDEST, Bench
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.position import deliveries_pending
-from plumbline.wire.durations import SECOND
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import INBOX, LEVELS, Bench, Sent
 
 SUBJECTS = st.sampled_from(["s.a", "s.b"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import FOR_EVER, Lifetimes, read_ttl
-from plumbline.wire.durations import HOUR, MINUTE, SECOND
+from plumbline.wire.units import HOUR, MINUTE, SECOND
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plumbline.reference_broker.nats.levels import NEWEST
-from plumbline.wire.durations import SECOND
 from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import OLDEST, Bench
 
 REASON = encode_headers([("Nats-Marker-Reason", "MaxAge"), ("Nats-TTL", "2s"), ("Nats-Rollup", "sub")])

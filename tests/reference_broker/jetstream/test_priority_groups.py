@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plumbline.wire.durations import SECOND
 from plumbline.wire.nats.headers import Headers
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import INBOX, Bench, Sent, shown
 
 OTHER = b"_INBOX.other"

@@ -13,8 +13,8 @@ from plumbline.reference_broker.nats.jetstream.consumers.flow_control import (
     Window,
 )
 from plumbline.reference_broker.nats.levels import NEWEST
-from plumbline.wire.durations import SECOND
 from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, Bench, Sent
 from tests.reference_broker.jetstream.pushing import DLV, delivered, publish, push, statuses, with_stream
 

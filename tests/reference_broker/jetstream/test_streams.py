@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from plumbline.reference_broker.nats.levels import NEWEST, Level
-from plumbline.wire.durations import SECOND
 from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench
 
 

@@ -6,7 +6,6 @@ Everything is text or bytes inside a NATS operation; nothing knows who sends it 
 
 from __future__ import annotations
 
-from plumbline.wire.durations import format_duration, parse_duration
 from plumbline.wire.nats.jetstream.acks import ACK_PREFIX, Ack, AckKind, AckSubject
 from plumbline.wire.nats.jetstream.replies import (
     ApiError,
@@ -48,6 +47,7 @@ from plumbline.wire.nats.jetstream.statuses import (
     exceeded_max_request_expires,
     exceeded_max_request_max_bytes,
 )
+from plumbline.wire.units import format_duration, parse_duration
 
 __all__ = [
     "ACK_PREFIX",

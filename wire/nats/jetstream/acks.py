@@ -10,10 +10,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from plumbline.wire.durations import parse_duration
 from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.json_text import json_object
 from plumbline.wire.nats.jetstream.requests import PullRequest
+from plumbline.wire.units import parse_duration
 
 ACK_PREFIX = "$JS.ACK"
 _MAX_UINT64 = 2**64 - 1

@@ -6,8 +6,8 @@ ADR-37, "Status handling"; the texts are those of nats-server 2.9 to 2.15.
 
 from __future__ import annotations
 
-from plumbline.wire.durations import format_duration
 from plumbline.wire.nats.headers import Status
+from plumbline.wire.units import format_duration
 
 IDLE_HEARTBEAT = Status(100, "Idle Heartbeat")
 FLOW_CONTROL_REQUEST = Status(100, "FlowControl Request")

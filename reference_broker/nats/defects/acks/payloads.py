@@ -11,8 +11,8 @@ from plumbline.reference_broker.nats.defects.methods import (
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubject
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.wire.durations import HOUR
 from plumbline.wire.nats.jetstream import Ack, AckKind
+from plumbline.wire.units import HOUR
 
 
 def _unheard(broker: Broker, payload: bytes) -> None:

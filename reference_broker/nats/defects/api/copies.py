@@ -16,7 +16,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerC
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.durations import SECOND
+from plumbline.wire.units import SECOND
 
 
 @method_defect(Stream.mirrored, "JS-API-168")

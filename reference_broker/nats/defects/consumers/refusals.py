@@ -17,7 +17,7 @@ from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Route
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_DESCRIPTION
-from plumbline.wire.durations import MILLISECOND
+from plumbline.wire.units import MILLISECOND
 
 
 @defect("JS-CONS-023")

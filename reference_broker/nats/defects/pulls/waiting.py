@@ -14,9 +14,9 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER, WaitingQueue, WaitingRequest
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
-from plumbline.wire.durations import MILLISECOND
 from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import NO_MESSAGES, PullRequest
+from plumbline.wire.units import MILLISECOND
 
 
 @method_defect(Consumer.reported_waiting, "JS-PULL-003")

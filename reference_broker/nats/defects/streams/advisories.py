@@ -18,7 +18,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.durations import MILLISECOND
+from plumbline.wire.units import MILLISECOND
 
 # What an event says
 

@@ -19,7 +19,7 @@ from plumbline.reference_broker.nats.jetstream.streams.config import (
     version_metadata,
 )
 from plumbline.reference_broker.nats.jetstream.times import parse_time
-from plumbline.wire.durations import MILLISECOND, MINUTE, SECOND
+from plumbline.wire.units import MILLISECOND, MINUTE, SECOND
 
 DEFAULT_ACK_WAIT = 30 * SECOND
 DEFAULT_MAX_WAITING = 512

@@ -5,7 +5,7 @@ Knows no clock. Source: docs.nats.io, "Consumers", "RateLimit"; that there is a 
 
 from __future__ import annotations
 
-from plumbline.wire.durations import SECOND
+from plumbline.wire.units import SECOND
 
 
 class RateLimit:

@@ -6,7 +6,7 @@ Source: deep dive, "Consumer Message Rates". What is stored after the consumer w
 from __future__ import annotations
 
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
-from plumbline.wire.durations import MILLISECOND
+from plumbline.wire.units import MILLISECOND
 
 
 class Replay:

@@ -14,9 +14,9 @@ from msgspec import Struct
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
-from plumbline.wire.durations import SECOND
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers
+from plumbline.wire.units import SECOND
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream

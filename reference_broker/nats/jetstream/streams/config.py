@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import errors, subjects
 from plumbline.reference_broker.nats.jetstream.rules import Rules
-from plumbline.wire.durations import MILLISECOND, MINUTE, SECOND
+from plumbline.wire.units import MILLISECOND, MINUTE, SECOND
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096

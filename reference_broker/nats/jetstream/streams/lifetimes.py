@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from plumbline.wire.durations import SECOND, parse_duration
+from plumbline.wire.units import SECOND, parse_duration
 
 FOR_EVER = -1
 

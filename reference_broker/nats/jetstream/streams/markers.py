@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
-from plumbline.wire.durations import format_duration
 from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.units import format_duration
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream

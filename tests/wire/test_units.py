@@ -1,12 +1,21 @@
-"""Durations: what Go prints and reads."""
+"""Durations: what Go prints and reads. Durations and sizes as users write them."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.wire.durations import format_duration, parse_duration
+from plumbline.wire.units import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    format_duration,
+    parse_duration,
+    read_duration,
+    read_size,
+)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
@@ -73,3 +82,63 @@ def test_what_go_does_not_read(text: str) -> None:
 def test_no_text_makes_it_raise(text: str) -> None:
     nanoseconds = parse_duration(text)
     assert nanoseconds is None or -(2**63) <= nanoseconds < 2**63
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("500ms", 500_000_000), ("1h30m", 5_400_000_000_000), ("0", 0), ("1d", 86_400_000_000_000),
+     ("1.5d", 129_600_000_000_000)],
+)  # fmt: skip
+def test_durations_that_users_write(text: str, nanoseconds: int) -> None:
+    assert read_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "-5s", "+5s", "1d2h", "9" * 5000 + "d", "soon"])
+def test_what_is_no_duration_for_users(text: str) -> None:
+    assert read_duration(text) is None
+
+
+# nats-server reads the same: conf/parse.go, "Process a suffix".
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("512", 512),
+        ("512b", 512),
+        ("10k", 10_000),
+        ("10K", 10_000),
+        ("10kb", 10_240),
+        ("10Ki", 10_240),
+        ("10KiB", 10_240),
+        ("64M", 64_000_000),
+        ("64 MiB", 64 * 1024 * 1024),
+        ("1.5k", 1_500),
+        ("1.5Ki", 1_536),
+        ("1g", 10**9),
+        ("1gb", 2**30),
+        ("2T", 2 * 10**12),
+        ("2TiB", 2 * 2**40),
+    ],
+)
+def test_sizes_that_users_write(text: str, size: int) -> None:
+    assert read_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "k", "10x", "-1", "10 i", "10kbb", "1.k", "1e3", "9" * 5000])
+def test_what_is_no_size(text: str) -> None:
+    assert read_size(text) is None
+
+
+@given(st.from_regex(SIZE_PATTERN, fullmatch=True, alphabet=st.characters(codec="ascii")))
+def test_what_the_pattern_of_sizes_finds_is_read(text: str) -> None:
+    assert len(text) > 18 or read_size(text) is not None
+
+
+@given(st.from_regex(DURATION_PATTERN, fullmatch=True, alphabet=st.characters(codec="ascii")))
+def test_what_the_pattern_of_durations_finds_is_read(text: str) -> None:
+    assert len(text) > 5 or read_duration(text) is not None
+
+
+@pytest.mark.parametrize(("pattern", "text"), [(DURATION_PATTERN, "10mb"), (SIZE_PATTERN, "10ms")])
+def test_patterns_do_not_take_each_other_s_units(pattern: str, text: str) -> None:
+    assert re.match(pattern, text) is None
