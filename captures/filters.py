@@ -23,6 +23,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
+
 TOKENS = frozenset(
     {"subject", "reply", "routing_key", "queue", "exchange"}
 )  # fields of tokens with dots between
@@ -39,7 +41,7 @@ _WORD = re.compile(
 _ESCAPE = re.compile(r"\\(.)")
 
 
-class FilterError(ValueError):
+class FilterError(PlumblineError, ValueError):
     """A filter that cannot be read: what was expected, and where."""
 
 

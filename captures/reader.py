@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from plumbline.captures import pcapng
+from plumbline.errors import PlumblineError
 
 MOST_BLOCK_BYTES = 64 * 1024 * 1024
 _PCAP_MAGICS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}  # nanoseconds of one unit of the fraction
@@ -19,7 +20,7 @@ _PCAP_HEADER, _PCAP_RECORD = 24, 16
 _NANO = 1_000_000_000
 
 
-class CaptureError(Exception):
+class CaptureError(PlumblineError):
     """A file that is no capture, or is damaged in its middle. The message says where."""
 
 

@@ -9,11 +9,9 @@ from typing import Annotated
 import typer
 
 from plumbline.captures.dialects import known
-from plumbline.captures.reader import CaptureError
+from plumbline.errors import UsageProblem
 from plumbline.pipeline.audit.captures import Captures
 from plumbline.pipeline.audit.reports import as_json, as_text, exit_code
-
-EXIT_USAGE = 2
 
 Places = Annotated[list[Path], typer.Argument(help="recordings: pcapng or pcap files, or folders of them")]
 Complete = Annotated[
@@ -41,14 +39,9 @@ def audit(
     Exit 1 if anything is lost, duplicated or unexpected, or nothing could be told.
     """
     if protocol is not None and protocol not in known():
-        typer.echo(f"--protocol {protocol}: known are {', '.join(known())}", err=True)
-        raise typer.Exit(EXIT_USAGE)
-    try:
-        found = Captures(captures, protocol)
-        audited = found.audit(complete=complete)
-    except CaptureError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(EXIT_USAGE) from None
+        raise UsageProblem(f"--protocol {protocol}: known are {', '.join(known())}")
+    found = Captures(captures, protocol)
+    audited = found.audit(complete=complete)
     for remark in found.remarks:
         typer.echo(f"plumbline: {remark}", err=True)
     for line in as_text(audited, found.attempts, most):

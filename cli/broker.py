@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from plumbline.cli.serving import ANY_PORT, run, show_defects, usage
+from plumbline.cli.serving import ANY_PORT, run, show_defects
+from plumbline.errors import UsageProblem
 from plumbline.reference_broker.nats.levels import NEWEST, OLDEST
 
 NATS_PORT = 4222
@@ -128,7 +129,6 @@ def nats(
     """
     from plumbline.reference_broker.nats.config import ConfigError
     from plumbline.reference_broker.nats.config_file import convert, load
-    from plumbline.reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
     from plumbline.reference_broker.nats.server import NatsBroker
 
     flags = _given(
@@ -141,14 +141,11 @@ def nats(
         fsync=_policy(fsync),
         authorization=_given(user=user, password=password, token=token) or None,
     )
-    try:
-        usual = {"port": NATS_PORT}
-        settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
-        if fsync and (settings.jetstream is None or settings.jetstream.store_dir is None):
-            raise ConfigError("--fsync: without --store_dir DIR streams are in memory")
-        broker = NatsBroker(settings, defect=defect)
-    except (ConfigError, UnknownDefect, DefectNotApplicable) as error:
-        raise usage(str(error)) from None
+    usual = {"port": NATS_PORT}
+    settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
+    if fsync and (settings.jetstream is None or settings.jetstream.store_dir is None):
+        raise ConfigError("--fsync: without --store_dir DIR streams are in memory")
+    broker = NatsBroker(settings, defect=defect)
     traits = [f"level {'.'.join(map(str, broker.config.level))}"]
     traits += ["JetStream"] if broker.config.jetstream else []
     run(broker, traits + [f"defect {name}" for name in defect or []])
@@ -156,7 +153,7 @@ def nats(
 
 def _policy(fsync: str | None) -> str | None:
     if fsync not in (None, "always", "interval", "never"):
-        raise usage(f"--fsync {fsync}: write always, interval or never")
+        raise UsageProblem(f"--fsync {fsync}: write always, interval or never")
     return fsync
 
 
@@ -230,8 +227,5 @@ def amqp(
         heartbeat=heartbeat,
         confirms=confirms,
     )
-    try:
-        broker = AmqpBroker(config, defect=defect)
-    except ValueError as error:  # an unknown defect, or a script of confirms that is none
-        raise usage(str(error)) from None
+    broker = AmqpBroker(config, defect=defect)
     run(broker, [f"defect {name}" for name in defect or []])

@@ -44,14 +44,10 @@ def broker_program(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_jetstream(level: str) -> Config:
-    """The plain configuration at a level. Raises UsageProblem if there is no such level."""
-    from plumbline.conformance.runner.prepare import UsageProblem
+    """The plain configuration at a level. Raises ``ConfigError`` if there is no such level."""
     from plumbline.reference_broker.nats.config import Config
 
-    try:
-        return Config.of(level=level, jetstream=True)
-    except ValueError as error:
-        raise UsageProblem(str(error)) from None
+    return Config.of(level=level, jetstream=True)
 
 
 def broker_with(config: Config, defects: Sequence[str]) -> BrokerThread:

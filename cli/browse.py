@@ -10,7 +10,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -22,13 +22,12 @@ from plumbline.conformance import known_failures
 from plumbline.conformance.requirements.catalogue import (
     PROFILES,
     Catalogue,
-    CatalogueError,
     Requirement,
-    UnknownRequirementError,
 )
 from plumbline.conformance.requirements.references import Written, written_checks
-from plumbline.conformance.variants import Variant, VariantsError, main_server, variants
-from plumbline.verdicts import ExitCode, Level
+from plumbline.conformance.variants import Variant, main_server, variants
+from plumbline.errors import UsageProblem
+from plumbline.verdicts import Level
 
 WIDTH = 100
 LABEL = 12  # columns that the labels of an explanation take
@@ -108,7 +107,7 @@ def list_requirements(
         and (not profile or row.profile in profile)
     ]
     if not rows:
-        _refuse("no requirement matches all of these together")
+        raise UsageProblem("no requirement matches all of these together")
     if form is Format.JSON:
         typer.echo(json.dumps([as_json(row, written) for row in rows], indent=2, ensure_ascii=False))
         return
@@ -134,10 +133,7 @@ def show_variants(
     name: Annotated[str | None, typer.Argument(help="Print the configuration of this one.")] = None,
 ) -> None:
     """List the server configurations that some checks need, or print one to start a server with."""
-    try:
-        known = {"main": main_server(), **variants()}
-    except VariantsError as error:
-        _refuse(str(error))
+    known = {"main": main_server(), **variants()}
     if name is None:
         typer.echo("\n\n".join(_described(variant) for variant in known.values()))
         return
@@ -220,27 +216,16 @@ def _asked(*names: str) -> tuple[Catalogue, Written]:
     """The requirements of servers and their checks; those of clients with them if a name asks for one."""
     from plumbline.conformance.clients.written import is_about_clients, with_clients
 
-    try:
-        catalogue, written = Catalogue.load(), written_checks()
-        return with_clients(catalogue, written) if is_about_clients(names) else (catalogue, written)
-    except CatalogueError as error:
-        _refuse(str(error))
+    catalogue, written = Catalogue.load(), written_checks()
+    return with_clients(catalogue, written) if is_about_clients(names) else (catalogue, written)
 
 
 def _selected(catalogue: Catalogue, patterns: Sequence[str]) -> list[Requirement]:
-    try:
-        return catalogue.select(patterns)
-    except UnknownRequirementError as error:
-        _refuse(str(error))
+    return catalogue.select(patterns)
 
 
 def _known(option: str, values: Sequence[str] | None, known: Iterable[str]) -> None:
     names = list(known)
     for value in values or []:
         if value not in names and value.upper() not in names:
-            _refuse(f"{option} {value!r} is not known; there are: {', '.join(names)}")
-
-
-def _refuse(message: str) -> NoReturn:
-    typer.echo(f"plumbline: {message}", err=True)
-    raise typer.Exit(ExitCode.USAGE)
+            raise UsageProblem(f"{option} {value!r} is not known; there are: {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""What the commands of this package share: exit codes, and how numbers are read."""
+"""What the commands of this package share: options, and how numbers are read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from plumbline.errors import UsageProblem
 from plumbline.wire.units import SECOND, read_duration, read_size
-
-EXIT_FOUND, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_HARNESS = 1, 2, 3, 4  # found: violations, differences
 
 Captures = Annotated[list[Path], typer.Argument(help="pcapng or pcap files, or folders of them")]
 Spoken = Annotated[
@@ -18,22 +17,16 @@ Spoken = Annotated[
 
 
 def seconds(text: str, flag: str) -> float:
-    """The duration, in seconds. Raises ``typer.Exit``."""
+    """The duration, in seconds. Raises ``UsageProblem``."""
     duration = read_duration(text)
     if duration is None:
-        raise usage(f"{flag} {text}: expected a number and one of ms, s, m, h, d")
+        raise UsageProblem(f"{flag} {text}: expected a number and one of ms, s, m, h, d")
     return duration / SECOND
 
 
 def size(text: str, flag: str) -> int:
-    """The size, in bytes. Raises ``typer.Exit``."""
+    """The size, in bytes. Raises ``UsageProblem``."""
     count = read_size(text)
     if count is None:
-        raise usage(f"{flag} {text}: expected a number and one of k, M, G (1000) or KiB, MiB, GiB (1024)")
+        raise UsageProblem(f"{flag} {text}: expected a number and one of k, M, G, KiB, MiB, GiB")
     return count
-
-
-def usage(message: str) -> typer.Exit:
-    """Says what is wrong with the command line; to be raised."""
-    typer.echo(message, err=True)
-    return typer.Exit(EXIT_USAGE)

@@ -1,27 +1,36 @@
-"""How a command ends: every way it can, as one sentence and an exit code (design page, "Verdicts")."""
+"""How a command ends: every way it can, as one sentence on stderr and an exit code."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from plumbline.conformance.runner.prepare import UsageProblem
-from plumbline.conformance.target import TargetUnreachable
+from plumbline.errors import ExitCode, PlumblineError
 from plumbline.interrupts import terminated_as_interrupted
-from plumbline.verdicts import ExitCode
+
+
+class CommandGroup(TyperGroup):
+    """Commands that may raise ``PlumblineError``. This is the one place that catches it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command. Raises ``typer.Exit``."""
+        try:
+            return super().invoke(ctx)
+        except PlumblineError as error:
+            raise typer.Exit(ended(error.exit_code, str(error))) from None
 
 
 def ending(command: Callable[[], ExitCode]) -> ExitCode:
-    """Runs it. What it raises is told on stderr and becomes an exit code; nothing is raised."""
+    """Runs a command; an interrupt or a mistake of Plumbline becomes an exit code. Raises ``PlumblineError``."""
     try:
         with terminated_as_interrupted():
             return command()
-    except UsageProblem as problem:
-        return ended(ExitCode.USAGE, str(problem))
-    except TargetUnreachable as problem:
-        return ended(ExitCode.TARGET_LOST, str(problem))
+    except PlumblineError:
+        raise
     except KeyboardInterrupt:
         return ended(ExitCode.INTERRUPTED, "interrupted")
     except Exception as error:

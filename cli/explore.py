@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from plumbline.cli.exits import ended, ending
 from plumbline.conformance.outcomes import CheckEnded
-from plumbline.conformance.runner.prepare import UsageProblem
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.target import AccessRefused, BadUrl, TargetAccess, Url, open_target
+from plumbline.conformance.target import TargetAccess, Url, open_target
+from plumbline.errors import UsageProblem
 from plumbline.interrupts import uninterrupted
 from plumbline.verdicts import ExitCode
 from plumbline.wire.units import SECOND, read_duration
@@ -136,10 +136,7 @@ def register(app: typer.Typer, services: Services) -> None:
                 seed=random.randrange(SEEDS) if seed is None else seed,
                 folder=output,
             )
-            try:
-                return _explore(services, asked)
-            except (BadUrl, AccessRefused) as problem:
-                raise UsageProblem(str(problem)) from None
+            return _explore(services, asked)
 
         raise typer.Exit(ending(command))
 

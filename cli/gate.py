@@ -12,7 +12,7 @@ from plumbline.cli.exits import ended, ending
 from plumbline.cli.verify import Paths
 from plumbline.conformance.clients.gate import WORKERS, Wanted, gate
 from plumbline.conformance.clients.stand import Stands
-from plumbline.conformance.runner.prepare import UsageProblem
+from plumbline.errors import UsageProblem
 from plumbline.verdicts import ExitCode
 
 EPILOG = """

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.captures.reader import CaptureError
 from plumbline.cli.exits import ended, ending
-from plumbline.conformance.runner.prepare import UsageProblem
-from plumbline.conformance.target import TargetUnreachable
+from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.pipeline.input.files import capture_files
 from plumbline.pipeline.spark.storage import is_remote
-from plumbline.verdicts import ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,15 +63,12 @@ def judge(
 
     def run() -> ExitCode:
         settings = dict(map(_setting, conf or []))
-        try:
-            _require(captures)
-            with _session(master, settings) as spark:
-                from plumbline.pipeline.judge import Asked
+        _require(captures)
+        with _session(master, settings) as spark:
+            from plumbline.pipeline.judge import Asked
 
-                asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
-                return _run(spark, asked, most, is_followed=follow)
-        except CaptureError as error:
-            raise UsageProblem(str(error)) from None
+            asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
+            return _run(spark, asked, most, is_followed=follow)
 
     raise typer.Exit(ending(run))
 
@@ -88,7 +82,7 @@ def _require(places: list[str]) -> None:
 def _run(spark: SparkSession, asked: Asked, most: int, *, is_followed: bool) -> ExitCode:
     try:
         manifest = _followed(spark, asked) if is_followed else _judged(spark, asked, most)
-    except CaptureError:
+    except PlumblineError:
         raise
     except Exception as error:  # whatever Spark raises when a job fails
         return ended(ExitCode.HARNESS_ERROR, f"the job failed: {error}")
@@ -126,13 +120,12 @@ def _followed(spark: SparkSession, asked: Asked) -> Manifest:
 
 @contextmanager
 def _session(master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
-    from plumbline.pipeline.spark.java import NoJava
-    from plumbline.pipeline.spark.session import NoSpark, session
+    from plumbline.pipeline.spark.session import session
 
     try:
         spark = session(master, settings)
-    except (NoJava, NoSpark) as error:
-        raise UsageProblem(str(error)) from None
+    except PlumblineError:
+        raise
     except Exception as error:  # whatever Spark raises where there is no master
         raise TargetUnreachable(f"no Spark at {master}: {error}") from None
     try:

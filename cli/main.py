@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
+
+from plumbline.cli.exits import CommandGroup
 
 if TYPE_CHECKING:
     from plumbline.reports.matrix.batch import Wanted
@@ -85,14 +86,10 @@ def _reports() -> typer.Typer:
 
 def _every_target(names: Sequence[str]) -> list[Wanted]:
     """What ``ci`` says that verifies each target, as ``reports`` wants it."""
-    from plumbline.reports import ReportError
     from plumbline.reports.matrix.batch import Wanted
-    from plumbline.servers import every, targets
+    from plumbline.servers import every
 
-    try:
-        return [Wanted(name, arguments) for name, arguments in every.runs(names)]
-    except targets.TargetError as problem:
-        raise ReportError(str(problem)) from None
+    return [Wanted(name, arguments) for name, arguments in every.runs(names)]
 
 
 def _ci() -> typer.Typer:
@@ -125,7 +122,7 @@ COMMANDS: dict[str, Callable[[], typer.Typer]] = {
 }
 
 
-class Commands(TyperGroup):
+class Commands(CommandGroup):
     """The commands, each imported when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:

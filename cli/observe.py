@@ -18,7 +18,7 @@ import typer
 from msgspec import Struct
 
 from plumbline.cli.command_line import FOLLOWING, BeforeCommand
-from plumbline.conformance.runner.prepare import UsageProblem
+from plumbline.errors import UsageProblem
 from plumbline.interrupts import terminated_as_interrupted
 from plumbline.monitors import MONITORS, Side, Violation
 from plumbline.verdicts import ExitCode
@@ -145,9 +145,6 @@ def _observe(
             if not command:
                 raise UsageProblem("say what to run: plumbline observe -- pytest tests/")
             ended = observe(command, observers, faults, capture)
-    except UsageProblem as problem:
-        typer.echo(f"plumbline: {problem}", err=True)
-        return ExitCode.USAGE
     except KeyboardInterrupt:
         typer.echo("plumbline: interrupted", err=True)
         return ExitCode.INTERRUPTED

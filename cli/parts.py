@@ -35,7 +35,7 @@ class Parts:
         """The reference broker, once for every configuration it can take, in threads of this process."""
         import msgspec
 
-        from plumbline.conformance.runner.prepare import UsageProblem
+        from plumbline.errors import PlumblineError
         from plumbline.interrupts import kept_from_children
         from plumbline.reference_broker.nats.config import Config
 
@@ -45,9 +45,9 @@ class Parts:
                 options = {**variant.config, **({"level": level} if level else {})}
                 try:
                     broker = broker_with(Config.of(**options), defects)
-                except ValueError as error:
+                except PlumblineError:
                     if name == MAIN:
-                        raise UsageProblem(str(error)) from None
+                        raise
                     continue  # a configuration that the broker knows nothing of
                 with kept_from_children():  # nor do its threads: what Ctrl-C interrupts is the run
                     urls[name] = running.enter_context(broker)
@@ -59,14 +59,10 @@ class Parts:
     def embedded_amqp(self, defects: Sequence[str]) -> Iterator[Served]:
         """The reference broker for AMQP, in a thread of this process."""
         from plumbline.cli.verify import Served
-        from plumbline.conformance.runner.prepare import UsageProblem
         from plumbline.interrupts import kept_from_children
         from plumbline.reference_broker.amqp.server import AmqpBroker
 
-        try:
-            broker = AmqpBroker.in_thread(defect=defects)
-        except (LookupError, ValueError) as error:
-            raise UsageProblem(str(error)) from None
+        broker = AmqpBroker.in_thread(defect=defects)
         flags = tuple(f"--defect={name}" for name in defects)
         with ExitStack() as running:
             with kept_from_children():
@@ -80,11 +76,10 @@ class Parts:
         import msgspec
 
         from plumbline.cli.verify import Served
-        from plumbline.conformance.runner.prepare import UsageProblem
         from plumbline.servers.amqp.garagemq import GarageMQ, is_garagemq
         from plumbline.servers.amqp.qpid import Qpid, is_qpid
         from plumbline.servers.amqp.rabbitmq import RabbitMQ, is_rabbitmq
-        from plumbline.servers.nats.nats_server import ServerError, start_variants
+        from plumbline.servers.nats.nats_server import start_variants
 
         for is_one, start, program, fresh in (
             (is_rabbitmq, RabbitMQ, "plumbline.servers.amqp.rabbitmq_node", False),
@@ -92,19 +87,13 @@ class Parts:
             (is_garagemq, GarageMQ, "plumbline.servers.amqp.garagemq", True),
         ):
             if is_one(binary):
-                try:
-                    with start(binary) as server:
-                        again = (sys.executable, "-m", program, binary)
-                        yield Served(server.url, {}, ("--server", binary), program=again, fresh=fresh)
-                except ServerError as error:
-                    raise UsageProblem(str(error)) from None
+                with start(binary) as server:
+                    again = (sys.executable, "-m", program, binary)
+                    yield Served(server.url, {}, ("--server", binary), program=again, fresh=fresh)
                 return
         wanted = {name: variant.config for name, variant in configurations().items()}
         with ExitStack() as running:
-            try:
-                urls = running.enter_context(start_variants(binary, wanted))
-            except ServerError as error:
-                raise UsageProblem(str(error)) from None
+            urls = running.enter_context(start_variants(binary, wanted))
             yield msgspec.structs.replace(served_at(urls, ("--server", binary)), program=(binary,))
 
     @contextmanager
@@ -112,14 +101,10 @@ class Parts:
         """A real server by its name, once for every configuration."""
         import msgspec
 
-        from plumbline.conformance.runner.prepare import UsageProblem
         from plumbline.servers import getting, targets
 
-        try:
-            known = targets.target(target)
-            binary = getting.program(known, lambda said: typer.echo(f"plumbline: {said}", err=True))
-        except targets.TargetError as problem:
-            raise UsageProblem(str(problem)) from None
+        known = targets.target(target)
+        binary = getting.program(known, lambda said: typer.echo(f"plumbline: {said}", err=True))
         with self.started(str(binary)) as served:
             yield msgspec.structs.replace(served, arguments=("--target", known.name))
 
@@ -127,15 +112,10 @@ class Parts:
     def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[Running]:
         """The reference broker in a thread of this process."""
         from plumbline.cli.explore import Running
-        from plumbline.conformance.runner.prepare import UsageProblem
         from plumbline.interrupts import kept_from_children
-        from plumbline.reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
         from plumbline.reference_broker.nats.server import NatsBroker
 
-        try:
-            broker = NatsBroker.in_thread(with_jetstream(level), defect=defects)
-        except (UnknownDefect, DefectNotApplicable) as error:
-            raise UsageProblem(str(error)) from None
+        broker = NatsBroker.in_thread(with_jetstream(level), defect=defects)
         with ExitStack() as running:
             with kept_from_children():
                 url = running.enter_context(broker)
@@ -145,14 +125,10 @@ class Parts:
     def started_alone(self, binary: str) -> Iterator[Running]:
         """A real server in its plain configuration."""
         from plumbline.cli.explore import Running
-        from plumbline.conformance.runner.prepare import UsageProblem
-        from plumbline.servers.nats.nats_server import ServerError, start_variants
+        from plumbline.servers.nats.nats_server import start_variants
 
-        try:
-            with start_variants(binary, {MAIN: configurations()[MAIN].config}) as urls:
-                yield Running(urls[MAIN], (binary,))
-        except ServerError as error:
-            raise UsageProblem(str(error)) from None
+        with start_variants(binary, {MAIN: configurations()[MAIN].config}) as urls:
+            yield Running(urls[MAIN], (binary,))
 
     def reference(self, level: str) -> Callable[[], Reference]:
         """Reference brokers without sockets, on clocks of their own."""
@@ -163,24 +139,20 @@ class Parts:
 
     def consumers(self, paths: Paths) -> list[Consumer]:
         """The terminal, and the reports that were asked for."""
-        from plumbline.conformance.runner.prepare import UsageProblem
-        from plumbline.reports import ReportError, open_reports
+        from plumbline.reports import open_reports
         from plumbline.reports.terminal.live import Terminal
 
-        try:
-            files = open_reports(
-                json=paths.json,
-                junit=paths.junit,
-                html=paths.html,
-                markdown=paths.markdown,
-                sarif=paths.sarif,
-                badge=paths.badge,
-                allure=paths.allure,
-                requirement_url=paths.requirement_url,
-                capture=capture,
-            )
-        except ReportError as error:
-            raise UsageProblem(str(error)) from None
+        files = open_reports(
+            json=paths.json,
+            junit=paths.junit,
+            html=paths.html,
+            markdown=paths.markdown,
+            sarif=paths.sarif,
+            badge=paths.badge,
+            allure=paths.allure,
+            requirement_url=paths.requirement_url,
+            capture=capture,
+        )
         written = (
             paths.html, paths.json, paths.junit, paths.markdown, paths.sarif, paths.badge, paths.allure,
         )  # fmt: skip

@@ -12,13 +12,13 @@ from plumbline.captures import diff_reports, trace_writer
 from plumbline.captures.dialects import known
 from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import Source, read, rows
-from plumbline.captures.filters import FilterError, parse
+from plumbline.captures.filters import parse
 from plumbline.captures.judging import Judge, violation_json
 from plumbline.captures.operations import Reader
-from plumbline.captures.reader import CaptureError
 from plumbline.captures.show import as_json, as_text
 from plumbline.captures.trace_text import Source as TraceSource
-from plumbline.cli.common import EXIT_FOUND, Captures, Spoken, usage
+from plumbline.cli.common import Captures, Spoken
+from plumbline.errors import ExitCode, UsageProblem
 
 SHOW_EPILOG = """
 Examples:
@@ -75,7 +75,7 @@ def show(
         wanted = parse(where)
         source = Source(captures)
         if protocol is not None and protocol not in known():
-            raise usage(f"--protocol {protocol}: known are {', '.join(known())}")
+            raise UsageProblem(f"--protocol {protocol}: known are {', '.join(known())}")
         reader = Reader(protocol)
         form = as_json if json else as_text
         packets = source.follow(lambda: False) if follow else source.packets()
@@ -88,8 +88,6 @@ def show(
                     sys.stdout.write((violation_json(violation) if json else str(violation)) + "\n")
             elif wanted(row.fields):
                 sys.stdout.write(form(row) + "\n")
-    except (FilterError, CaptureError) as error:
-        raise usage(str(error)) from None
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
@@ -103,7 +101,7 @@ def show(
             err=True,
         )
     if found:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
 
 Numbers = Annotated[list[int], typer.Option("--connection", help="as show numbers it; may be given again")]
@@ -124,13 +122,10 @@ def trace(
 
     Edit it afterwards: it expects what the recorded server did, in the order in which it came.
     """
-    try:
-        found = [row for row in read(captures, protocol) if row.connection.number in connection]
-    except CaptureError as error:
-        raise usage(str(error)) from None
+    found = [row for row in read(captures, protocol) if row.connection.number in connection]
     missing = sorted(set(connection) - {row.connection.number for row in found})
     if missing:
-        raise usage(f"no connection {', '.join(map(str, missing))} in {', '.join(map(str, captures))}")
+        raise UsageProblem(f"no connection {', '.join(map(str, missing))} in {', '.join(map(str, captures))}")
     named = f"connection {', '.join(map(str, connection))} of {', '.join(path.name for path in captures)}"
     about = TraceSource(
         title or f"Recorded: {named}", trace_writer.source_of(named, found), tuple(verifies or ())
@@ -138,7 +133,7 @@ def trace(
     try:
         text = trace_writer.write(found, about)
     except ValueError as error:
-        raise usage(f"{named}: {error}") from None
+        raise UsageProblem(f"{named}: {error}") from None
     if output is None:
         sys.stdout.write(text)
     else:
@@ -160,14 +155,9 @@ def diff(
     html: HtmlFile = None,
 ) -> None:
     """Compare two recordings by what was said, not by inboxes, ids and times. Exit 1 if they differ."""
-    try:
-        wanted = parse(where)
-        one, other = (
-            filter(lambda row: wanted(row.fields), read([side], protocol)) for side in (first, second)
-        )
-        pairs = compare(one, other)
-    except (FilterError, CaptureError) as error:
-        raise usage(str(error)) from None
+    wanted = parse(where)
+    one, other = (filter(lambda row: wanted(row.fields), read([side], protocol)) for side in (first, second))
+    pairs = compare(one, other)
     for line in diff_reports.as_text(pairs):
         sys.stdout.write(line + "\n")
     if json is not None:
@@ -175,4 +165,4 @@ def diff(
     if html is not None:
         html.write_text(diff_reports.as_html(pairs, str(first), str(second)))
     if differs(pairs):
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(ExitCode.NOT_CONFORMANT)

@@ -13,15 +13,16 @@ from msgspec import Struct
 
 from plumbline.captures.judging import LiveJudge
 from plumbline.captures.rolling import CaptureFiles
-from plumbline.cli.common import EXIT_FOUND, EXIT_HARNESS, seconds, size, usage
-from plumbline.proxy.addresses import AddressError, Endpoint
+from plumbline.cli.common import seconds, size
+from plumbline.errors import ExitCode, UsageProblem
+from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.faults.control import Control
-from plumbline.proxy.faults.language import FaultError, parse_fault
+from plumbline.proxy.faults.language import parse_fault
 from plumbline.proxy.live import Live
 from plumbline.proxy.record import RecordingProxy
 from plumbline.proxy.recorder import Recording, WhenFull
 from plumbline.proxy.tls.certificates import default_folder, generated
-from plumbline.proxy.tls.contexts import Side, TlsError, for_clients, needed
+from plumbline.proxy.tls.contexts import Side, for_clients, needed
 
 EPILOG = """
 Examples:
@@ -135,10 +136,8 @@ def record(
             told=told,
         )
         controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
-    except (AddressError, FaultError, TlsError) as error:
-        raise usage(str(error)) from None
     except OSError as error:
-        raise usage(f"cannot record to {output}: {error.strerror or error}") from None
+        raise UsageProblem(f"cannot record to {output}: {error.strerror or error}") from None
     for caught in (signal.SIGINT, signal.SIGTERM):
         signal.signal(caught, lambda *_: proxy.relay.stop(drain_s))
     judge = LiveJudge(files.path, server.protocol, live.violation) if live_rules else None
@@ -153,9 +152,9 @@ def record(
         controls.close()
     live.end(None if judge is None else judge.found)
     if proxy.recorder.stopped:
-        raise typer.Exit(EXIT_HARNESS)
+        raise typer.Exit(ExitCode.HARNESS_ERROR)
     if judge and judge.found:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
 
 class Shown(Struct, frozen=True):

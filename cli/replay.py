@@ -13,11 +13,11 @@ from plumbline.captures import diff_reports
 from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
 from plumbline.captures.operations import Row
-from plumbline.captures.reader import CaptureError
-from plumbline.cli.common import EXIT_FOUND, EXIT_UNREACHABLE, Captures, Spoken, usage
-from plumbline.proxy.addresses import AddressError, Endpoint
+from plumbline.cli.common import Captures, Spoken
+from plumbline.errors import ExitCode, TargetUnreachable
+from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
-from plumbline.proxy.replay.client import Login, Unplayable, Unreachable
+from plumbline.proxy.replay.client import Login, Unreachable
 from plumbline.proxy.replay.playback import Pace, Replay
 from plumbline.proxy.replay.server import ReplayedServer
 
@@ -62,14 +62,11 @@ def replay(
         again = _served(chosen, url, output, pace) if serve else _sent(chosen, url, output, pace)
         pairs = compare(chosen, again)
     except Unreachable as error:
-        typer.echo(f"{url.rpartition('@')[2]} cannot be reached: {error}", err=True)
-        raise typer.Exit(EXIT_UNREACHABLE) from None
-    except (AddressError, CaptureError, Unplayable) as error:
-        raise usage(str(error)) from None
+        raise TargetUnreachable(f"{url.rpartition('@')[2]} cannot be reached: {error}") from None
     for line in diff_reports.as_text(pairs):
         sys.stdout.write(line + "\n")
     if differs(pairs):
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
 
 def _sent(chosen: list[Row], url: str, output: Path, pace: Pace) -> Iterator[Row]:

@@ -13,15 +13,16 @@ from typing import Annotated
 
 import typer
 
+from plumbline.errors import ExitCode, PlumblineError, UsageProblem
 from plumbline.reports import Capture, Consumer, ReportError, open_reports
 from plumbline.reports.matrix.batch import Wanted, run_all
 from plumbline.reports.matrix.compare import Change, Comparison, compare
 from plumbline.reports.matrix.runs import Run, load, stored
 from plumbline.reports.matrix.site import build
-from plumbline.reports.result_json import ResultError, read
+from plumbline.reports.result_json import read
 from plumbline.reports.terminal.live import Terminal
 from plumbline.reports.text import one_line
-from plumbline.verdicts import CheckFinished, CheckStarted, ExitCode, RunFinished, RunResult, RunStarted
+from plumbline.verdicts import CheckFinished, CheckStarted, RunFinished, RunResult, RunStarted
 
 MATRIX_EPILOG = """
 Examples:
@@ -94,7 +95,9 @@ def register(
             if code == ExitCode.INTERRUPTED and not runs:
                 raise typer.Exit(code)
             page = build(runs, before, output, title=title)
-        except (ResultError, OSError) as problem:
+        except PlumblineError:  # ReportError is an OSError
+            raise
+        except OSError as problem:
             raise _usage(problem) from None
         typer.echo(str(page))
         raise typer.Exit(code)
@@ -137,7 +140,9 @@ def register(
                 capture=capture,
             )
             _replay(found, [*files, *([Terminal()] if not (files or earlier) else [])])
-        except (ResultError, OSError) as problem:
+        except PlumblineError:  # ReportError is an OSError
+            raise
+        except OSError as problem:
             raise _usage(problem) from None
         if earlier is not None:
             raise typer.Exit(_tell(compare(earlier, found)))
@@ -160,11 +165,9 @@ def _verified(wanted: Iterable[Wanted], interrupts: Interrupts) -> tuple[list[Ru
     return runs, code
 
 
-def _usage(problem: Exception) -> typer.Exit:
-    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else problem
-    place = f"{problem.filename}: " if isinstance(problem, OSError) and problem.filename else ""
-    typer.echo(f"plumbline: {place}{said}", err=True)
-    return typer.Exit(ExitCode.USAGE)
+def _usage(problem: OSError) -> UsageProblem:
+    place = f"{problem.filename}: " if problem.filename else ""
+    return UsageProblem(f"{place}{problem.strerror or problem}")
 
 
 def _replay(result: RunResult, consumers: Iterable[Consumer]) -> None:

@@ -1,4 +1,4 @@
-"""What every ``plumbline broker`` command does alike: usage errors, defects listed, served until a signal."""
+"""What every ``plumbline broker`` command does alike: defects listed, served until a signal."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from typing import Any
 
 import typer
 
-from plumbline.reference_broker.durable import DurableShell, StoreError
+from plumbline.errors import ExitCode, UsageProblem
+from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.registry import Defect
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 ANY_PORT = -1
-
-
-def usage(message: str) -> typer.Exit:
-    """Print it; the exit that tells of wrong usage."""
-    typer.echo(message, err=True)
-    return typer.Exit(EXIT_USAGE)
 
 
 def show_defects(defects: Sequence[Defect[Any]]) -> None:
@@ -38,10 +31,8 @@ def run(broker: DurableShell, traits: Sequence[str]) -> None:
     """Serve until SIGINT or SIGTERM, or until the store cannot be written any more."""
     try:
         asyncio.run(_serve(broker, traits))
-    except StoreError as error:
-        raise usage(str(error)) from None
     except OSError as error:
-        raise usage(_cannot_listen(broker, error)) from None
+        raise UsageProblem(_cannot_listen(broker, error)) from None
 
 
 def _cannot_listen(broker: DurableShell, error: OSError) -> str:
@@ -73,4 +64,4 @@ async def _ended_or_failed(ended: asyncio.Event, broker: DurableShell) -> None:
     waiting.cancel()
     if broker.failed.done():
         typer.echo(broker.failed.result(), err=True)
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(ExitCode.NOT_CONFORMANT)

@@ -37,8 +37,7 @@ class Stands(Parts):
         import tempfile
 
         from plumbline.captures.judging import LiveJudge
-        from plumbline.conformance.runner.prepare import UsageProblem
-        from plumbline.proxy.faults.language import FaultError
+        from plumbline.errors import UsageProblem
         from plumbline.proxy.record import recorded
 
         observed = Observed()
@@ -56,7 +55,7 @@ class Stands(Parts):
                     judging.callback(judge.end)
                     observed.proxies.append(proxy)
                     observed.urls[protocol] = url.replace(where, str(proxy.relay.address))
-            except (FaultError, OSError) as error:
+            except OSError as error:
                 raise UsageProblem(str(error)) from None
             yield observed
 

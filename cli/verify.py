@@ -16,9 +16,10 @@ from msgspec import Struct
 from typer.core import TyperCommand
 
 from plumbline.cli.exits import ended, ending
-from plumbline.conformance.runner.prepare import Prepared, UsageProblem, Wanted, prepare
+from plumbline.conformance.runner.prepare import Prepared, Wanted, prepare
 from plumbline.conformance.runner.verify import Consumer, Finished, run_suite
 from plumbline.conformance.waivers import draft
+from plumbline.errors import UsageProblem
 from plumbline.verdicts import ExitCode
 
 

@@ -13,13 +13,14 @@ from types import FunctionType, ModuleType
 from plumbline.conformance.check import Check, check_of
 from plumbline.conformance.requirements.references import check_files
 from plumbline.conformance.trace.check import load_check
+from plumbline.errors import PlumblineError
 
 HERE = Path(__file__).resolve().parent  # one name in a checkout, where two paths lead here
 TRACES = HERE / "traces"
 CHECKS = HERE / "checks"
 
 
-class UnknownPattern(ValueError):
+class UnknownPattern(PlumblineError, ValueError):
     """A ``--select`` pattern that matches nothing; the text offers what may have been meant."""
 
 

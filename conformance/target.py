@@ -25,10 +25,10 @@ from plumbline.conformance.urls import (
     AmqpUrl,
     AnyUrl,
     BadUrl,
-    TargetUnreachable,
     Url,
     parse_url,
 )
+from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import Target
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "AccessRefused",
     "BadUrl",
     "TargetAccess",
-    "TargetUnreachable",
     "Url",
     "open_target",
     "parse_level",

@@ -8,16 +8,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
 
-class BadUrl(ValueError):
+
+class BadUrl(PlumblineError, ValueError):
     """The URL is not one of a server; the text says what to write instead."""
 
 
-class TargetUnreachable(Exception):
-    """Nothing at the URL speaks the protocol; the text is one sentence for the user."""
-
-
-class AccessRefused(Exception):
+class AccessRefused(PlumblineError):
     """The target speaks the protocol and does not let us in; the text says what to write instead."""
 
 

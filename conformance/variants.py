@@ -16,11 +16,15 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import ExitCode, PlumblineError
+
 VARIANTS = Path(__file__).parent / "variants.toml"
 
 
-class VariantsError(Exception):
+class VariantsError(PlumblineError):
     """The file is wrong; the text says where and what to write."""
+
+    exit_code = ExitCode.HARNESS_ERROR
 
 
 class Variant(Struct, frozen=True):

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.check import Check
+from plumbline.errors import PlumblineError
 from plumbline.verdicts import CheckResult, Outcome
 
 _COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
@@ -32,7 +33,7 @@ _COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
 }
 
 
-class WaiverError(ValueError):
+class WaiverError(PlumblineError, ValueError):
     """The waiver file cannot be used; the text says where and what to write instead."""
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
 from plumbline.pipeline.spark.storage import Folder, folder
 from plumbline.pipeline.tables import TABLES, Table, spark_schema
 
@@ -27,7 +28,7 @@ SCHEMA = "plumbline.judged/1"
 _RUN = "run-"
 
 
-class NoResult(Exception):
+class NoResult(PlumblineError):
     """The folder holds no result of ``plumbline judge``. The message says so."""
 
 

@@ -36,7 +36,6 @@ SUITE = "plumbline.conformance"
 SUITE_FOLDER = (Path(__file__).parent / "conformance").resolve()
 SUITE_PLUGIN = "plumbline.conformance.runner.plugin"
 NO_TARGET = "the checks of Plumbline need a server: add --target nats://127.0.0.1:4222"
-USAGE = 2  # plumbline.verdicts.ExitCode.USAGE, which is not worth an import here
 
 # -- options -----------------------------------------------------------------------------------
 
@@ -115,7 +114,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("plumbline_target") is not None:
         config.pluginmanager.import_plugin(SUITE_PLUGIN)
     elif any(_is_ours(arg, pyargs=config.option.pyargs) for arg in config.args):
-        pytest.exit(NO_TARGET, returncode=USAGE)
+        from plumbline.errors import ExitCode
+
+        pytest.exit(NO_TARGET, returncode=ExitCode.USAGE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

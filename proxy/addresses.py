@@ -6,6 +6,8 @@ import re
 import socket
 from dataclasses import dataclass
 
+from plumbline.errors import PlumblineError
+
 PORTS = {
     "nats": 4222,
     "amqp": 5672,
@@ -16,7 +18,7 @@ _ENCRYPTED_PORTS = {"tls": 4222, "amqps": 5671}
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:/\[\]]*))(?::(?P<port>\d{1,5}))?(?:/.*)?")
 
 
-class AddressError(ValueError):
+class AddressError(PlumblineError, ValueError):
     """An address that cannot be read or found; the message says which and what is expected."""
 
 

@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
+
 B = TypeVar("B")
 
 
@@ -33,7 +35,7 @@ class Defect(Struct, Generic[B], frozen=True):
     needs: tuple[str, ...] = ()
 
 
-class UnknownDefect(ValueError):
+class UnknownDefect(PlumblineError, ValueError):
     """There is no defect of that name; the text says which are like it."""
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
+
 try:
     import fcntl
 except ImportError:  # no file locks on this platform: two brokers on one folder are then not noticed
@@ -31,7 +33,7 @@ TEMPORARY = ".tmp"
 MOST_OPEN_FILES = 128
 
 
-class StoreError(Exception):
+class StoreError(PlumblineError):
     """The folder cannot be used; the text says why, and what to do instead."""
 
 

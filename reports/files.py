@@ -10,8 +10,10 @@ import os
 import tempfile
 from pathlib import Path
 
+from plumbline.errors import PlumblineError
 
-class ReportError(OSError):
+
+class ReportError(PlumblineError, OSError):
     """A report cannot be written where it was asked for; the message says what to do."""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from plumbline.errors import PlumblineError
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import escape
 from plumbline.verdicts import Event, RunFinished, RunResult
@@ -24,7 +25,7 @@ SCHEMA_FILE = Path(__file__).with_name("result.schema.json")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class ResultError(ValueError):
+class ResultError(PlumblineError, ValueError):
     """A file is no result that this version reads; the message says what it is instead."""
 
 

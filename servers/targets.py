@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import PlumblineError
+
 TARGETS = Path(__file__).parent / "targets.toml"
 NEWEST = "newest"
 DEBIAN = "debian"
@@ -23,7 +25,7 @@ _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", re.ASCII)
 _SERIES = re.compile(r"v?\d+(\.\d+)?", re.ASCII)
 
 
-class TargetError(Exception):
+class TargetError(PlumblineError):
     """A name that means nothing, a server that cannot be had, a wrong table; the message says what to do."""
 
 

@@ -7,10 +7,12 @@ The words and what turns a run red: design page, "Verdicts".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
+
+from plumbline.errors import ExitCode as ExitCode
 
 
 class Level(StrEnum):
@@ -32,17 +34,6 @@ class Outcome(StrEnum):
     HARNESS_ERROR = "harness error"
     WAIVED = "waived"
     STALE_WAIVER = "stale waiver"
-
-
-class ExitCode(IntEnum):
-    """The same for verify, gate, judge and diff."""
-
-    CONFORMANT = 0
-    NOT_CONFORMANT = 1
-    USAGE = 2
-    TARGET_LOST = 3
-    HARNESS_ERROR = 4
-    INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 
 
 Direction = Literal[">", "<", "!"]  # sent, received, an event that is not bytes (closed, refused)

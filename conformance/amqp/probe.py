@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
-from plumbline.conformance.urls import AccessRefused, AmqpUrl, TargetUnreachable
+from plumbline.conformance.urls import AccessRefused, AmqpUrl
+from plumbline.errors import TargetUnreachable
 from plumbline.wire.amqp import Decoder, Method, Operation, ProtocolHeader, Sender
 from plumbline.wire.errors import ProtocolError
 

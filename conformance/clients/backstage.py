@@ -7,7 +7,8 @@ import time
 import msgspec
 
 from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AccessRefused, AnyUrl, TargetUnreachable
+from plumbline.conformance.urls import AccessRefused, AnyUrl
+from plumbline.errors import TargetUnreachable
 
 ANSWERS_WITHIN_S = 20.0
 PATIENCE_S = 8.0  # added to every time limit: nobody measures this broker

@@ -24,11 +24,11 @@ from plumbline.conformance.clients.stand import Stands
 from plumbline.conformance.clients.testee import TesteeProblem
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.events import Consumer, Emitter
-from plumbline.conformance.runner.prepare import UsageProblem, require_known
+from plumbline.conformance.runner.prepare import require_known
 from plumbline.conformance.runner.run import Finish, concluded, suite_of
-from plumbline.conformance.suite import UnknownPattern, select
-from plumbline.conformance.target import TargetUnreachable
-from plumbline.conformance.waivers import Waiver, WaiverError, apply, load_waivers
+from plumbline.conformance.suite import select
+from plumbline.conformance.waivers import Waiver, apply, load_waivers
+from plumbline.errors import TargetUnreachable, UsageProblem
 from plumbline.interrupts import uninterrupted
 from plumbline.verdicts import (
     CheckFinished,
@@ -130,12 +130,9 @@ class _Gate:
         rules = [rule for rule in RULES if rule.protocol == hello.protocol]
         checks = [scenario.check for scenario in scenarios] + [rule.check for rule in rules]
         require_known(checks, self._catalogue)
-        try:
-            chosen = {check.id for check in select(checks, self._wanted.select)}
-            if self._wanted.waivers is not None:
-                self._waivers = load_waivers(self._wanted.waivers, checks)
-        except (UnknownPattern, WaiverError) as problem:
-            raise UsageProblem(str(problem)) from None
+        chosen = {check.id for check in select(checks, self._wanted.select)}
+        if self._wanted.waivers is not None:
+            self._waivers = load_waivers(self._wanted.waivers, checks)
         played = [scenario for scenario in scenarios if scenario.id in chosen]
         return played or scenarios, [rule for rule in rules if rule.check.id in chosen]
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.conformance.urls import AccessRefused, TargetUnreachable, Url
+from plumbline.conformance.urls import AccessRefused, Url
+from plumbline.errors import TargetUnreachable
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
 

@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from plumbline.conformance import known_failures
+from plumbline.errors import ExitCode, PlumblineError
 from plumbline.verdicts import KnownFailure, Level
 
 REQUIREMENTS = Path(__file__).parent
@@ -103,15 +104,17 @@ class RequirementSet(Struct, frozen=True):
     ids: frozenset[str]
 
 
-class CatalogueError(Exception):
+class CatalogueError(PlumblineError):
     """The requirement files are wrong; ``problems`` names every place (file, table, what to write)."""
+
+    exit_code = ExitCode.HARNESS_ERROR
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
 
 
-class UnknownRequirementError(LookupError):
+class UnknownRequirementError(PlumblineError, LookupError):
     """A pattern or id that matches nothing; ``near`` are ids and group patterns spelled alike."""
 
     def __init__(self, pattern: str, near: Sequence[str]) -> None:

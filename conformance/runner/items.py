@@ -19,10 +19,11 @@ from plumbline.conformance.check import Check, check_of
 from plumbline.conformance.requirements.catalogue import Catalogue, Requirement
 from plumbline.conformance.runner.engine import strongest_level
 from plumbline.conformance.runner.judge import JUDGE
-from plumbline.conformance.runner.prepare import UsageProblem, require_known
+from plumbline.conformance.runner.prepare import require_known
 from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module, is_packaged, matches
 from plumbline.conformance.trace.check import check_id, load_check
 from plumbline.conformance.trace.parser import TraceSyntaxError
+from plumbline.errors import PlumblineError
 from plumbline.verdicts import CheckResult, Level, Outcome, is_red
 
 # Attributes of reports, which travel from workers to the controller.
@@ -91,7 +92,7 @@ class Items:
                 continue
             try:
                 require_known([check], self.catalogue)
-            except UsageProblem as problem:
+            except PlumblineError as problem:
                 raise parent.CollectError(str(problem)) from None
             yield CheckItem.from_parent(parent, name=check.id.rpartition("::")[2], check=check, items=self)
 

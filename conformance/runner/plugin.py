@@ -15,6 +15,7 @@ import pytest
 
 from plumbline.conformance.runner.judge import SHARED
 from plumbline.conformance.suite import is_packaged
+from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
     from plumbline.conformance.check import Check
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 PREPARED = "plumbline-prepared"  # the name under which `plumbline verify` registers what it prepared
 ITEMS = "plumbline-items"
 CONTROLLER = "plumbline-controller"
-USAGE = 2  # verdicts.ExitCode.USAGE, which is not worth an import here
 
 
 class PreparedPlugin:
@@ -52,12 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _register_items(config: pytest.Config, catalogue: Catalogue, traces: Mapping[str, Check]) -> None:
     from plumbline.conformance.runner.items import Items
-    from plumbline.conformance.urls import BadUrl, parse_url
+    from plumbline.conformance.urls import parse_url
 
     try:
         protocol = parse_url(config.getoption("plumbline_target")).protocol
-    except BadUrl as problem:
-        pytest.exit(str(problem), returncode=USAGE)
+    except PlumblineError as problem:
+        pytest.exit(str(problem), returncode=problem.exit_code)
     strict, select = config.getoption("plumbline_strict"), config.getoption("plumbline_select")
     items = Items(catalogue, traces, protocol=protocol, strict=strict, select=select)
     config.pluginmanager.register(items, ITEMS)
@@ -80,17 +80,13 @@ def _configure_worker(config: pytest.Config, folder: Path, worker: str) -> None:
 def _configure_controller(config: pytest.Config) -> None:
     from plumbline.conformance.runner.controller import Controller
     from plumbline.conformance.runner.judge import JUDGE, Judge
-    from plumbline.conformance.runner.prepare import UsageProblem, prepare
-    from plumbline.conformance.target import TargetUnreachable
-    from plumbline.verdicts import ExitCode
+    from plumbline.conformance.runner.prepare import prepare
 
     given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
     try:
         prepared = given.prepared if given else prepare(_wanted(config))
-    except UsageProblem as problem:
-        pytest.exit(str(problem), returncode=ExitCode.USAGE)
-    except TargetUnreachable as problem:
-        pytest.exit(str(problem), returncode=ExitCode.TARGET_LOST)
+    except PlumblineError as problem:
+        pytest.exit(str(problem), returncode=problem.exit_code)
     shared = tempfile.TemporaryDirectory(prefix="plumbline-")
     config.add_cleanup(shared.cleanup)
     folder = Path(shared.name)

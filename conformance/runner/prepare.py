@@ -14,28 +14,23 @@ from msgspec import Struct
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.suite import UnknownPattern, all_checks, select
+from plumbline.conformance.suite import all_checks, select
 from plumbline.conformance.target import (
     AccessRefused,
     BadUrl,
     TargetAccess,
-    TargetUnreachable,
     open_target,
     parse_level,
     probe,
 )
 from plumbline.conformance.trace.check import load_check
-from plumbline.conformance.trace.parser import TraceSyntaxError
 from plumbline.conformance.urls import AnyUrl, parse_url
 from plumbline.conformance.variants import variants as known_variants
-from plumbline.conformance.waivers import Waiver, WaiverError, load_waivers
+from plumbline.conformance.waivers import Waiver, load_waivers
+from plumbline.errors import TargetUnreachable, UsageProblem
 
 RUN_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # valid in names of every kind, none like another
 RUN_ID_LENGTH = 5
-
-
-class UsageProblem(Exception):
-    """What was asked for cannot be done; the text says what to write instead."""
 
 
 class Wanted(Struct, frozen=True):
@@ -62,24 +57,21 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(wanted: Wanted) -> Prepared:
-    """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks the protocol at a URL."""
-    try:
-        url = parse_url(wanted.url)
-        variants = dict(_variant(text) for text in wanted.variants)
-        _require_level(wanted.level)
-        own = [_own(path) for path in wanted.traces]
-        catalogue = Catalogue.load()
-        packaged = all_checks(url.protocol) if wanted.select or wanted.waivers or not own else []
-        _require_protocol(own, url)
-        catalogue.published()  # what is wrong with the suite itself is told before the run, not after it
-        checks = _chosen(packaged, own, wanted.select)
-        waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
-        require_known(own, catalogue)
-        run = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
-        access = open_target(url, level=wanted.level, variants=variants, run=run)
-        _require_present(variants)
-    except (BadUrl, AccessRefused, WaiverError, UnknownPattern) as error:
-        raise UsageProblem(str(error)) from None
+    """Raises ``PlumblineError``; ``TargetUnreachable`` when nothing speaks the protocol at a URL."""
+    url = parse_url(wanted.url)
+    variants = dict(_variant(text) for text in wanted.variants)
+    _require_level(wanted.level)
+    own = [_own(path) for path in wanted.traces]
+    catalogue = Catalogue.load()
+    packaged = all_checks(url.protocol) if wanted.select or wanted.waivers or not own else []
+    _require_protocol(own, url)
+    catalogue.published()  # what is wrong with the suite itself is told before the run, not after it
+    checks = _chosen(packaged, own, wanted.select)
+    waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
+    require_known(own, catalogue)
+    run = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
+    access = open_target(url, level=wanted.level, variants=variants, run=run)
+    _require_present(variants)
     known = {check.id: check for check in (*packaged, *own)}
     return Prepared(wanted, access, catalogue, checks, known, waivers)
 
@@ -103,8 +95,6 @@ def _require_protocol(own: Sequence[Check], url: AnyUrl) -> None:
 def _own(path: Path) -> Check:
     try:
         return load_check(path)
-    except TraceSyntaxError as error:
-        raise UsageProblem(str(error)) from None
     except OSError as error:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 

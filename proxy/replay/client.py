@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from plumbline.captures.dialects import StreamDecoder
+from plumbline.errors import PlumblineError
 from plumbline.proxy.addresses import Endpoint
 from plumbline.wire.errors import ProtocolError
 
@@ -20,7 +21,7 @@ class Unreachable(Exception):
     """No server answers; the message says which, and why."""
 
 
-class Unplayable(ValueError):
+class Unplayable(PlumblineError, ValueError):
     """A recording that cannot be played; the message says why."""
 
 

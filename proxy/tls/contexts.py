@@ -14,10 +14,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from plumbline.errors import PlumblineError
 from plumbline.proxy.addresses import Endpoint
 
 
-class TlsError(ValueError):
+class TlsError(PlumblineError, ValueError):
     """Certificates that cannot be used; the message says which and why."""
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert, field
 
+from plumbline.errors import PlumblineError
+
 NS = 1_000_000_000
 DEFAULT_USER = "guest"
 
 
-class ConfigError(ValueError):
+class ConfigError(PlumblineError, ValueError):
     """A configuration that cannot be used; the text says why."""
 
 

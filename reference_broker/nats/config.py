@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from plumbline.errors import PlumblineError
 from plumbline.reference_broker.nats.levels import NEWEST, Level
 
 NS = 1_000_000_000
 
 
-class ConfigError(ValueError):
+class ConfigError(PlumblineError, ValueError):
     """A configuration that cannot be used; the text says where and what to write instead."""
 
 

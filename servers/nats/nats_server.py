@@ -26,6 +26,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+from plumbline.errors import PlumblineError
+
 READY_WITHIN_S = 15.0
 STOPPED_WITHIN_S = 5.0
 POLL_S = 0.005
@@ -36,7 +38,7 @@ PACKAGED_COMMAND = "apt-get install nats-server"
 NEWEST_COMMAND = "go install github.com/nats-io/nats-server/v2@latest (or, without Go: make servers)"
 
 
-class ServerError(Exception):
+class ServerError(PlumblineError):
     """A server did not start, or is none. The message says which, why, and what it printed."""
 
 

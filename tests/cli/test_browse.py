@@ -9,6 +9,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from plumbline.cli.browse import register
+from plumbline.cli.exits import CommandGroup
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.variants import variants
 
@@ -16,7 +17,7 @@ CATALOGUE = Catalogue.load()
 
 
 def plumbline(*arguments: str) -> Result:
-    app = typer.Typer()
+    app = typer.Typer(cls=CommandGroup)
     register(app)
     return CliRunner().invoke(app, arguments)
 

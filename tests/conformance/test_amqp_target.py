@@ -6,8 +6,9 @@ import socket
 
 import pytest
 
-from plumbline.conformance.target import AccessRefused, BadUrl, TargetUnreachable, open_target
+from plumbline.conformance.target import AccessRefused, BadUrl, open_target
 from plumbline.conformance.urls import AmqpUrl, Url, parse_url
+from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from tests.conformance.scripted import Script, closing, http, scripted, silent
 

@@ -15,7 +15,8 @@ from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import TargetUnreachable, Url, open_target, probe
+from plumbline.conformance.target import Url, open_target, probe
+from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.verdicts import Outcome

@@ -15,11 +15,11 @@ from plumbline.conformance.target import (
     MOST_SLACK_S,
     AccessRefused,
     BadUrl,
-    TargetUnreachable,
     Url,
     open_target,
     parse_level,
 )
+from plumbline.errors import TargetUnreachable
 from tests.conformance.scripted import INFO, Script, closing, http, lines, nats, scripted, silent
 
 

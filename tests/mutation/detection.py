@@ -18,9 +18,10 @@ from plumbline.conformance.check import Check, protocol_of
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import AccessRefused, TargetAccess, TargetUnreachable, Url, open_target
+from plumbline.conformance.target import AccessRefused, TargetAccess, Url, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.conformance.variants import main_server, variants
+from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp import defects as amqp_defects
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats import defects as nats_defects

@@ -12,6 +12,7 @@ import typer
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
+from plumbline.cli.exits import CommandGroup
 from plumbline.cli.report import register
 from plumbline.reports import ReportError
 from plumbline.reports.matrix.batch import Wanted
@@ -267,7 +268,7 @@ def plumbline(*arguments: str | Path) -> Result:
             raise ReportError(f"no target is named {names[0]!r}")
         return []
 
-    app = typer.Typer()
+    app = typer.Typer(cls=CommandGroup)
     register(app, unknown)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from plumbline.errors import PlumblineError
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.registry import Defect as _Defect
 from plumbline.reference_broker.registry import Registry, UnknownDefect, replace
@@ -33,7 +34,7 @@ Alteration = Callable[[Broker], None]
 Defect = _Defect[Broker]
 
 
-class DefectNotApplicable(ValueError):
+class DefectNotApplicable(PlumblineError, ValueError):
     """The broker lacks what the defect alters; the text says what to switch on."""
 
 

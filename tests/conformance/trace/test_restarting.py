@@ -9,11 +9,12 @@ import pytest
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.conformance.target import TargetAccess, TargetUnreachable, Url, open_target, probe
+from plumbline.conformance.target import TargetAccess, Url, open_target, probe
 from plumbline.conformance.trace.language import GivenServer, Restart
 from plumbline.conformance.trace.parser import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.conformance.urls import AmqpUrl
+from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
