@@ -25,7 +25,7 @@ class CommandGroup(TyperGroup):
 
 
 def ending(command: Callable[[], ExitCode]) -> ExitCode:
-    """Runs a command; an interrupt or a mistake of Plumbline becomes an exit code. Raises ``PlumblineError``."""
+    """Runs a command; interrupts and mistakes of Plumbline become exit codes. Raises ``PlumblineError``."""
     try:
         with terminated_as_interrupted():
             return command()

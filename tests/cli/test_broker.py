@@ -88,7 +88,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
     assert answer.returncode == 2
     assert answer.stdout == ""
     assert answer.stderr == (
-        f"127.0.0.1:{port} is in use: choose another port with -p, or -p -1 for a free one\n"
+        f"plumbline: 127.0.0.1:{port} is in use: choose another port with -p, or -p -1 for a free one\n"
     )
 
 
@@ -128,7 +128,7 @@ def test_a_bad_configuration_file_is_said_with_its_name(tmp_path: Path, content:
     file.write_text(content)
     answer = run("-c", str(file))
     assert answer.returncode == 2
-    assert answer.stderr.startswith(f"{file}: ")
+    assert answer.stderr.startswith(f"plumbline: {file}: ")
     assert text in answer.stderr
 
 
