@@ -21,6 +21,7 @@ from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import jetstream
+from plumbline.wire.nats.subjects import covers
 
 # Requests that nobody ever answered are forgotten, the oldest first.
 MOST_REQUESTS = 10_000
@@ -166,7 +167,7 @@ class NatsReader:
     ) -> Fact:
         self.state.pull_inboxes[inbox] = self.state.pull_inboxes.pop(inbox, 0) + 1
         _forget_oldest(self.state.pull_inboxes)
-        heard_by = (sid for sid, subject in self.state.subjects.items() if matches(subject, inbox))
+        heard_by = (sid for sid, subject in self.state.subjects.items() if covers(subject, inbox))
         return facts.Pulled(
             **_at(seen), stream=stream, consumer=consumer, domain=domain, inbox=inbox,
             sid=next(heard_by, None), batch=max(request.batch, 1), expires=request.expires,
@@ -246,17 +247,6 @@ _READERS: dict[type[nats.Operation], Callable[[NatsReader, Observation, Any], It
     nats.Msg: NatsReader._message,
     nats.HMsg: NatsReader._message,
 }
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a subscription to ``pattern`` hears ``subject`` (docs.nats.io, "Subject-Based Messaging")."""
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for number, token in enumerate(wanted):
-        if token == ">" and number == len(wanted) - 1:
-            return len(tokens) > number
-        if number >= len(tokens) or token not in ("*", tokens[number]):
-            return False
-    return len(wanted) == len(tokens)
 
 
 def _at(seen: Observation) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from msgspec import Struct
 from plumbline.monitors.monitor import Monitor, Scope
 from plumbline.monitors.nats import facts
 from plumbline.monitors.nats.facts import Fact
-from plumbline.monitors.nats.reader import matches
 from plumbline.monitors.observation import Place, Side, Violation
+from plumbline.wire.nats.subjects import covers
 
 
 class _Subscription(Struct):
@@ -118,7 +118,7 @@ class SubjectsMatch(Monitor):
             self.state.subjects.setdefault(fact.sid, {})[fact.subject] = fact.place
         elif isinstance(fact, facts.Received) and not fact.delivery and fact.sid in self.state.subjects:
             asked = self.state.subjects[fact.sid]
-            if not any(matches(pattern, fact.subject) for pattern in asked):
+            if not any(covers(pattern, fact.subject) for pattern in asked):
                 patterns = " or ".join(asked)
                 yield self.violation(
                     f"a subject that {patterns} matches",

@@ -11,12 +11,12 @@ from plumbline.monitors import NatsReader, Observation, Place
 from plumbline.monitors.histories import Publication, Settlement
 from plumbline.monitors.nats import facts
 from plumbline.monitors.nats.facts import Fact
-from plumbline.monitors.nats.reader import matches
 from plumbline.pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
 from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import jetstream
+from plumbline.wire.nats.subjects import covers
 
 _INBOX = "_INBOX."
 _CONSUMER_INFO = b"io.nats.jetstream.api.v1.consumer_"
@@ -166,7 +166,7 @@ class NatsAuditor:
         )
         receiver = self._known(f"subscription {fact.subject} of {whose}")
         receiver.is_subscription = True
-        receiver.accepts = partial(matches, fact.subject)
+        receiver.accepts = partial(covers, fact.subject)
         receiver.since = receiver.since or _NOT_YET
         self._subscriptions[fact.sid] = receiver
         self._unread.append((fact.place.index, receiver))
@@ -265,7 +265,7 @@ def _named(stream: str, consumer: str) -> tuple[str, str]:
 
 
 def _any_matches(patterns: tuple[str, ...], route: str) -> bool:
-    return any(matches(pattern, route) for pattern in patterns)
+    return any(covers(pattern, route) for pattern in patterns)
 
 
 def message_id(operation: nats.Payload) -> str:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.config import Authorization, Permission, Permissions, User
 from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
-from plumbline.reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
 from plumbline.reference_broker.nats.sublist import Sublist
+from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
 
 REMEMBERED = 4096  # subjects whose permission is remembered per user and direction
 SYSTEM_QUEUE = b"_sys_"  # a queue group of the server's own

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.nats import subjects
 from plumbline.reference_broker.nats.auth import SYSTEM_QUEUE
 from plumbline.reference_broker.nats.connection import Connection, Subscription
 from plumbline.reference_broker.nats.routing import Message, Route
 from plumbline.reference_broker.nats.state import State, quoted
 from plumbline.wire.errors import ErrorKind
-from plumbline.wire.nats import HPub, Pub, Sub, Unsub
+from plumbline.wire.nats import HPub, Pub, Sub, Unsub, subjects
 
 RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")  # replies of the server's own
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from plumbline.reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, is_literal
+from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, is_literal
 
 S = TypeVar("S", bound=Hashable)
 

@@ -8,8 +8,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.reference_broker.nats.subjects import collide, covers, is_literal, is_valid
 from plumbline.reference_broker.nats.sublist import Sublist
+from plumbline.wire.nats.subjects import collide, covers, is_literal, is_valid
 
 token = st.sampled_from(["a", "b", "ab", "a*", "*", ">", "$", "a>b"])
 plain_token = st.sampled_from(["a", "b", "ab", "a*", "$", "a>b"])
@@ -45,6 +45,7 @@ def test_a_sublist_finds_whoever_matches_whatever_was_inserted_and_removed(
 @given(pattern, subject)
 def test_covers_agrees_with_the_naive_matcher_on_literals(pattern: str, subject: str) -> None:
     assert covers(pattern.encode(), subject.encode()) == naive_match(pattern, subject)
+    assert covers(pattern, subject) == naive_match(pattern, subject)
 
 
 SMALL = [".".join(tokens) for length in (1, 2, 3, 4) for tokens in product(["a", "b", "c"], repeat=length)]

@@ -1,12 +1,15 @@
-"""Subjects: what is valid, what matches what. Subjects are bytes, as they stand on the wire.
+"""Subjects: what is valid, what matches what. Subjects are bytes, as on the wire; patterns may also be text.
 
 Source: docs.nats.io, "Subject-Based Messaging".
 """
 
 from __future__ import annotations
 
+from typing import Any, AnyStr
+
 ANY_TOKEN = b"*"
 ANY_TAIL = b">"
+_MARKS: dict[type, tuple[Any, Any, Any]] = {bytes: (b".", ANY_TOKEN, ANY_TAIL), str: (".", "*", ">")}
 
 
 def is_valid(subject: bytes) -> bool:
@@ -26,16 +29,19 @@ def is_valid_literal(subject: bytes) -> bool:
     return is_literal(subject) and is_valid(subject)
 
 
-def covers(pattern: bytes, subject: bytes) -> bool:
-    """Whether every subject that ``subject`` stands for matches ``pattern``; both may hold wildcards."""
-    wanted, tokens = pattern.split(b"."), subject.split(b".")
+def covers(pattern: AnyStr, subject: AnyStr) -> bool:
+    """Whether every subject that ``subject`` stands for matches ``pattern``; both may have wildcards."""
+    if pattern == subject:
+        return True
+    dot, any_token, any_tail = _MARKS[type(pattern)]
+    wanted, tokens = pattern.split(dot), subject.split(dot)
     for position, want in enumerate(wanted):
         if position >= len(tokens):
             return False
         token = tokens[position]
-        if want == ANY_TAIL:
+        if want == any_tail:
             return True
-        if token == ANY_TAIL or want not in (ANY_TOKEN, token):
+        if token == any_tail or want not in (any_token, token):
             return False
     return len(tokens) == len(wanted)
 

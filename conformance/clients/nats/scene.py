@@ -19,6 +19,7 @@ from plumbline.monitors import Observation
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub
 from plumbline.wire.nats.jetstream import ACK_PREFIX, API_PREFIX, Ack, PullRequest
+from plumbline.wire.nats.subjects import covers
 
 STREAM, CONSUMER = "ORDERS", "DISPATCH"
 SUBJECT = "orders.new"
@@ -170,7 +171,7 @@ class NatsScene(Scene):
     def sid_that_hears(self, inbox: str) -> str:
         """Under which sid the testee has subscribed to it last; empty if nobody would hear."""
         asked = [seen.operation for seen in self.sent(Sub)]
-        heard = [one.sid for one in asked if isinstance(one, Sub) and hears(one.subject, inbox)]
+        heard = [one.sid for one in asked if isinstance(one, Sub) and covers(one.subject, inbox)]
         return heard[-1] if heard else ""
 
     def deliveries(self) -> list[Observation]:
@@ -188,14 +189,6 @@ class NatsScene(Scene):
             for seen in self.received(HMsg)
             if status_of(seen) is not None and code in (None, status_of(seen))
         ]
-
-
-def hears(subscribed: str, subject: str) -> bool:
-    """Whether a subscription to ``subscribed`` takes what is published to ``subject``."""
-    tokens, wanted = subscribed.split("."), subject.split(".")
-    pairs = zip(tokens, wanted, strict=False)
-    same = all(token in ("*", ">", other) for token, other in pairs)
-    return same and (len(tokens) == len(wanted) or (tokens[-1] == ">" and len(tokens) <= len(wanted)))
 
 
 def payload_of(seen: Observation) -> Payload:

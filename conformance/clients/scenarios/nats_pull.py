@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from plumbline.conformance.clients.nats.scene import NatsScene, Pull, hears
+from plumbline.conformance.clients.nats.scene import NatsScene, Pull
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.conformance.clients.scene import NS
 from plumbline.wire.nats import HMsg, Sub, Unsub
+from plumbline.wire.nats.subjects import covers
 
 EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
 SLACK_S = 4.0
@@ -139,7 +140,7 @@ def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
         heard = any(
             seen.index < pull.seen.index
             and isinstance(seen.operation, Sub)
-            and hears(seen.operation.subject, pull.inbox)
+            and covers(seen.operation.subject, pull.inbox)
             for seen in scene.sent(Sub)
         )
         scene.require(

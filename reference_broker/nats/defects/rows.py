@@ -39,7 +39,7 @@ from plumbline.reference_broker.nats.defects.methods import alter_service
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.service import JetStream
-from plumbline.reference_broker.nats.subjects import covers
+from plumbline.wire.nats.subjects import covers
 
 Fields = dict[str, Any]
 

@@ -1,11 +1,11 @@
-"""Names and subjects as JetStream uses them; matching itself is ``reference_broker.nats.subjects``."""
+"""Names and subjects as JetStream uses them; matching itself is ``wire.nats.subjects``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from plumbline.reference_broker.nats.subjects import ANY_TAIL, collide, covers, is_literal
-from plumbline.reference_broker.nats.subjects import is_valid as is_well_formed
+from plumbline.wire.nats.subjects import ANY_TAIL, collide, covers, is_literal
+from plumbline.wire.nats.subjects import is_valid as is_well_formed
 
 __all__ = ["ANY_TAIL", "collide", "covers", "is_asset_name", "is_literal", "is_valid", "matcher"]
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream.service import JetStream, JetStreamConfig
 from plumbline.reference_broker.nats.levels import NEWEST, Level
-from plumbline.reference_broker.nats.subjects import covers
 from plumbline.wire.nats.headers import Headers
+from plumbline.wire.nats.subjects import covers
 from plumbline.wire.units import SECOND
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch

@@ -18,7 +18,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
 )
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
-from plumbline.reference_broker.nats.subjects import collide
+from plumbline.wire.nats.subjects import collide
 from plumbline.wire.units import MILLISECOND, MINUTE
 
 KIND = "stream_create"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plumbline.reference_broker.nats import subjects
 from plumbline.reference_broker.nats.connection import Connection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.wire.errors import ErrorKind, ProtocolError
-from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pub, Sender
+from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pub, Sender, subjects
 
 LARGEST_HEADERS = 64 * 1024
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from plumbline.reference_broker.nats import subjects
 from plumbline.reference_broker.nats.connection import Connection, Subscription
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.state import OK
-from plumbline.wire.nats import Connect, Pub, Sub
+from plumbline.wire.nats import Connect, Pub, Sub, subjects
 
 NEVER = 1 << 40  # bytes, or seconds
 

@@ -9,8 +9,8 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.routing import Message, Target
-from plumbline.reference_broker.nats.subjects import ANY_TAIL, covers
 from plumbline.wire.nats import Sub, Unsub
+from plumbline.wire.nats.subjects import ANY_TAIL, covers
 
 
 @method_defect(Broker.subscribed, "CORE-099")

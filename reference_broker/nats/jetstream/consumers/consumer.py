@@ -15,8 +15,8 @@ from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER
 from plumbline.reference_broker.nats.jetstream.consumers.push import Push
 from plumbline.reference_broker.nats.jetstream.streams.store import Message
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
-from plumbline.reference_broker.nats.subjects import covers, is_literal
 from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED, Ack, AckKind
+from plumbline.wire.nats.subjects import covers, is_literal
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from plumbline.reference_broker.nats.subjects import ANY_TAIL, ANY_TOKEN, covers
+from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, covers
 
 Mapping = Callable[[bytes], bytes | None]
 
