@@ -8,16 +8,16 @@ public report, where there is one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from plumbline import versions
 from plumbline.verdicts import KnownFailure
+from plumbline.versions import RELEASES, numbers
 
 _FIELDS = {"target": str, "releases": list, "text": str, "link": str}
 _OPTIONAL = {"link"}
-_RANGE = re.compile(r"(\d+\.\d+\.\d+)(?: to (\d+\.\d+\.\d+))?", re.ASCII)
-_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)", re.ASCII)
+MIN_NUMBERS = 3  # of a release
 
 
 def wrong(tables: Any) -> list[str]:
@@ -42,10 +42,8 @@ def read(tables: Iterable[Mapping[str, Any]]) -> tuple[KnownFailure, ...]:
 
 def holds(failure: KnownFailure, version: str) -> bool:
     """Whether it is known of the server of that version; a pre-release counts as its release."""
-    if (found := _RELEASE.match(version)) is None:
-        return False
-    release = _numbers(found[0])
-    return any(first <= release <= last for first, last in map(_bounds, failure.releases))
+    is_release = len(numbers(version)) >= MIN_NUMBERS
+    return is_release and any(versions.holds(releases, version) for releases in failure.releases)
 
 
 def said(failure: KnownFailure) -> str:
@@ -65,17 +63,15 @@ def _wrong(table: Mapping[str, Any]) -> Iterable[str]:
     yield from (f"a known failure has the unknown key {key!r}" for key in table if key not in _FIELDS)
     releases = table.get("releases", [])
     for text in releases if isinstance(releases, list) else []:
-        if not isinstance(text, str) or _RANGE.fullmatch(text) is None:
-            yield f"releases {text!r}: write '2.10.8 to 2.10.16', or one release"
-        elif _bounds(text)[0] > _bounds(text)[1]:
-            yield f"releases {text!r}: the first is later than the last"
+        yield from _wrong_range(text)
 
 
-def _bounds(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    found = _RANGE.fullmatch(text)
-    assert found is not None, text
-    return _numbers(found[1]), _numbers(found[2] or found[1])
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.removeprefix("v").split(".")))
+def _wrong_range(text: Any) -> Iterable[str]:
+    advice = "write '2.10.8 to 2.10.16', or one release"
+    try:
+        if not isinstance(text, str) or RELEASES.fullmatch(text) is None:
+            yield f"releases {text!r}: {advice}"
+        else:
+            versions.specifiers(text)
+    except ValueError as error:
+        yield f"releases {error}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import re
 import socket
 import statistics
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from plumbline.conformance.urls import (
 )
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import Target
+from plumbline.versions import numbers
 
 __all__ = [
     "CONNECT_DEFAULTS",
@@ -142,10 +142,10 @@ class TargetAccess:
 
 def parse_level(text: str) -> tuple[int, ...]:
     """``"v2.10.14-beta"`` -> ``(2, 10, 14)``: the numbers of a version. Raises ``ValueError``."""
-    match = re.match(r"v?(\d{1,9}(?:\.\d{1,9})+)", text, re.ASCII)
-    if match is None:
+    level = numbers(text)
+    if len(level) < 2:
         raise ValueError(f"{text!r} is not a protocol level: write one such as 2.9")
-    return tuple(map(int, match[1].split(".")))
+    return level
 
 
 def open_target(

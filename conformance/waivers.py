@@ -9,10 +9,9 @@ covers must fail, and an expired one covers nothing.
 from __future__ import annotations
 
 import datetime
-import operator
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,15 +21,7 @@ from msgspec import Struct
 from plumbline.conformance.check import Check
 from plumbline.errors import PlumblineError
 from plumbline.verdicts import CheckResult, Outcome
-
-_COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-}
+from plumbline.versions import holds, numbers
 
 
 class WaiverError(PlumblineError, ValueError):
@@ -107,30 +98,7 @@ def _problems(waiver: Waiver, checks: list[Check]) -> Iterable[str]:
     try:
         holds(waiver.versions, "0")
     except ValueError as error:
-        yield str(error)
-
-
-def holds(versions: str, version: str) -> bool:
-    """Whether ``version`` is in a range such as ``">=2.9, <2.11"``; no range holds for all.
-
-    Raises ``ValueError`` for text that is not a range.
-    """
-    conditions = [condition.strip() for condition in versions.split(",") if condition.strip()]
-    return all(_condition(condition, _numbers(version)) for condition in conditions)
-
-
-def _condition(condition: str, version: tuple[int, ...]) -> bool:
-    match = re.fullmatch(r"(<=|>=|==|!=|<|>)\s*v?(\d+(?:\.\d+)*)", condition)
-    if match is None:
-        raise ValueError(f'versions: {condition!r} is not a condition: write ">=2.9, <2.11"')
-    limit = _numbers(match[2])
-    # 2.10 as a limit speaks of all of 2.10.x: compare as many parts as the limit has.
-    return _COMPARISONS[match[1]](version[: len(limit)] + (0,) * (len(limit) - len(version)), limit)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
-    return tuple(map(int, match[1].split("."))) if match else ()
+        yield f"versions: {error}"
 
 
 def apply(waivers: Iterable[Waiver], result: CheckResult, version: str, today: datetime.date) -> CheckResult:
@@ -182,7 +150,7 @@ def draft(results: Iterable[CheckResult], version: str) -> str:
         f"check = {_toml(result.id)}\n"
         f"reason = {_toml(f'to be explained: {result.message}')}\n"
         'link = ""\n'
-        f"versions = {_toml('==' + version if _numbers(version) else '')}\n"
+        f"versions = {_toml('==' + version if numbers(version) else '')}\n"
         f"contains = {_toml(_lasting(result.message))}\n"
         for result in results
         if result.outcome is Outcome.FAILED

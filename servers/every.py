@@ -1,4 +1,4 @@
-"""Every target that a matrix is made of, as arguments of ``plumbline verify``. Standard library only."""
+"""Every target that a matrix is made of, as arguments of ``plumbline verify``. Nothing of Plumbline but its own room."""
 
 from __future__ import annotations
 

@@ -11,20 +11,19 @@ from msgspec import Struct
 
 from plumbline.conformance.explore.programs import Program
 from plumbline.conformance.explore.trial import Difference
-from plumbline.conformance.requirements.catalogue import within_levels
+from plumbline.versions import holds
 
 KNOWN = Path(__file__).with_name("known.toml")
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of them; ``since`` and ``until`` (exclusive) are levels, empty for no limit."""
+    """One of them; ``versions`` is a range of releases, empty for all."""
 
     command: str | list[str]
     shows: str  # a regular expression
     given: str
     reason: str
-    since: str = ""
-    until: str = ""
+    versions: str = ""
     restarted: bool = False  # only at or behind a restart
     sometimes: bool = False  # only what did not show again
 
@@ -37,7 +36,7 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
             steady != self.sometimes
             and type(difference.command).__name__ in commands
             and re.search(self.shows, difference.message) is not None
-            and within_levels(level, since=self.since, until=self.until)
+            and holds(self.versions, ".".join(map(str, level)))
             and self.given in msgspec.json.encode(program).decode()
             and (difference.restarted or not self.restarted)
         )

@@ -21,6 +21,7 @@ from msgspec import Struct
 from plumbline.conformance import known_failures
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.verdicts import KnownFailure, Level
+from plumbline.versions import numbers
 
 REQUIREMENTS = Path(__file__).parent
 SETS = "sets"  # the folder of published sets, beside the requirements
@@ -50,7 +51,7 @@ def protocol_level(text: str) -> ProtocolLevel:
     """``"2.10"`` -> ``(2, 10)``, so that 2.10 is later than 2.9. Raises ``ValueError`` for anything else."""
     if not re.fullmatch(r"\d{1,9}(\.\d{1,9})*", text, re.ASCII):
         raise ValueError(f"{text!r} is not a protocol level: write numbers and dots, such as 2.10")
-    return tuple(map(int, text.split(".")))
+    return numbers(text)
 
 
 class Requirement(Struct, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ A level answers as the release of ``VERSIONS`` does, with which it was compared.
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
+
+from plumbline.versions import numbers
 
 Level = tuple[int, ...]
 OLDEST: Level = (2, 9)
@@ -28,9 +28,8 @@ def parse_level(text: str) -> Level:
     """``"2.9"``, ``"2.9.10"`` or ``"newest"``. Raises ``ValueError`` that says what to write."""
     if text.strip().lower() == "newest":
         return NEWEST
-    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text.strip())
-    level = (int(match[1]), int(match[2])) if match else None
-    if level is None or not OLDEST <= level <= NEWEST:
+    level = numbers(text.strip())[:2]
+    if not OLDEST <= level <= NEWEST:
         first, last = (".".join(map(str, known)) for known in (OLDEST, NEWEST))
         raise ValueError(f"level {text!r} is not known: write a level from {first} to {last}, or newest")
     return level

@@ -17,11 +17,11 @@ from plumbline.reports.digest import NOT_SELECTED
 from plumbline.reports.result_json import ResultError, read
 from plumbline.reports.text import one_line
 from plumbline.verdicts import CheckResult, Outcome, RequirementResult, RunResult, Target
+from plumbline.versions import numbers
 
 EMBEDDED = {"nats": "reference-nats", "amqp": "reference-amqp"}
 PACKAGED = {"rabbitmq-server": "rabbitmq"}  # programs that are called otherwise than their target
 _VERSION = re.compile(r"[-_]v?\d+(\.\d+)+$")
-_NUMBERS = re.compile(r"\d+")
 
 
 class Run(Struct, frozen=True):
@@ -51,11 +51,6 @@ class Run(Struct, frozen=True):
         return re.sub(r"[^0-9A-Za-z]+", "", self.result.summary.started.replace("+00:00", "Z")) or "undated"
 
 
-def version_key(version: str) -> tuple[int, ...]:
-    """Releases in their order: 2.9 before 2.10."""
-    return tuple(map(int, _NUMBERS.findall(version)))
-
-
 def in_order(runs: Iterable[Run]) -> list[Run]:
     """By protocol, software, release, and the oldest run of a target first."""
     return sorted(
@@ -64,7 +59,7 @@ def in_order(runs: Iterable[Run]) -> list[Run]:
             run.result.target.protocol != "nats",
             run.result.target.protocol,
             run.software,
-            version_key(run.version),
+            numbers(run.version),
             run.target,
             run.result.summary.started,
         ),

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from plumbline.errors import PlumblineError
+from plumbline.versions import numbers
 
 READY_WITHIN_S = 15.0
 STOPPED_WITHIN_S = 5.0
@@ -121,7 +122,7 @@ def _packaged() -> ServerBinary | MissingServer:
 
 
 def _newest() -> ServerBinary | MissingServer:
-    found = [(_order(version_of(path)), path) for path in _other_binaries()]
+    found = [(numbers(version_of(path)), path) for path in _other_binaries()]
     if not found:
         return MissingServer("newest", "no newest nats-server is installed", NEWEST_COMMAND)
     path = max(found)[1]
@@ -151,10 +152,6 @@ def binaries() -> list[Path]:
 def fetched_binaries() -> list[Path]:
     """Releases that were got by their name. They are no candidates for the newest: they may be of any age."""
     return sorted(targets_folder().glob("*/nats-server"))
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 class NatsServer:

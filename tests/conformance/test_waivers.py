@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.waivers import Waiver, WaiverError, apply, draft, holds, load_waivers, stale
+from plumbline.conformance.waivers import Waiver, WaiverError, apply, draft, load_waivers, stale
 from plumbline.verdicts import CheckResult, Level, Outcome
 
 TODAY = datetime.date(2026, 11, 21)
@@ -46,23 +46,6 @@ def test_an_expired_waiver_covers_nothing_and_says_so() -> None:
     assert "expired on 2026-11-20" in ended.message
     last_day = Waiver("r", check="adr-13/*", expires=TODAY)
     assert apply([last_day], result(), "2.9.10", TODAY).outcome is Outcome.WAIVED
-
-
-@pytest.mark.parametrize(
-    ("versions", "version", "expected"),
-    [
-        ("", "anything", True),
-        (">=2.9, <2.11", "2.10.14", True),
-        (">=2.9, <2.11", "2.11.0", False),
-        ("==2.10", "2.10.14", True),
-        ("==2.10.14", "2.10.15", False),
-        ("!=2.10.14", "2.10.14", False),
-        ("<=2.10", "2.10.14", True),
-        (">2.9", "2.10.0-beta", True),
-    ],
-)
-def test_versions_are_compared_as_numbers(versions: str, version: str, expected: bool) -> None:
-    assert holds(versions, version) is expected
 
 
 def test_a_waiver_for_what_passes_is_stale() -> None:

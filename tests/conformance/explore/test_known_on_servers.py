@@ -23,6 +23,7 @@ from plumbline.conformance.explore.scribe import write
 from plumbline.conformance.explore.trial import attempt
 from plumbline.conformance.own_server import OwnServer
 from plumbline.servers.nats.nats_server import ServerBinary
+from plumbline.versions import holds
 from tests.conformance.explore.worlds import access, reference
 
 STREAM, IN_FILES = CreateStream("ORDERS"), CreateStream("ORDERS", {"storage": "file"})
@@ -78,7 +79,7 @@ def test_a_known_fault_is_where_it_is_said_to_be(words: str, server_binary: Serv
         explained = [
             one for one in known_faults() if difference and one.explains(difference, program, target.level)
         ]
-        expected_here = not known.until or target.level < tuple(map(int, known.until.split(".")))
+        expected_here = holds(known.versions, ".".join(map(str, target.level)))
         if expected_here:
             assert difference is not None
             assert explained, difference.message
