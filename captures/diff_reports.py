@@ -9,9 +9,7 @@ from typing import Any
 
 from plumbline.captures.diff import Change, Conversation, Difference, Kind, Pair, Seen
 from plumbline.captures.show import clock
-from plumbline.wire.sender import Direction
 
-_MARKS = {Direction.TO_SERVER: ">", Direction.TO_CLIENT: "<"}
 _STYLE = """
 body{font:14px/1.4 system-ui,sans-serif;margin:2rem;color:#1a1a1a;background:#fff}
 table{border-collapse:collapse;width:100%;table-layout:fixed}
@@ -29,7 +27,7 @@ def as_text(pairs: Sequence[Pair]) -> Iterator[str]:
             continue
         yield _title(pair)
         for difference in pair.differences:
-            yield f"  {difference.kind:9} {_MARKS[difference.direction]} {_shown(difference)}"
+            yield f"  {difference.kind:9} {difference.direction.arrow} {_shown(difference)}"
             for change in difference.changes:
                 yield f"            {change.name}: {_value(change.first)} -> {_value(change.second)}"
             if difference.kind is Kind.REORDERED and difference.first and difference.second:
@@ -84,7 +82,7 @@ def _row(difference: Difference) -> str:
 def _cell(seen: Seen | None) -> str:
     if seen is None or seen.row.direction is None:
         return ""
-    return html.escape(f"{clock(seen.row.time)} {_MARKS[seen.row.direction]} {seen.row}")
+    return html.escape(f"{clock(seen.row.time)} {seen.row.direction.arrow} {seen.row}")
 
 
 def _told(change: Change) -> str:

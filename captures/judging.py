@@ -15,11 +15,9 @@ from plumbline.captures.files import Source, rows
 from plumbline.captures.operations import Reader, Row
 from plumbline.captures.seen import Seen
 from plumbline.monitors import Observation, Violation, Watch
-from plumbline.wire.sender import Direction, Sender
 
 # After these nobody knows what a connection has said: what its rules remembered says nothing any more.
 _BROKEN = ("lost", "undecodable", "entered", "reset")
-_SENDERS = {Direction.TO_SERVER: Sender.CLIENT, Direction.TO_CLIENT: Sender.SERVER}
 
 
 class Judge:
@@ -38,9 +36,8 @@ class Judge:
         number = row.connection.number
         if row.operation is not None and row.direction is not None:
             _, server = row.connection.addresses
-            sender = _SENDERS[row.direction]
             return self._watch.observe(
-                self._seen(row.operation, sender, str(number), row.number, row.time, server)
+                self._seen(row.operation, row.direction.sender, str(number), row.number, row.time, server)
             )
         if row.remark[0] in _BROKEN or (row.remark[0] == "closed" and number in self._half_closed):
             self._half_closed.discard(number)

@@ -47,9 +47,7 @@ class Row:
     @property
     def sender(self) -> str | None:
         """``client`` or ``server``; None for what neither sent."""
-        if self.direction is None:
-            return None
-        return "client" if self.direction is Direction.TO_SERVER else "server"
+        return None if self.direction is None else self.direction.sender.value
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:

@@ -10,7 +10,6 @@ import msgspec
 from plumbline.monitors import Observation, Place
 from plumbline.monitors.observation import LONGEST_TEXT
 from plumbline.wire import amqp
-from plumbline.wire.sender import Sender
 
 ENOUGH = 112  # bytes of a payload that is no text: escaped, they are mostly longer than what is shown
 _CUT = 16  # characters at the end of a line: a character of which not all bytes are there, a quotation mark
@@ -27,8 +26,7 @@ class Seen(Observation, frozen=True, dict=True):
     def place(self) -> Place:
         text = self.line()
         shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-        arrow = ">" if self.sender is Sender.CLIENT else "<"
-        return Place(self.connection, self.index, self.at, f"{arrow} {shown}")
+        return Place(self.connection, self.index, self.at, f"{self.sender.arrow} {shown}")
 
 
 def beginning(operation: Any) -> str:

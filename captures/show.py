@@ -16,9 +16,6 @@ import msgspec
 
 from plumbline.captures.operations import Row
 from plumbline.wire.nats import printable
-from plumbline.wire.sender import Direction
-
-_MARKS = {Direction.TO_SERVER: ">", Direction.TO_CLIENT: "<"}
 
 
 def clock(time: int, form: str = "%H:%M:%S") -> str:
@@ -34,7 +31,7 @@ def as_text(row: Row) -> str:
         said_by = f" ({row.sender})" if row.sender else ""
         return f"{clock(row.time)} {row.connection.number:>2} ! {printable(str(row).encode())}{said_by}"
     assert direction is not None
-    return f"{clock(row.time)} {row.connection.number:>2} {_MARKS[direction]} {row}"
+    return f"{clock(row.time)} {row.connection.number:>2} {direction.arrow} {row}"
 
 
 def as_json(row: Row) -> str:

@@ -14,9 +14,8 @@ def capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
     from plumbline.captures.exchange import NOWHERE, Exchanged, exchange_capture
     from plumbline.conformance.journal import MOST_RAW_BYTES
     from plumbline.conformance.urls import BadUrl, parse_url
-    from plumbline.wire.sender import Direction
+    from plumbline.wire.sender import BY_ARROW
 
-    ways = {">": Direction.TO_SERVER, "<": Direction.TO_CLIENT}
     try:
         url = parse_url(target.url)
         server = url.host, url.port
@@ -26,7 +25,7 @@ def capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
         Exchanged(
             at=round((began + line.at) * 1e9),
             connection=line.connection,
-            direction=ways.get(line.direction),
+            direction=BY_ARROW.get(line.direction),
             raw=line.raw[:MOST_RAW_BYTES],
             text=line.text,
             cut=len(line.raw) >= MOST_RAW_BYTES,

@@ -31,8 +31,7 @@ class Observation(Struct, frozen=True, dict=True):
     def place(self) -> Place:
         text = str(self.operation)
         shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-        arrow = ">" if self.sender is Sender.CLIENT else "<"
-        return Place(self.connection, self.index, self.at, f"{arrow} {shown}")
+        return Place(self.connection, self.index, self.at, f"{self.sender.arrow} {shown}")
 
 
 class Place(Struct, frozen=True):

@@ -26,9 +26,7 @@ from plumbline.proxy.link import Link
 from plumbline.proxy.record import ANY_PORT
 from plumbline.proxy.relay import Relay, Untapped
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.sender import Direction, Sender
-
-_SENDERS = {Direction.TO_SERVER: Sender.CLIENT, Direction.TO_CLIENT: Sender.SERVER}
+from plumbline.wire.sender import Direction
 
 
 class Remark(Struct, frozen=True):
@@ -148,10 +146,10 @@ class WatchedProxy:
             for operation in operations:
                 index = self._counts[link.number] = self._counts.get(link.number, 0) + 1
                 self.observations.append(
-                    Observation(operation, _SENDERS[direction], connection, index, now, "broker")
+                    Observation(operation, direction.sender, connection, index, now, "broker")
                 )
             if error is not None:
-                text = f"{_SENDERS[direction]} sent what is not the protocol: {error}"
+                text = f"{direction.sender} sent what is not the protocol: {error}"
                 self.remarks.append(Remark(now, connection, text))
             self._changed.notify_all()
 
@@ -183,7 +181,7 @@ class _Tap(Untapped):
         self._proxy.passed(link, direction, data, now)
 
     def ended(self, link: Link, direction: Direction, now: int) -> None:
-        self._proxy.note(str(link.number), f"closed by the {_SENDERS[direction]}")
+        self._proxy.note(str(link.number), f"closed by the {direction.sender}")
 
     def reset(self, link: Link, direction: Direction, now: int, why: str) -> None:
         self._proxy.note(str(link.number), f"reset: {why}")

@@ -17,7 +17,6 @@ from plumbline.wire.amqp import (
     Limits,
     Method,
     Operation,
-    Sender,
 )
 from plumbline.wire.sender import Direction
 
@@ -41,7 +40,7 @@ class AmqpDialect:
         return True if numbers == _CONNECTION_START and data[1:3] == b"\0\0" else None
 
     def decoder(self, direction: Direction) -> StreamDecoder:
-        return Decoder(Sender.CLIENT if direction is Direction.TO_SERVER else Sender.SERVER, LIMITS)
+        return Decoder(direction.sender, LIMITS)
 
     def decoder_from(self, direction: Direction) -> StreamDecoder:
         decoder = self.decoder(direction)

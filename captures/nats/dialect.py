@@ -8,7 +8,7 @@ from typing import Any
 
 from plumbline.captures.dialects import StreamDecoder
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats import Decoder, Err, JsonOperation, Limits, Operation, Payload, Sender, Sub, Unsub
+from plumbline.wire.nats import Decoder, Err, JsonOperation, Limits, Operation, Payload, Sub, Unsub
 from plumbline.wire.sender import Direction
 
 # A capture is not the place to refuse what a server was configured to take.
@@ -35,7 +35,7 @@ class NatsDialect:
         return False if _CLIENT.match(data) else None
 
     def decoder(self, direction: Direction) -> StreamDecoder:
-        return Decoder(Sender.CLIENT if direction is Direction.TO_SERVER else Sender.SERVER, LIMITS)
+        return Decoder(direction.sender, LIMITS)
 
     def decoder_from(self, direction: Direction) -> StreamDecoder:
         return self.decoder(direction)

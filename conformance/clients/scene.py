@@ -19,7 +19,7 @@ from plumbline.conformance.clients.stand import Stand
 from plumbline.conformance.clients.testee import Testee
 from plumbline.conformance.outcomes import Failed
 from plumbline.monitors import Observation
-from plumbline.verdicts import Direction, WireLine
+from plumbline.verdicts import WireLine
 from plumbline.wire.sender import Sender
 
 ADAPTER = "adapter"  # the connection's name in wire lines between Plumbline and the adapter
@@ -164,9 +164,8 @@ class Scene:
         """Everything, for reports: wire, remarks, and what adapter and Plumbline said to each other."""
         found: list[tuple[int, WireLine]] = []
         for seen in self.stand.observations:
-            arrow: Direction = ">" if seen.sender is Sender.CLIENT else "<"
             raw = seen.operation.raw[:MOST_RAW_BYTES]
-            line = WireLine(0.0, f"wire {seen.connection}", arrow, str(seen.operation), raw)
+            line = WireLine(0.0, f"wire {seen.connection}", seen.sender.arrow, str(seen.operation), raw)
             offending = (seen.connection, seen.index) in self._offending
             found.append((seen.at, msgspec.structs.replace(line, offending=offending)))
         found += [

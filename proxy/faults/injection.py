@@ -208,7 +208,7 @@ class Disturbed:
 
     def _struck(self, operation: Any, faults: list[_Applied]) -> list[_Applied]:
         assert self._faults.dialect is not None
-        sender = "client" if self.pipe.direction is Direction.TO_SERVER else "server"
+        sender = self.pipe.direction.sender.value
         number = self.pipe.link.number
         fields = {"sender": sender, "connection": number, **self._faults.dialect.fields(operation)}
         struck = [applied for applied in faults if applied.strikes(fields)]

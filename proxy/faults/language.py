@@ -34,7 +34,7 @@ from msgspec import Struct
 from plumbline.captures.filters import Filter, everything, parse
 from plumbline.errors import PlumblineError
 from plumbline.proxy.faults.rewriting import parse_changes
-from plumbline.wire.sender import Direction
+from plumbline.wire.sender import BY_STREAM, Direction
 from plumbline.wire.units import DURATION_PATTERN, SECOND, SIZE_PATTERN, read_duration, read_size
 
 
@@ -60,7 +60,6 @@ class Kind(StrEnum):
 
 
 OF_OPERATIONS = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER, Kind.DELAY, Kind.REWRITE})
-WAYS = {"upstream": Direction.TO_SERVER, "downstream": Direction.TO_CLIENT}
 ACKNOWLEDGEMENTS = ("+ACK", "-NAK", "+WPI", "+TERM")
 
 
@@ -199,9 +198,9 @@ def _values(text: str, found: re.Match[str]) -> dict[str, float]:
 
 
 def _way(text: str, way: str) -> Direction:
-    if way not in WAYS:
+    if way not in BY_STREAM:
         raise FaultError(f"{text}: on {way}: expected upstream or downstream")
-    return WAYS[way]
+    return BY_STREAM[way]
 
 
 def _counted(text: str, number: str | None) -> int:

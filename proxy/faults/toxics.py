@@ -24,10 +24,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.proxy.faults.language import Fault, parse_fault
-from plumbline.wire.sender import Direction
+from plumbline.wire.sender import BY_STREAM
 
 OWN = "fault"
-STREAMS = {"downstream": Direction.TO_CLIENT, "upstream": Direction.TO_SERVER}
 SOON = "1ms"  # where toxiproxy says 0 for at once
 
 
@@ -65,7 +64,7 @@ class Toxic(Struct, frozen=True):
 
     def fault(self) -> Fault:
         """What it does."""
-        if self.stream not in STREAMS:
+        if self.stream not in BY_STREAM:
             raise ValueError(f"stream {self.stream!r}: expected upstream or downstream")
         if self.type == OWN:
             return parse_fault(str(self.attributes.get("fault", "")))
@@ -85,8 +84,7 @@ class Toxic(Struct, frozen=True):
 
 def of_fault(name: str, fault: Fault) -> Toxic:
     """A fault that was not asked for as a toxic."""
-    ways = {direction: stream for stream, direction in STREAMS.items()}
-    stream = ways[fault.direction] if fault.direction is not None else "downstream"
+    stream = fault.direction.stream if fault.direction is not None else "downstream"
     return Toxic(name, OWN, stream, fault.share, {"fault": fault.text})
 
 
