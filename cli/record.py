@@ -23,6 +23,7 @@ from plumbline.proxy.record import RecordingProxy
 from plumbline.proxy.recorder import Recording, WhenFull
 from plumbline.proxy.tls.certificates import default_folder, generated
 from plumbline.proxy.tls.contexts import Side, for_clients, needed
+from plumbline.wire.nats.secrets import SECRETS
 
 EPILOG = """
 Examples:
@@ -49,7 +50,7 @@ RollAfter = Annotated[str, typer.Option(help="begin the next file after that tim
 Full = Annotated[
     WhenFull, typer.Option(help="if the capture cannot be written: close everything, or forward unrecorded")
 ]
-Secrets = Annotated[bool, typer.Option("--keep-secrets", help="do not mask pass, auth_token, jwt, sig, nkey")]
+Secrets = Annotated[bool, typer.Option("--keep-secrets", help=f"do not mask {', '.join(SECRETS)}")]
 FaultTexts = Annotated[list[str] | None, typer.Option("--fault", help="like: latency 50ms ±10ms")]
 Seed = Annotated[int, typer.Option(help="of what faults leave to chance")]
 ControlPort = Annotated[int | None, typer.Option("--control", help="serve the control API; 0: any port")]

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from plumbline.captures.amqp.redaction import AmqpRedactor, EitherRedactor
-from plumbline.captures.nats.redaction import NatsRedactor, Redactor
+from plumbline.captures.nats.redaction import NatsRedactor
 from plumbline.captures.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
 from plumbline.captures.pcapng import MARK, packet
+from plumbline.captures.redaction import Redactor
 from plumbline.captures.rolling import CaptureFiles
 from plumbline.proxy.addresses import RAW
 from plumbline.proxy.counters import Counters

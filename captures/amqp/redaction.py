@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 
-from plumbline.captures.nats.redaction import MASK, NatsRedactor, Redactor
+from plumbline.captures.nats.redaction import NatsRedactor
+from plumbline.captures.redaction import MASK, Redactor
 
 _HEADER_BYTES = 8  # of the protocol header
 _FRAME = struct.Struct(">BHI")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import Protocol
 
 import msgspec
 
-SECRETS = frozenset({"pass", "auth_token", "jwt", "sig", "nkey"})
-MASK = ord("*")
+from plumbline.captures.redaction import MASK
+from plumbline.wire.nats.secrets import SECRETS
+
 MASK_SCALAR = ord("1")  # of a number: the JSON stays JSON
 MOST_KEY_BYTES = 256
 
@@ -27,17 +27,6 @@ _BLANK = frozenset(b" \t\r")
 _SCALAR = frozenset(b"+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LF, _QUOTE, _BACKSLASH = ord("\n"), ord('"'), ord("\\")
 _OPEN_OBJECT, _OPEN_ARRAY, _CLOSE, _COLON, _COMMA = ord("{"), ord("["), frozenset(b"}]"), ord(":"), ord(",")
-
-
-class Redactor(Protocol):
-    """What a client sends on one connection, to what may be written of it."""
-
-    @property
-    def masked(self) -> int:
-        """Bytes so far."""
-
-    def feed(self, data: bytes) -> bytes:
-        """``data``, or a copy of it with secrets masked."""
 
 
 def _may_begin(data: bytes) -> bool:

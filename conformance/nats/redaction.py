@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from plumbline.wire.nats import Connect, Operation
+from plumbline.wire.nats.secrets import SECRETS
 
-# docs.nats.io, "Client Protocol", CONNECT: the fields that authenticate.
-_SECRET = re.compile(rb'("(?:pass|auth_token|jwt|sig|nkey)"\s*:\s*")((?:[^"\\]|\\.)*)(")')
+_NAMES = "|".join(SECRETS).encode()
+_SECRET = re.compile(rb'("(?:%b)"\s*:\s*")((?:[^"\\]|\\.)*)(")' % _NAMES)
 
 
 def redacted(operation: Operation) -> Operation:

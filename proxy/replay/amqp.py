@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.captures.amqp.confirms import Confirmed
 from plumbline.captures.amqp.dialect import LIMITS
-from plumbline.captures.nats.redaction import MASK
+from plumbline.captures.redaction import MASK
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.replay.client import LiveClient, Login, Unplayable
 from plumbline.proxy.replay.renaming import renamed

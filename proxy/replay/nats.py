@@ -6,10 +6,11 @@ from collections import defaultdict
 from typing import Any
 
 from plumbline.captures.nats.dialect import LIMITS
-from plumbline.captures.nats.redaction import MASK, SECRETS
+from plumbline.captures.redaction import MASK
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.replay.client import LiveClient, Login
 from plumbline.wire.nats import Connect, Decoder, HMsg, HPub, Info, Msg, Operation, Ping, Pong, Pub, Sender
+from plumbline.wire.nats.secrets import SECRETS
 
 UNCOUNTED = (Info, Ping, Pong)  # which come when time has passed
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plumbline.captures.nats.redaction import SECRETS, NatsRedactor
+from plumbline.captures.nats.redaction import NatsRedactor
 from plumbline.wire.nats import Connect, Decoder, Ping, Pub, Sender
+from plumbline.wire.nats.secrets import SECRETS
 
 
 def masked(data: bytes, cuts: tuple[int, ...] | list[int] = ()) -> bytes:
