@@ -54,7 +54,7 @@ class CoreRules(Struct, frozen=True):
         v2_12 = level >= (2, 12)
         return cls(
             version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
-            api_level=_api_level(level),
+            api_level=api_level(level) if v2_12 else 0,
             connect_info=v2_12,
             no_responders_names_subject=v2_12,
             blank_for_missing_reply=level < (2, 10),
@@ -66,7 +66,7 @@ class CoreRules(Struct, frozen=True):
         )
 
 
-def _api_level(level: Level) -> int:
-    """ADR-44, "API Level"; INFO shows it since 2.12."""
-    steps = {(2, 12): 3, (2, 14): 4, (2, 15): 5}
+def api_level(level: Level) -> int:
+    """ADR-44, "API Level" of JetStream; 0 where there is none yet."""
+    steps = {(2, 11): 1, (2, 12): 3, (2, 14): 4, (2, 15): 5}
     return max((api for first, api in steps.items() if level >= first), default=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from plumbline.reference_broker.nats.levels import VERSIONS, Level
+from plumbline.reference_broker.nats.levels import VERSIONS, Level, api_level
 
 
 class Rules(Struct):
@@ -92,7 +92,7 @@ class Rules(Struct):
         v2_10, v2_11, v2_12, v2_14 = (level >= (2, minor) for minor in (10, 11, 12, 14))
         return cls(
             version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
-            api_level=_api_level(level),
+            api_level=api_level(level),
             no_wait_ends_with_404=v2_11,
             no_wait_never_lingers=v2_11,
             full_queue_is_silent_to_heartbeats=v2_11,
@@ -150,9 +150,3 @@ class Rules(Struct):
             bad_rollup_is_answered=v2_11,
             atomic_batches=v2_12,
         )
-
-
-def _api_level(level: Level) -> int:
-    """ADR-44: 1 with 2.11, 2 with 2.12, and so on; INFO calls it ``api_lvl``."""
-    steps = {(2, 11): 1, (2, 12): 3, (2, 14): 4, (2, 15): 5}
-    return max((api for first, api in steps.items() if level >= first), default=0)
