@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.monitors.amqp.facts import ChannelFact, Delivered
-from plumbline.monitors.nats.facts import Fact, StreamFact
+from plumbline.monitors.facts import Fact, StreamFact
 from plumbline.monitors.observation import Place, Side, Violation
 
 

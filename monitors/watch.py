@@ -13,6 +13,7 @@ from plumbline.monitors.amqp.consuming import (
 )
 from plumbline.monitors.amqp.publishing import OneConfirm, ReturnComesFirst
 from plumbline.monitors.amqp.reader import AmqpReader
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, Scope
 from plumbline.monitors.nats.consumers import (
     ConsumerSequenceRises,
@@ -20,7 +21,6 @@ from plumbline.monitors.nats.consumers import (
     NothingAfterTheEnd,
     OneAcknowledgement,
 )
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.nats.publishes import StreamSequenceIsGivenOnce
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
 from plumbline.monitors.nats.reader import NatsReader

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from plumbline.monitors.amqp import facts
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, Scope
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.observation import Place, Side, Violation
 
 # Of messages that were seen with a message_id, the oldest are forgotten first.

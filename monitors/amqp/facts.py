@@ -6,7 +6,7 @@ Names are the specification's. A fact holds no message body.
 
 from __future__ import annotations
 
-from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.facts import Fact
 
 
 class ChannelFact(Fact, frozen=True, kw_only=True, tag=lambda name: f"amqp.{name}"):

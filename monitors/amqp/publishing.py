@@ -8,8 +8,8 @@ from itertools import takewhile
 from msgspec import Struct, field
 
 from plumbline.monitors.amqp import facts
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, Scope
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
 

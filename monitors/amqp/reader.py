@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.monitors.amqp import facts
-from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.observation import Observation
 from plumbline.wire import amqp
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, Scope
 from plumbline.monitors.nats import facts
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
 

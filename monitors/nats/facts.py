@@ -6,23 +6,8 @@ Facts of one connection are in its order. Subjects, names and sizes only: a fact
 
 from __future__ import annotations
 
-from msgspec import Struct
-
+from plumbline.monitors.facts import Fact, StreamFact
 from plumbline.monitors.observation import Place
-
-
-class Fact(Struct, frozen=True, tag=True, kw_only=True):
-    """Something that was seen, where, on which server."""
-
-    place: Place
-    server: str = ""
-
-
-class StreamFact(Fact, frozen=True, kw_only=True):
-    """A fact about a stream, whoever saw it. ``domain`` is that of JetStream, empty if none was told."""
-
-    stream: str
-    domain: str = ""
 
 
 class Began(Fact, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, Scope
 from plumbline.monitors.nats import facts
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.observation import Place, Side, Violation
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats import facts
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.observation import Observation, Place
 from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError

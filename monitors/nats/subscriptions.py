@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, Scope
 from plumbline.monitors.nats import facts
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.wire.nats.subjects import covers
 

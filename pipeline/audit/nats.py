@@ -8,9 +8,9 @@ from functools import partial
 from msgspec import Struct
 
 from plumbline.monitors import NatsReader, Observation, Place
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.histories import Publication, Settlement
 from plumbline.monitors.nats import facts
-from plumbline.monitors.nats.facts import Fact
 from plumbline.pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
 from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError

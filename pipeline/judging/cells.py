@@ -10,8 +10,8 @@ import msgspec
 
 from plumbline.captures.seen import Seen, header_end
 from plumbline.monitors.amqp import facts as amqp_facts
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats import facts as nats_facts
-from plumbline.monitors.nats.facts import Fact
 from plumbline.wire import amqp, nats
 from plumbline.wire.errors import ProtocolError
 

@@ -19,7 +19,7 @@ from plumbline.captures.reassembly import introduced
 from plumbline.captures.seen import Seen
 from plumbline.captures.segments import Segment
 from plumbline.monitors import Violation, Watch
-from plumbline.monitors.nats.facts import Fact
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
 from plumbline.pipeline.input.bundles import opened, problem_told
 from plumbline.pipeline.input.files import Problem

@@ -11,8 +11,8 @@ from typing import Any
 from plumbline.monitors.amqp import facts as amqp
 from plumbline.monitors.amqp.consuming import settled_by
 from plumbline.monitors.amqp.publishing import confirmed_by
+from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats import facts as nats
-from plumbline.monitors.nats.facts import Fact
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
 
 MOST_REMEMBERED = 100_000
