@@ -1,4 +1,4 @@
-"""Every target that a matrix is made of, as arguments of ``plumbline verify``. Nothing of Plumbline but its own room."""
+"""Every target that a matrix is made of, as arguments of ``plumbline verify``."""
 
 from __future__ import annotations
 
