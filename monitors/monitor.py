@@ -1,7 +1,7 @@
 """What a monitor is: one rule over facts in their order, with a state that can be put aside and taken up.
 
 A rule stands once, here, and runs in three places: live beside the proxy, over a session in ``gate``, and
-over captures in the pipeline, which groups facts by ``key`` and keeps ``dump()`` between batches. So it
+over captures in the pipeline, which groups facts by ``key`` and pickles the monitor between batches. So it
 sees the facts of its own key only, and knows no clock, no socket and no other monitor.
 """
 
@@ -10,9 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import msgspec
 from msgspec import Struct
 
 from plumbline.monitors.amqp.facts import ChannelFact, Delivered
@@ -42,14 +41,6 @@ class Monitor(ABC):
 
     def __init__(self, state: Any = None) -> None:
         self.state: Any = self.State() if state is None else state
-
-    @classmethod
-    def restore(cls, data: bytes) -> Self:
-        """A monitor that goes on where ``dump`` was called. Raises ``msgspec.MsgspecError``."""
-        return cls(msgspec.msgpack.decode(data, type=cls.State))
-
-    def dump(self) -> bytes:
-        return msgspec.msgpack.encode(self.state)
 
     @classmethod
     def key(cls, fact: Fact) -> str | None:

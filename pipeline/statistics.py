@@ -181,12 +181,6 @@ def deliveries_over_time(deliveries: DataFrame, width_ns: int) -> DataFrame:
     return counted.withColumnRenamed("rows", "deliveries").orderBy("receiver", "start_ns")
 
 
-def extent(rows: DataFrame) -> tuple[int, int]:
-    """First and last ``time_ns``; twice 0 of a table without rows."""
-    first, last = rows.agg(F.min("time_ns"), F.max("time_ns")).first() or (None, None)
-    return (first or 0, last or 0)
-
-
 def width_for(first: int, last: int, stretches: int) -> int:
     """Nanoseconds of a stretch, 1, 2 or 5 of a power of ten, so that there are at most that many."""
     wanted = max(-(-(last - first) // stretches), 1)  # rounded up

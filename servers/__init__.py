@@ -1,1 +1,1 @@
-"""Real servers by name: how they are obtained, configured and started. Standard library and ``packaging`` only."""
+"""Real servers by name: how they are obtained, configured and started. Needs only ``packaging``."""

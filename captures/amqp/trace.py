@@ -117,7 +117,7 @@ class _Writer:
         usual = 0 if method.method.startswith("connection.") else 1
         where = [f"[{method.channel}]"] if method.channel != usual else []
         named = f"c{row.connection.number}" if self._several else ""
-        said = [f"{named}{row.direction.arrow}", *where, method.method, *fields]
+        said = [f"{named}{'>' if by_client else '<'}", *where, method.method, *fields]
         return without_limit(" ".join(said))
 
     def _sent(self, method: Method) -> list[str]:

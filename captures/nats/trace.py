@@ -155,7 +155,7 @@ class _Writer:
         if text is None:
             return []
         lines = self._settled(row) if by_client else []
-        return [*lines, without_limit(f"{self._prefix(row)}{row.direction.arrow} {text}")]
+        return [*lines, without_limit(f"{self._prefix(row)}{'>' if by_client else '<'} {text}")]
 
     def _prefix(self, row: Row) -> str:
         return "" if len(self._numbers) == 1 else self._name(row)

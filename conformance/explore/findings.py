@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 from typing import TextIO
@@ -142,8 +141,3 @@ def _rate(progress: Progress) -> str:
         f"{progress.examples} programs, {progress.commands} commands in {progress.elapsed_s:.1f} s"
         f" ({rate:.0f} a second), {len(progress.shapes)} shapes"
     )
-
-
-def to_terminal() -> tuple[TextIO, TextIO]:
-    """Where the teller writes."""
-    return sys.stdout, sys.stderr

@@ -14,7 +14,6 @@ from plumbline.wire.nats import (
     Connect,
     Decoder,
     Err,
-    HMsg,
     Info,
     Limits,
     Ok,
@@ -24,7 +23,6 @@ from plumbline.wire.nats import (
     Raw,
     Sender,
 )
-from plumbline.wire.nats.headers import Status
 
 __all__ = ["Arrival", "Closed", "Connection", "handshake"]
 
@@ -85,12 +83,6 @@ class Connection(BaseConnection):
         self._on_evidence()
         assert isinstance(operation, kind)
         return operation
-
-    def expect_status(self, code: int, description: str | None = None, *, within: float = 1.0) -> HMsg:
-        """The next operation, which must be an HMSG with this status line."""
-        if description is not None:
-            return self.expect(HMsg, within=within, status=str(Status(code, description)))
-        return self.expect(HMsg, within=within, status_code=code)
 
     def flush(self, within: float = 2.0) -> list[Operation]:
         """PING, and what comes before its PONG, without +OK. Raises as ``arrival`` if none comes."""

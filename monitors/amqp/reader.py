@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from plumbline.monitors.amqp import facts
@@ -47,14 +46,6 @@ class AmqpReader:
 
     def __init__(self, state: AmqpReaderState | None = None) -> None:
         self.state = state or AmqpReaderState()
-
-    @classmethod
-    def restore(cls, data: bytes) -> AmqpReader:
-        """A reader that goes on where ``dump`` was called. Raises ``msgspec.MsgspecError``."""
-        return cls(msgspec.msgpack.decode(data, type=AmqpReaderState))
-
-    def dump(self) -> bytes:
-        return msgspec.msgpack.encode(self.state)
 
     def read(self, seen: Observation) -> Iterator[Fact]:
         """The facts that ``seen`` adds."""

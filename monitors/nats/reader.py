@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from plumbline.monitors.facts import Fact
@@ -56,14 +55,6 @@ class NatsReader:
 
     def __init__(self, state: ReaderState | None = None) -> None:
         self.state = state or ReaderState()
-
-    @classmethod
-    def restore(cls, data: bytes) -> NatsReader:
-        """A reader that goes on where ``dump`` was called. Raises ``msgspec.MsgspecError``."""
-        return cls(msgspec.msgpack.decode(data, type=ReaderState))
-
-    def dump(self) -> bytes:
-        return msgspec.msgpack.encode(self.state)
 
     def read(self, seen: Observation) -> Iterator[Fact]:
         """The facts that ``seen`` adds. Never raises: what cannot be read says nothing."""

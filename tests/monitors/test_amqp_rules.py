@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 
-from plumbline.monitors import AmqpReader, Observation, Scope, Violation, Watch
+from plumbline.monitors import Observation, Scope, Violation, Watch
 from plumbline.wire import amqp
 from plumbline.wire.sender import Sender
 
@@ -239,8 +240,8 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
     }
     first, second = Watch(), Watch()
     before = [violation for seen in observations(steps)[:cut] for violation in first.observe(seen)]
-    second.readers = {name: AmqpReader.restore(reader.dump()) for name, reader in first.readers.items()}
-    second.monitors = {key: key[0].restore(monitor.dump()) for key, monitor in first.monitors.items()}
+    second.readers = pickle.loads(pickle.dumps(first.readers))
+    second.monitors = pickle.loads(pickle.dumps(first.monitors))
     after = [violation for seen in observations(steps)[cut:] for violation in second.observe(seen)]
     assert before + after == expected
 

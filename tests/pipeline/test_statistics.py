@@ -155,8 +155,6 @@ def test_deliveries_are_counted_in_stretches_of_time(spark: SparkSession) -> Non
         ("S > C", 0, 2, 1, 1),
         ("S > C", 10, 1, 0, 0),
     ]
-    assert statistics.extent(rows) == (1, 10)
-    assert statistics.extent(rows.limit(0)) == (0, 0)
 
 
 @pytest.mark.parametrize(

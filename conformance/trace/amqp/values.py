@@ -32,7 +32,6 @@ from plumbline.conformance.trace.template import (
     Value,
     as_bytes,
     as_text,
-    fill,
     match,
     show,
 )
@@ -167,8 +166,3 @@ def _plain(value: Any) -> Any:
 
 def _otherwise(value: Any) -> Any:
     return as_text(bytes(value)) if isinstance(value, bytes | bytearray) else str(value)
-
-
-def resolved_text(node: Node, scope: Scope) -> str:
-    """The text that a node stands for, in what is sent."""
-    return fill(node.resolved(scope), scope) if isinstance(node, Value | Open) else str(evaluate(node, scope))
