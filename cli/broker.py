@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from plumbline.cli.exits import CommandGroup
 from plumbline.cli.serving import ANY_PORT, run, show_defects
 from plumbline.errors import UsageProblem
 from plumbline.reference_broker.nats.levels import NEWEST, OLDEST
@@ -20,6 +21,7 @@ NATS_PORT = 4222
 AMQP_PORT = 5672
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="broker",
     help="Start a reference broker: it behaves as the documents say, or misbehaves in one exact way.",
     no_args_is_help=True,

@@ -1,7 +1,7 @@
 """Who sent what a decoder reads, and which way the bytes went. Every translation of the two is here.
 
-``Sender`` is what decoders and monitors speak of, ``Direction`` what captures and the proxy speak of. As a number
-a direction is an index: ``counters[direction]``.
+Decoders and monitors speak of a ``Sender``, captures and the proxy of a ``Direction``. As a number it is
+an index: ``counters[direction]``.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from plumbline.reference_broker.amqp.config import ConfigError
 from plumbline.reference_broker.amqp.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker, Output
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, reply_text
@@ -42,14 +43,14 @@ class ConfirmScript(Struct, frozen=True):
 
 
 def read_script(text: str) -> ConfirmScript:
-    """The script that ``text`` spells. Raises ``ValueError``."""
+    """The script that ``text`` spells. Raises ``ConfigError``."""
     count, colon, steps = text.partition(":")
     if not colon or not count.strip().isdigit() or int(count) == 0:
-        raise ValueError(f"confirm script {text!r}: begin with a number of publishes and a colon")
+        raise ConfigError(f"confirm script {text!r}: begin with a number of publishes and a colon")
     script = ConfirmScript(int(count), tuple(_step(one.strip()) for one in steps.split(",") if one.strip()))
     for step in script.steps:
         if step.what in ("ack", "nack") and not 1 <= step.number <= script.publishes:
-            raise ValueError(
+            raise ConfigError(
                 f"confirm script {text!r}: {step.what} {step.number} is not one of the publishes"
             )
     return script
@@ -58,7 +59,7 @@ def read_script(text: str) -> ConfirmScript:
 def _step(text: str) -> Step:
     found = _STEP.fullmatch(text)
     if found is None or (found[1] == "pause" and found[3]):
-        raise ValueError(f"{text!r} is no step: write ack TAG, nack TAG (multiple), pause MS, close or cut")
+        raise ConfigError(f"{text!r} is no step: write ack TAG, nack TAG (multiple), pause MS, close or cut")
     return Step(found[1] or text, int(found[2] or 0), found[3] is not None)
 
 

@@ -90,7 +90,7 @@ def test_a_download_that_fails_is_tried_again(machine: Path) -> None:
 
 def test_a_download_that_always_fails_ends_with_the_command_to_run_by_hand(machine: Path) -> None:
     command(machine, "broken", "exit 1")
-    with pytest.raises(install.InstallError, match="broken --now"):
+    with pytest.raises(downloads.InstallError, match="broken --now"):
         downloads.run(["broken", "--now"])
 
 
