@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 
 from plumbline.conformance.check import Check, check_of
 from plumbline.conformance.requirements.references import check_files
-from plumbline.conformance.trace.check import load_check
+from plumbline.conformance.trace.check import load_checks
 from plumbline.errors import PlumblineError
 
 HERE = Path(__file__).resolve().parent  # one name in a checkout, where two paths lead here
@@ -26,7 +26,7 @@ class UnknownPattern(PlumblineError, ValueError):
 
 def all_checks(protocol: str = "") -> list[Check]:
     """Every packaged check (that speaks ``protocol``), traces first, each kind in the order of paths."""
-    traces = [load_check(path) for path in sorted(TRACES.rglob("*.trace"))]
+    traces = [check for path in sorted(TRACES.rglob("*.trace")) for check in load_checks(path)]
     functions = [check for path in check_files(CHECKS) for check in checks_in(import_module(path))]
     return [check for check in traces + functions if protocol in ("", check.protocol)]
 
@@ -64,6 +64,12 @@ def select(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
         if not any(matches(check, pattern) for check in checks):
             raise UnknownPattern(_unknown(pattern, checks))
     return [check for check in checks if any(matches(check, pattern) for pattern in patterns)]
+
+
+def select_cases(cases: Sequence[Check], patterns: Sequence[str]) -> Sequence[Check]:
+    """Of the checks of one file those with an id that matches a pattern; all if none does."""
+    found = [case for case in cases if any(fnmatchcase(case.id, pattern) for pattern in patterns)]
+    return found or cases
 
 
 def matches(check: Check, pattern: str) -> bool:

@@ -1,21 +1,22 @@
 """Which check names which requirement and which variant, read from the files without running anything.
 
-Traces are read by their header lines, Python checks by their syntax tree: so a check that cannot even be
-imported is still seen. This module judges nothing but what it cannot read.
+Traces are read by their header lines and tables, Python checks by their syntax tree: so a check that cannot
+even be imported is still seen. This module judges nothing but what it cannot read.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-CONFORMANCE = Path(__file__).resolve().parents[1]
+from plumbline.conformance.trace.language import HEADER, MARKED
+from plumbline.conformance.trace.table import Filled, read_table
+from plumbline.conformance.trace.text import Text, TraceSyntaxError, split_lines
 
-_STEP = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?[<>]")  # where a trace's header ends
+CONFORMANCE = Path(__file__).resolve().parents[1]
 
 
 class Reference(Struct, frozen=True):
@@ -26,12 +27,16 @@ class Reference(Struct, frozen=True):
 
 
 class WrittenCheck(Struct, frozen=True):
-    """One check as it stands in its file. ``id`` is what verdicts call it."""
+    """One check as its file has it. ``id`` is what verdicts call it.
+
+    ``exchange`` are the lines of a trace without its header, as they are played; empty for a function.
+    """
 
     id: str
     where: str
     requirements: tuple[Reference, ...]
     variant: Reference | None = None
+    exchange: tuple[str, ...] = ()
 
 
 class Written(Struct, frozen=True):
@@ -44,18 +49,30 @@ class Written(Struct, frozen=True):
         """The checks that name this requirement."""
         return [check for check in self.checks if any(r.name == requirement for r in check.requirements)]
 
+    def played(self, requirement: str) -> WrittenCheck | None:
+        """The first trace that verifies this requirement: its exchange is the sample to show."""
+        return next((check for check in self.verifying(requirement) if check.exchange), None)
+
 
 def written_checks(conformance: Path = CONFORMANCE) -> Written:
     """The checks below ``traces/`` and ``checks/`` of a ``conformance`` folder, traces first."""
     problems: list[str] = []
     traces = conformance / "traces"
-    checks = [_trace(path, traces, conformance) for path in sorted(traces.rglob("*.trace"))]
+    checks: list[WrittenCheck] = []
+    for path in sorted(traces.rglob("*.trace")):
+        checks += _traces(path, traces, _shown(path, conformance), problems)
     for path in check_files(conformance / "checks"):
         checks += _functions(path, _shown(path, conformance), problems)
     problems += [
         f"{check.where}: {check.id} verifies no requirement; name at least one"
         for check in checks
         if not check.requirements
+    ]
+    first = {check.id: check.where for check in reversed(checks)}
+    problems += [
+        f"{check.where}: {first[check.id]} is the check {check.id}, too; rename one of them"
+        for check in checks
+        if first[check.id] != check.where
     ]
     return Written(tuple(checks), tuple(problems))
 
@@ -69,21 +86,49 @@ def _shown(path: Path, conformance: Path) -> str:
     return f"conformance/{path.relative_to(conformance).as_posix()}"
 
 
-def _trace(path: Path, traces: Path, conformance: Path) -> WrittenCheck:
-    shown = _shown(path, conformance)
+def _traces(path: Path, traces: Path, shown: str, problems: list[str]) -> Iterator[WrittenCheck]:
+    lines = split_lines(path.read_text(encoding="utf-8", errors="replace"))
+    name = path.relative_to(traces).with_suffix("")
+    try:
+        table = read_table(lines, shown)
+    except TraceSyntaxError as error:
+        problems.append(str(error))
+        return
+    if table is None:
+        yield _trace(name.as_posix(), f"{shown}:1", Filled(lines), shown)
+        return
+    for case in table.cases:
+        where = f"{shown}:{case.line}"
+        yield _trace(name.with_name(case.name).as_posix(), where, table.filled(lines, case), shown)
+
+
+def _trace(identity: str, where: str, trace: Filled, shown: str) -> WrittenCheck:
     requirements: list[Reference] = []
     variant = None
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        if _STEP.match(line):
-            break
-        word, *rest = line.split() or [""]
-        names = [Reference(name, f"{shown}:{number}") for name in rest]
-        if word == "verifies":
+    header, exchange = _parts(trace.lines)
+    for number, line in header:
+        word, *rest = Text(line, number).words()
+        names = [Reference(name.value, f"{shown}:{trace.origin(name.line, name.column)[0]}") for name in rest]
+        if word.value == "verifies":
             requirements += names
-        if word == "variant" and names:
+        if word.value == "variant" and names:
             variant = names[0]
-    identity = path.relative_to(traces).with_suffix("").as_posix()
-    return WrittenCheck(identity, f"{shown}:1", tuple(requirements), variant)
+    return WrittenCheck(identity, where, tuple(requirements), variant, exchange)
+
+
+def _parts(lines: Sequence[str]) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
+    """The header lines of a trace with their numbers; the lines below and between them, as written."""
+    header: list[tuple[int, str]] = []
+    others: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if MARKED.match(line):
+            others += lines[number - 1 :]
+            break
+        if line.split()[:1] and line.split()[0] in HEADER:
+            header.append((number, line))
+        else:
+            others.append(line)
+    return header, tuple("\n".join(others).strip("\n").split("\n"))
 
 
 def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[WrittenCheck]:

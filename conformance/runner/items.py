@@ -21,7 +21,7 @@ from plumbline.conformance.runner.engine import strongest_level
 from plumbline.conformance.runner.judge import JUDGE
 from plumbline.conformance.runner.prepare import require_known
 from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module, is_packaged, matches
-from plumbline.conformance.trace.check import check_id, load_check
+from plumbline.conformance.trace.check import load_checks, shown_path
 from plumbline.conformance.trace.parser import TraceSyntaxError
 from plumbline.errors import PlumblineError
 from plumbline.verdicts import CheckResult, Level, Outcome, is_red
@@ -33,7 +33,7 @@ WIRE_LINES = 12
 
 
 class Items:
-    """The hooks that find checks and report on them. ``traces`` are those that need not be read again."""
+    """The hooks that find checks and report on them. ``traces`` need not be read again; they are by id."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class Items:
     ) -> None:
         self._protocol = protocol
         self.catalogue = catalogue
-        self.traces = traces
+        self.traces: dict[str, list[Check]] = {}  # by file
+        for check in traces.values():
+            self.traces.setdefault(check.where.rpartition(":")[0], []).append(check)
         self.strict = strict
         self._select = tuple(select)
 
@@ -65,7 +67,7 @@ class Items:
         if is_packaged(file_path) and not resolved.is_relative_to(TRACES):
             return []  # modules of ours, which `python_files = *.py` or --doctest-modules would collect
         if file_path.suffix == ".trace":
-            if resolved.is_relative_to(TRACES) and self.traces and check_id(file_path) not in self.traces:
+            if resolved.is_relative_to(TRACES) and self.traces and shown_path(file_path) not in self.traces:
                 return []  # of another protocol
             return [*found, TraceFile.from_parent(parent, path=file_path, items=self)]
         return found
@@ -157,11 +159,11 @@ class CheckFile(pytest.File):
 
 
 class TraceFile(CheckFile):
-    """A trace: one check."""
+    """A trace: one check, or one for each case of its table."""
 
     def checks(self) -> list[Check]:
         try:
-            return [self._items.traces.get(check_id(self.path)) or load_check(self.path)]
+            return self._items.traces.get(shown_path(self.path)) or load_checks(self.path)
         except TraceSyntaxError as error:
             raise self.CollectError(str(error)) from None
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.suite import all_checks, select
+from plumbline.conformance.suite import all_checks, select, select_cases
 from plumbline.conformance.target import (
     AccessRefused,
     BadUrl,
@@ -23,7 +23,7 @@ from plumbline.conformance.target import (
     parse_level,
     probe,
 )
-from plumbline.conformance.trace.check import load_check
+from plumbline.conformance.trace.check import load_checks
 from plumbline.conformance.urls import AnyUrl, parse_url
 from plumbline.conformance.variants import variants as known_variants
 from plumbline.conformance.waivers import Waiver, load_waivers
@@ -61,7 +61,8 @@ def prepare(wanted: Wanted) -> Prepared:
     url = parse_url(wanted.url)
     variants = dict(_variant(text) for text in wanted.variants)
     _require_level(wanted.level)
-    own = [_own(path) for path in wanted.traces]
+    own = [check for path in wanted.traces for check in select_cases(_own(path), wanted.select)]
+    _require_distinct(own)
     catalogue = Catalogue.load()
     packaged = all_checks(url.protocol) if wanted.select or wanted.waivers or not own else []
     _require_protocol(own, url)
@@ -77,7 +78,10 @@ def prepare(wanted: Wanted) -> Prepared:
 
 
 def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
-    """A trace of one's own is what one wants to see: it runs, alone unless ``patterns`` ask for more."""
+    """A trace of one's own is what one wants to see: it runs, alone unless ``patterns`` ask for more.
+
+    Of its cases those run that a pattern names, if one does.
+    """
     if own and not patterns:
         return tuple(own)
     selected = select([*packaged, *own], patterns)
@@ -92,9 +96,18 @@ def _require_protocol(own: Sequence[Check], url: AnyUrl) -> None:
             )
 
 
-def _own(path: Path) -> Check:
+def _require_distinct(own: Sequence[Check]) -> None:
+    """Raises ``UsageProblem`` for two checks with one id: a file and a case of a table beside it."""
+    places: dict[str, str] = {}
+    for check in own:
+        first = places.setdefault(check.id, check.where)
+        if first != check.where:
+            raise UsageProblem(f"{check.where}: {first} is the check {check.id}, too; rename one of them")
+
+
+def _own(path: Path) -> list[Check]:
     try:
-        return load_check(path)
+        return load_checks(path)
     except OSError as error:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 

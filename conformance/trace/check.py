@@ -1,4 +1,8 @@
-"""A trace file as a check: one file is one check, its id is its path below ``conformance/traces``."""
+"""A trace file as checks: one, or one for each case of its table.
+
+The id of a check is the path of its file below ``conformance/traces``; that of a case is the file's folder
+and the name of the case.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +10,44 @@ from functools import partial
 from pathlib import Path
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.cases import parse_traces
+from plumbline.conformance.trace.language import Trace
 from plumbline.conformance.trace.player import play
 
 PACKAGED = Path(__file__).resolve().parents[1] / "traces"
 
 
-def load_check(path: Path) -> Check:
-    """Raises ``TraceSyntaxError`` for a file that is not a trace, ``OSError`` for one that cannot be read."""
-    trace = parse_trace(path.read_bytes().decode("utf-8", "surrogateescape"), shown_path(path))
+def load_checks(path: Path) -> list[Check]:
+    """The checks of a file, in the order of its cases.
+
+    Raises ``TraceSyntaxError`` for a file that is not a trace, ``OSError`` for one that cannot be read.
+    """
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    return [_check(trace, path) for trace in parse_traces(text, shown_path(path))]
+
+
+def _check(trace: Trace, path: Path) -> Check:
     return Check(
-        id=check_id(path),
+        id=check_id(path, trace.case),
         title=trace.title,
         requirements=trace.verifies,
         run=partial(play, trace),
         source=trace.source,
-        where=f"{trace.path}:1",
+        where=f"{trace.path}:{trace.line}",
         variant=trace.variant,
         since=trace.since,
         until=trace.until,
     )
 
 
-def check_id(path: Path) -> str:
-    """``adr-13/pull-one`` for a packaged trace; the path without suffix, from here, for a user's own."""
+def check_id(path: Path, case: str = "") -> str:
+    """``adr-13/pull-one`` for a packaged trace; the path without suffix, from here, for a user's own.
+
+    For a case, its name is in the place of the file's.
+    """
     resolved = path.resolve()
     below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else _from_here(path)
-    return below.with_suffix("").as_posix()
+    return (below.with_name(case) if case else below.with_suffix("")).as_posix()
 
 
 def shown_path(path: Path) -> str:

@@ -6,6 +6,7 @@ is asked for is read by a ``Dialect`` (``conformance.trace.nats.grammar``; AMQP 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 DEFAULT_CONNECTION = "client"
 DEFAULT_WITHIN_S = 1.0
+
+# What the lines of a trace begin with: a word of the header, a word of the body, or a connection and a mark.
+HEADER = ("title", "source", "verifies", "protocol", "needs", "variant", "since", "until", "names", "cases")
+BODY = ("given", "await", "expect", "close", "abort", "restart", "kill", "in", "end")
+DIRECTIVES = (*HEADER, *BODY)
+MARKED = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?([<>])")
 
 
 class Difference(Struct, frozen=True):
@@ -235,9 +242,11 @@ class ConnectionOptions(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True, kw_only=True):
-    """One trace, read. ``lines`` are the file's, for reports."""
+    """One trace, read. ``case`` names its row in a table of cases, ``line`` is where that row is, else 1."""
 
     path: str
+    case: str = ""
+    line: int = 1
     title: str
     source: str
     verifies: tuple[str, ...]

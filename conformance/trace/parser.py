@@ -1,19 +1,24 @@
-"""Reads a trace file: its header, its steps, and every error of it at once. Pure.
+"""Reads the lines of one trace: its header, its steps, and every error of it at once. Pure.
 
 Knows the marks and directives that all protocols share; what stands behind a mark is read by the
-dialect. ``parse_trace`` raises ``TraceSyntaxError`` and nothing else, whatever the text.
+dialect. What a file holds, one trace or a table of cases, ``trace.cases`` knows.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from plumbline.conformance.trace.amqp.grammar import AmqpDialect
 from plumbline.conformance.trace.json_text import evaluate
 from plumbline.conformance.trace.language import (
+    BODY,
     DEFAULT_CONNECTION,
     DEFAULT_WITHIN_S,
+    DIRECTIVES,
+    HEADER,
+    MARKED,
     Await,
     Close,
     Closed,
@@ -41,31 +46,33 @@ from plumbline.conformance.trace.template import Scope
 from plumbline.conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
 from plumbline.conformance.trace.windows import read_silence, take_window
 
-__all__ = ["TraceSyntaxError", "parse_trace"]
+__all__ = ["TraceSyntaxError", "read_lines"]
 
-HEADER = ("title", "source", "verifies", "protocol", "needs", "variant", "since", "until", "names")
-BODY = ("given", "await", "expect", "close", "abort", "restart", "kill", "in", "end")
-DIRECTIVES = (*HEADER, *BODY)
 DIALECTS: dict[str, Dialect] = {"nats": NatsDialect(), "amqp": AmqpDialect()}
 AWAIT_WITHIN_S = 5.0
 LARGEST_GROUP = 12
 
-_MARKED = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?([<>])")
 _REQUIREMENT = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+")
 _LEVEL = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FEATURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
-def parse_trace(text: str, path: str) -> Trace:
-    """Read the text of a trace. ``path`` is how messages name the file. Raises ``TraceSyntaxError``."""
-    return _File(text, path).read()
+def read_lines(
+    lines: Sequence[str], path: str, *, case: str = "", line: int = 1, columns: frozenset[str] = frozenset()
+) -> Trace:
+    """Read the lines of one trace, in which the holes of a table are filled.
+
+    ``case`` and ``line`` are the row of the table; ``columns`` are names that no capture may have.
+    Raises ``TraceSyntaxError``.
+    """
+    return _File(lines, path, columns).read(case, line)
 
 
 class _Lines:
     """The lines of a file, one after the other; what is below the current one can be looked at."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._next = 0
 
@@ -99,7 +106,7 @@ class _Lines:
             return None
         line = Text(self._lines[position], position + 1)
         first = line.first_word()[0].value
-        if not first or first.startswith("#") or first in DIRECTIVES or _MARKED.match(line.value):
+        if not first or first.startswith("#") or first in DIRECTIVES or MARKED.match(line.value):
             return None
         return line
 
@@ -107,11 +114,11 @@ class _Lines:
 class _File:
     """One trace being read."""
 
-    def __init__(self, text: str, path: str) -> None:
+    def __init__(self, lines: Sequence[str], path: str, columns: frozenset[str]) -> None:
         self._path = path
-        self._lines = [line.removesuffix("\r") for line in text.split("\n")]
+        self._lines = lines
         self._problems: list[Problem] = []
-        self._reader = Reader()
+        self._reader = Reader(columns)
         self._dialect = DIALECTS["nats"]
         self._reader.reserved = self._dialect.reserved
         self._header: dict[str, str] = {}
@@ -123,22 +130,22 @@ class _File:
         self._used: set[str] = set()  # connections that have been opened by a line above
         self._own_server: Text | None = None  # where "given server" stands
 
-    def read(self) -> Trace:
-        if (misread := self._unreadable()) is not None:
-            raise TraceSyntaxError(self._path, self._lines, [misread])
+    def read(self, case: str, line_of_case: int) -> Trace:
         lines = _Lines(self._lines)
         for line in lines:
             try:
                 self._line(line.strip(), lines)
             except Problem as problem:
                 self._problems.append(problem)
-                if _MARKED.match(line.value):
+                if MARKED.match(line.value):
                     _skip_pasted(lines)
         self._whole()
         if self._problems:
             raise TraceSyntaxError(self._path, self._lines, self._problems)
         return Trace(
             path=self._path,
+            case=case,
+            line=line_of_case,
             title=self._header["title"],
             source=self._header["source"],
             verifies=tuple(self._verifies),
@@ -150,13 +157,6 @@ class _File:
             connections=self._connections,
             steps=tuple(self._steps),
         )
-
-    def _unreadable(self) -> Problem | None:
-        for number, line in enumerate(self._lines, 1):
-            for column, character in enumerate(line, 1):
-                if character == "\0" or 0xD800 <= ord(character) <= 0xDFFF:
-                    return Problem((number, column), "text in UTF-8", f"U+{ord(character):04X}")
-        return None
 
     def _whole(self) -> None:
         """What only the whole file shows."""
@@ -180,7 +180,7 @@ class _File:
     def _line(self, line: Text, lines: _Lines) -> None:
         if not line or line.value.startswith("#"):
             return
-        if _MARKED.match(line.value):
+        if MARKED.match(line.value):
             self._add(self._marked(line, lines))
             return
         word, rest = line.first_word()
@@ -201,6 +201,8 @@ class _File:
         self._headed.add(word.value)
         if self._steps:
             raise Problem.at(word, f'"{word.value}" above the first step')
+        if word.value == "cases":
+            raise Problem.at(word, "one trace, with one table of cases at most")
         if not rest:
             raise Problem.at(rest, f"something behind {word.value}")
         if word.value == "verifies":
@@ -303,7 +305,7 @@ class _File:
     # -- marked lines ------------------------------------------------------------------------
 
     def _marked(self, line: Text, lines: _Lines) -> Step:
-        found = _MARKED.match(line.value)
+        found = MARKED.match(line.value)
         assert found is not None
         connection = found[1] or DEFAULT_CONNECTION
         self._used.add(connection)
@@ -347,7 +349,7 @@ class _File:
         raise Problem.at(line, '"in any order" with an "end" below')
 
     def _member(self, text: Text, lines: _Lines) -> Expect:
-        found = _MARKED.match(text.value)
+        found = MARKED.match(text.value)
         step = self._marked(text, lines) if found is not None and found[2] == "<" else None
         if not isinstance(step, Expect):
             raise Problem.at(text, 'an operation that is expected ("< ..."), or "end"')

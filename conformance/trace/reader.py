@@ -48,9 +48,13 @@ class Use(StrEnum):
 
 
 class Reader:
-    """One trace being read. ``labels`` are its names so far, ``captures`` those taken so far."""
+    """One trace being read. ``labels`` are its names so far, ``captures`` those taken so far.
 
-    def __init__(self) -> None:
+    ``columns`` are those of its table of cases: no capture has such a name.
+    """
+
+    def __init__(self, columns: frozenset[str] = frozenset()) -> None:
+        self._columns = columns
         self.labels: set[str] = set()
         self.captures: set[str] = set()
         self.literal = False  # the trace says "names literal"
@@ -115,6 +119,10 @@ class Reader:
 
     def _capture(self, text: Text, found: re.Match[str], kind: Kind) -> Hole:
         name, written = found["name"] or "", found["kind"]
+        for used in (name, found["operand"] or ""):
+            if used in self._columns:
+                expected = f"{{{used}}} alone, or a capture with another name"
+                raise Problem.at(text.cut(*found.span()), expected, f"{used} is a column of the table")
         choices: tuple[str, ...] = ()
         if written is not None:
             if "|" in written:
@@ -135,7 +143,7 @@ class Reader:
         needed += [hole.operand] if hole.sign and not hole.operand.isdigit() else []
         for name in needed:
             if name not in self.captures:
-                advice = near(name, self.captures) or "an earlier expectation has to take it"
+                advice = near(name, self.captures | self._columns) or "an earlier expectation has to take it"
                 raise Problem.at(text.cut(*found.span()), "a capture that was taken before this line", advice)
         if use is Use.SENT and found["kind"] is not None:
             raise Problem.at(

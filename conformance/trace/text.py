@@ -62,6 +62,7 @@ class Problem(Exception):
 
     def __init__(self, place: tuple[int, int], expected: str, found: str, advice: str = "") -> None:
         self.line, self.column = place
+        self._parts = (expected, found, advice)
         self.message = f"expected {expected}, found {found}" + (f"; {advice}" if advice else "")
         super().__init__(self.message)
 
@@ -70,6 +71,11 @@ class Problem(Exception):
         """A problem that begins at ``offset`` of ``text``."""
         rest = text.value[offset:]
         return cls(text.place(offset), expected, quoted(rest) if rest else "the end of the line", advice)
+
+    def moved(self, place: tuple[int, int], advice: str = "") -> Problem:
+        """The same problem at another place, with more advice."""
+        expected, found, first = self._parts
+        return Problem(place, expected, found, "; ".join(filter(None, (first, advice))))
 
 
 def quoted(value: str) -> str:
@@ -92,6 +98,20 @@ class TraceSyntaxError(PlumblineError):
         self.path = path
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
         super().__init__("\n".join(_shown(path, lines, problem) for problem in self.problems))
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a file, without their ends."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def require_utf8(lines: Sequence[str], path: str) -> None:
+    """Raises ``TraceSyntaxError`` for bytes that are no text; they were read with ``surrogateescape``."""
+    for number, line in enumerate(lines, 1):
+        for column, character in enumerate(line, 1):
+            if character == "\0" or 0xD800 <= ord(character) <= 0xDFFF:
+                problem = Problem((number, column), "text in UTF-8", f"U+{ord(character):04X}")
+                raise TraceSyntaxError(path, lines, [problem])
 
 
 def _shown(path: str, lines: Sequence[str], problem: Problem) -> str:

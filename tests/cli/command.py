@@ -23,6 +23,19 @@ BY_HAND = (
 )
 HANGS_AFTER_S = 100
 
+# A trace of a user's own with a table of cases: one passes, one fails in line 10.
+TABLED = """title     A trace of one's own: {name}
+source    none
+verifies  CORE-004
+cases
+| name   | answer           |
+| passes | PONG             |
+| fails  | MSG a 1 \\|\\| x |
+
+> PING
+< {answer}
+"""
+
 
 class Ended(Struct, frozen=True):
     """How a command ended."""

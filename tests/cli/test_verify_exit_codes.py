@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,7 +16,16 @@ from plumbline.reference_broker.nats.defects import all_defects
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.verdicts import Level
-from tests.cli.command import HANGS_AFTER_S, PLUMBLINE, await_line, one_sentence, started, verify, write_trace
+from tests.cli.command import (
+    HANGS_AFTER_S,
+    PLUMBLINE,
+    TABLED,
+    await_line,
+    one_sentence,
+    started,
+    verify,
+    write_trace,
+)
 from tests.conformance.scripted import INFO, Script, closing, http, scripted, silent
 
 
@@ -92,6 +102,39 @@ def test_every_mistake_in_a_trace_is_shown_at_its_place(tmp_path: Path) -> None:
     assert ended.code == 2
     assert ended.err.startswith("plumbline: my.trace:5:3: expected")
     assert "did you mean PONG?" in ended.err
+
+
+def test_every_mistake_in_a_table_is_shown_at_its_place(tmp_path: Path) -> None:
+    (tmp_path / "my.trace").write_text(TABLED.replace("PONG  ", "PUNG  "))
+    ended = verify(tmp_path, "--trace", "my.trace")
+    assert ended.code == 2
+    assert ended.err.startswith("plumbline: my.trace:6:12: expected")
+    assert "did you mean PONG?" in ended.err
+
+
+def test_two_traces_with_one_id_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "my.trace").write_text(TABLED)
+    write_trace(tmp_path / "fails.trace", "CORE-004")
+    ended = verify(tmp_path, "--trace", "my.trace", "--trace", "fails.trace")
+    assert ended.code == 2
+    assert "fails.trace:1: my.trace:7 is the check fails, too; rename one of them" in one_sentence(ended.err)
+
+
+def test_each_case_of_a_trace_of_ones_own_is_a_check(tmp_path: Path) -> None:
+    (tmp_path / "my.trace").write_text(TABLED)
+    ended = verify(tmp_path, "--trace", "my.trace", "--json", "result.json")
+    assert ended.code == 1
+    checks = json.loads((tmp_path / "result.json").read_text())["checks"]
+    assert {check["id"]: check["outcome"] for check in checks} == {"passes": "passed", "fails": "failed"}
+    assert {check["where"] for check in checks} == {"my.trace:6", "my.trace:10"}  # the row, and the line
+
+
+def test_one_case_of_a_trace_of_ones_own_is_selected(tmp_path: Path) -> None:
+    (tmp_path / "my.trace").write_text(TABLED)
+    ended = verify(tmp_path, "--trace", "my.trace", "--select", "passes", "--json", "result.json")
+    assert ended.code == 0
+    (check,) = json.loads((tmp_path / "result.json").read_text())["checks"]
+    assert (check["id"], check["outcome"]) == ("passes", "passed")
 
 
 def test_a_requirement_that_is_none_is_told_with_those_near_it(tmp_path: Path) -> None:

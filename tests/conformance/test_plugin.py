@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.conformance.suite import all_checks
 from plumbline.reference_broker.nats.server import NatsBroker
-from tests.cli.command import Ended, pytest_by_hand, run, write_trace
+from tests.cli.command import TABLED, Ended, pytest_by_hand, run, write_trace
 
 SUITE = ("--pyargs", "plumbline.conformance")
 NEVER_COMES = "MSG a 1 || x"
@@ -202,6 +202,18 @@ def test_traces_of_ones_own_show_the_line_that_failed(tmp_path: Path, broker: st
     assert _outcomes(ended) == "1 failed, 1 passed"
     assert "fails.trace:6: failed: client: operation: expected MSG, got PONG" in ended.out
     assert "Actual:   PONG" in ended.out
+
+
+def test_each_case_of_a_table_is_an_item(tmp_path: Path, broker: str) -> None:
+    (tmp_path / "my.trace").write_text(TABLED)
+    ended = pytest_by_hand(tmp_path, "my.trace", "--target", broker)
+    assert ended.code == 1
+    assert _outcomes(ended) == "1 failed, 1 passed"
+    ended = pytest_by_hand(tmp_path, "my.trace::passes", "--target", broker, "-v")
+    assert _outcomes(ended) == "1 passed"
+    assert "my.trace::passes PASSED" in ended.out
+    ended = pytest_by_hand(tmp_path, "my.trace", "--target", broker, "-k", "fails", "-n", "2")
+    assert _outcomes(ended) == "1 failed"
 
 
 def test_the_first_failure_can_be_the_last(tmp_path: Path, broker: str) -> None:

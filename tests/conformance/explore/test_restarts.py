@@ -26,9 +26,9 @@ from plumbline.conformance.explore.trial import attempt, trace_text
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.conformance.target import TargetAccess
-from plumbline.conformance.trace.check import load_check
+from plumbline.conformance.trace.cases import parse_trace
+from plumbline.conformance.trace.check import load_checks
 from plumbline.conformance.trace.language import GivenServer
-from plumbline.conformance.trace.parser import parse_trace
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.conformance.explore.worlds import SEED, access, reference
@@ -129,10 +129,10 @@ def test_a_target_that_forgets_is_found_and_its_trace_shows_it(tmp_path: Path) -
         for target, raises in ((broken, Failed), (witness, None)):
             with Session(target) as session:
                 if raises is None:
-                    load_check(path).run(session)
+                    load_checks(path)[0].run(session)
                 else:
                     with pytest.raises(raises):
-                        load_check(path).run(session)
+                        load_checks(path)[0].run(session)
 
 
 def test_a_search_restarts_what_it_can_start() -> None:

@@ -19,7 +19,7 @@ from plumbline.conformance.explore.commands import (
 from plumbline.conformance.explore.programs import Program, programs
 from plumbline.conformance.explore.scribe import write
 from plumbline.conformance.explore.trial import trace_text
-from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.reference_broker.nats.virtual import VirtualBroker
 from tests.conformance.explore.worlds import reference
 

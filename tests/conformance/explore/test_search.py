@@ -11,7 +11,7 @@ from plumbline.conformance.explore.search import Budget, Search
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.target import TargetAccess
-from plumbline.conformance.trace.check import load_check
+from plumbline.conformance.trace.check import load_checks
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.explore.worlds import SEED, access, reference, search
@@ -34,7 +34,7 @@ DEFECTS = [
 def play(path: Path, target: TargetAccess) -> None:
     """Raises ``Failed``."""
     with Session(target) as session:
-        load_check(path).run(session)
+        load_checks(path)[0].run(session)
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import Expect, Send, Trace
 from plumbline.conformance.trace.names import Names
-from plumbline.conformance.trace.parser import parse_trace
 from plumbline.conformance.trace.template import Scope
 from plumbline.conformance.trace.text import TraceSyntaxError
 from plumbline.wire.amqp import Heartbeat, Method, Operation, ProtocolHeader

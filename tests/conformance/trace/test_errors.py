@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER, problems
 

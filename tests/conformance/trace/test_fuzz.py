@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from plumbline.conformance.trace.cases import parse_trace, parse_traces
 from plumbline.conformance.trace.language import Expect, Group, Send, Trace
-from plumbline.conformance.trace.parser import parse_trace
 from plumbline.conformance.trace.template import NotANumber
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.test_header import DESIGN_PAGE
@@ -35,8 +35,34 @@ expect stream ORDERS messages=1 bytes=53
 < closed within 1s
 """
 )
+TABLED = (
+    SAMPLE.replace("ORDERS", "{stream}").replace(
+        "names OTHER\n",
+        """names OTHER
+cases
+| name | stream | more     |
+| a    | ORDERS | | x {y}  |
+| b.c  | EVENTS |          |
+""".replace("| | x", "| \\| x"),
+    )
+    + "< MSG foo 1 {more}\n"
+)
 MARKS = r"""{ } | || \ " . {a} {:time} within * > < $ _INBOX [ ] , : -1 # given end"""
-WORDS = st.sampled_from([*SAMPLE.split(), *MARKS.split(), "\n", " ", "within 1s", "\u2028", "\x0b", "9" * 30])
+WORDS = st.sampled_from(
+    [
+        *SAMPLE.split(),
+        *MARKS.split(),
+        "cases",
+        "{stream}",
+        "\\|",
+        "\n",
+        " ",
+        "within 1s",
+        "\u2028",
+        "\x0b",
+        "9" * 30,
+    ]
+)
 
 
 def read(text: str) -> Trace | None:
@@ -44,9 +70,23 @@ def read(text: str) -> Trace | None:
         return parse_trace(text, "fuzz.trace")
     except TraceSyntaxError as error:
         refused = error
+    _check(refused)
+    return None
+
+
+def read_all(text: str) -> tuple[Trace, ...]:
+    """The same for a file that may have a table."""
+    try:
+        return parse_traces(text, "fuzz.trace")
+    except TraceSyntaxError as error:
+        _check(error, text.count("\n") + 1)
+    return ()
+
+
+def _check(refused: TraceSyntaxError, lines: int | None = None) -> None:
     assert refused.problems
     assert "fuzz.trace:" in str(refused)
-    return None
+    assert lines is None or all(0 < problem.line <= lines for problem in refused.problems)
 
 
 @given(st.text())
@@ -56,11 +96,18 @@ def read(text: str) -> Trace | None:
 def test_any_text(text: str) -> None:
     read(text)
     read(HEADER + text)
+    read_all(f"{HEADER}cases\n{text}")
 
 
 @given(st.lists(WORDS, max_size=40).map(" ".join))
 def test_words_of_the_language_in_any_order(text: str) -> None:
     read(HEADER + text)
+    read_all(HEADER + text)
+
+
+@given(st.integers(0, len(TABLED)), st.integers(0, 12), st.one_of(WORDS, st.text(max_size=5)))
+def test_a_damaged_file_with_a_table(start: int, length: int, insert: str) -> None:
+    read_all(TABLED[:start] + insert + TABLED[start + length :])
 
 
 @given(st.integers(0, len(SAMPLE)), st.integers(0, 12), st.one_of(WORDS, st.text(max_size=5)))
@@ -81,5 +128,6 @@ def test_a_damaged_trace(start: int, length: int, insert: str) -> None:
             pass  # the captures given here are not those the damaged trace takes
 
 
-def test_the_sample_itself_is_a_trace() -> None:
+def test_the_samples_themselves_are_traces() -> None:
     assert read(SAMPLE) is not None
+    assert [trace.case for trace in parse_traces(TABLED, "fuzz.trace")] == ["a", "b.c"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import ConnectionOptions
-from plumbline.conformance.trace.parser import parse_trace
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import problems, trace
 

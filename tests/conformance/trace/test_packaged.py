@@ -1,4 +1,4 @@
-"""The packaged traces: each can be read, and stands under the id that its place gives it."""
+"""The packaged traces: each can be read, and its checks have the ids that its place gives them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.trace.check import PACKAGED, load_check
-from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.cases import parse_trace, parse_traces
+from plumbline.conformance.trace.check import PACKAGED, load_checks
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER
 
@@ -15,17 +15,27 @@ FILES = sorted(PACKAGED.rglob("*.trace"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGED).as_posix())
-def test_a_packaged_trace_is_a_check(path: Path) -> None:
-    check = load_check(path)
-    assert check.id == path.relative_to(PACKAGED).as_posix().removesuffix(".trace")
-    assert check.where == f"conformance/traces/{check.id}.trace:1"
-    assert check.source
+def test_a_packaged_trace_is_a_check_or_one_for_each_case(path: Path) -> None:
+    below = path.relative_to(PACKAGED)
+    checks = load_checks(path)
+    if len(checks) == 1:
+        assert checks[0].id == below.as_posix().removesuffix(".trace")
+        assert checks[0].where == f"conformance/traces/{below.as_posix()}:1"
+    for check in checks:
+        place, _, line = check.where.rpartition(":")
+        assert place == f"conformance/traces/{below.as_posix()}"
+        assert (
+            len(checks) == 1 or path.read_text().splitlines()[int(line) - 1].split()[1] == Path(check.id).name
+        )
+        assert Path(check.id).parent == below.parent
+        assert check.source
 
 
-def test_there_are_packaged_traces_and_no_two_have_one_title() -> None:
-    titles = [load_check(path).title for path in FILES]
-    assert titles
-    assert len(set(titles)) == len(titles)
+def test_there_are_packaged_traces_and_no_two_have_one_id_or_title() -> None:
+    checks = [check for path in FILES for check in load_checks(path)]
+    assert len(checks) > 700
+    assert len({check.id for check in checks}) == len(checks)
+    assert len({check.title for check in checks}) == len(checks)
 
 
 def test_a_trace_of_a_users_own_keeps_the_path_it_was_named_by(
@@ -33,7 +43,7 @@ def test_a_trace_of_a_users_own_keeps_the_path_it_was_named_by(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.trace").write_text(HEADER + "since 2.10\nvariant auth\n< PONG\n")
-    check = load_check(Path("mine.trace"))
+    (check,) = load_checks(Path("mine.trace"))
     assert (check.id, check.where, check.since, check.variant) == ("mine", "mine.trace:1", "2.10", "auth")
     assert check.requirements == ("JS-PULL-001",)
 
@@ -42,13 +52,18 @@ def test_a_file_in_another_encoding_is_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "latin.trace"
     path.write_bytes(HEADER.encode() + b"< MSG foo 1 | \xe9\n")
     with pytest.raises(TraceSyntaxError, match=r"latin.trace:4:15: expected text in UTF-8, found U\+DCE9"):
-        load_check(path)
+        load_checks(path)
 
 
 def test_the_examples_of_the_language_page_are_traces() -> None:
     page = (PACKAGED.parent / "trace" / "README.md").read_text()
-    first, restarted, second, third = page.split("```\n")[1::2]
+    first, tabled, restarted, second, third = page.split("```\n")[1::2]
     parse_trace(first, "first.trace")
+    assert [trace.case for trace in parse_traces(tabled, "tabled.trace")] == [
+        "empty-body",
+        "empty-object",
+        "expires-but-no-batch",
+    ]
     parse_trace(HEADER + restarted, "restarted.trace")
     stage = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"
     parse_trace(HEADER + stage + second, "second.trace")

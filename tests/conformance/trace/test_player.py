@@ -10,7 +10,7 @@ import pytest
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.target import Url, open_target
-from plumbline.conformance.trace.parser import parse_trace
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.scripted import INFO, lines, nats, scripted

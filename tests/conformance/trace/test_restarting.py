@@ -10,8 +10,8 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.conformance.target import TargetAccess, Url, open_target, probe
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import GivenServer, Restart
-from plumbline.conformance.trace.parser import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.errors import TargetUnreachable

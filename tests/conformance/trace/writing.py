@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import Difference, Expect, Send, Step, Trace
 from plumbline.conformance.trace.names import Names
-from plumbline.conformance.trace.parser import parse_trace
 from plumbline.conformance.trace.template import Scope
 from plumbline.conformance.trace.text import TraceSyntaxError
 from plumbline.wire.nats import Decoder, Operation, Sender
