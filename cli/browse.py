@@ -122,7 +122,7 @@ def list_requirements(
 def explain_requirements(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids or patterns of ids.")],
 ) -> None:
-    """Explain requirements: statement, source, what documents and servers say, checks, a sample exchange."""
+    """Explain requirements: statement, source, what documents and servers say, checks, an exchange."""
     catalogue, written = _asked(*ids)
     rows = _selected(catalogue, ids)
     titles = {group.id: group.title for group in catalogue.groups}
@@ -142,9 +142,11 @@ def show_variants(
 
 
 def as_json(row: Requirement, written: Written) -> dict[str, Any]:
-    """A requirement with all its fields, and the checks that verify it."""
+    """A requirement with all its fields, and the checks that verify it. A trace among them is the sample."""
     fields: dict[str, Any] = msgspec.to_builtins(row)
-    return {**fields, "checks": [{"id": c.id, "where": c.where} for c in written.verifying(row.id)]}
+    sample = "\n".join(_exchange(row, written)[1])
+    checks = [{"id": check.id, "where": check.where} for check in written.verifying(row.id)]
+    return {**fields, "sample": sample, "checks": checks}
 
 
 def explanation(row: Requirement, group: str, written: Written) -> str:
@@ -167,9 +169,18 @@ def explanation(row: Requirement, group: str, written: Written) -> str:
     lines = [heading, *textwrap.wrap(row.statement, WIDTH), ""]
     for label, text in facts:
         lines += _labelled(label, text)
-    if row.sample:
-        lines += ["", "a sample exchange", *(f"    {line}" for line in row.sample.splitlines())]
+    heading, exchange = _exchange(row, written)
+    if exchange:
+        lines += ["", heading, *(f"    {line}".rstrip() for line in exchange)]
     return "\n".join(lines)
+
+
+def _exchange(row: Requirement, written: Written) -> tuple[str, Sequence[str]]:
+    """What passes on the wire: the first trace that verifies it, else its sample. A heading, and lines."""
+    played = written.played(row.id)
+    if played is None:
+        return "a sample exchange", row.sample.splitlines()
+    return f"the exchange that is run: {played.where}", played.exchange
 
 
 def _labelled(label: str, text: str) -> list[str]:

@@ -59,7 +59,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
 
     It holds from protocol level ``since`` on and before ``until``. ``documented`` is what the source
     claims where servers do otherwise, ``observed`` what which server does: both are information.
-    ``known_failures`` are defects of real releases, which fail it.
+    ``known_failures`` are defects of real releases, which fail it. ``sample`` is an exchange, for a
+    requirement that no trace verifies: else the trace is the sample (``coverage`` refuses both).
     ``excluded`` says why no wire test can decide it. ``where`` is the file and line it was read from.
     """
 

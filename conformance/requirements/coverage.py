@@ -34,6 +34,12 @@ def problems(catalogue: Catalogue, written: Written, known_variants: frozenset[s
         if requirement.excluded and verifying:
             check_where = verifying[0].where
             yield f"{where}: {requirement.id} is excluded and {check_where} verifies it; drop one of them"
+        played = written.played(requirement.id)
+        if requirement.sample and played is not None:
+            yield (
+                f"{where}: {requirement.id} has a sample, and {played.where} shows the exchange that is run; "
+                "drop the sample: it is for requirements that only functions verify"
+            )
         if not requirement.excluded and not verifying:
             yield (
                 f"{where}: no check verifies {requirement.id} ({requirement.level}); "

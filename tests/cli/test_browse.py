@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from plumbline.cli.browse import register
 from plumbline.cli.exits import CommandGroup
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.requirements.references import written_checks
 from plumbline.conformance.variants import variants
 
 CATALOGUE = Catalogue.load()
@@ -61,7 +62,28 @@ def test_explain_shows_all_there_is() -> None:
     flat = " ".join(text.split())
     for part in ("JS-PULL-020 SHOULD", row.statement, row.source, row.documented, row.observed):
         assert part in flat
-    assert all(f"    {line}" in text.splitlines() for line in row.sample.splitlines())
+
+
+def test_explain_shows_the_trace_that_is_run() -> None:
+    lines = plumbline("explain", "JS-API-091").stdout.splitlines()
+    (check,) = written_checks().verifying("JS-API-091")
+    assert f"the exchange that is run: {check.where}" in lines
+    assert "    > PUB $JS.API.STREAM.MSG.GET.ORDERS $reply {}" in lines
+    assert not any(line.split()[:1] in (["title"], ["verifies"]) for line in lines)
+
+
+def test_explain_shows_a_sample_where_only_functions_verify() -> None:
+    lines = plumbline("explain", "CORE-076").stdout.splitlines()
+    sample = CATALOGUE.by_id["CORE-076"].sample
+    assert sample
+    assert lines[lines.index("a sample exchange") + 1 :] == [f"    {line}" for line in sample.splitlines()]
+
+
+def test_list_as_json_has_the_exchange_as_the_sample() -> None:
+    rows = json.loads(plumbline("list", "JS-API-091", "CORE-076", "--format", "json").stdout)
+    samples = {row["id"]: row["sample"] for row in rows}
+    assert samples["JS-API-091"].endswith('{"error":{"code":400,"err_code":10003}}    within 1s')
+    assert samples["CORE-076"] == CATALOGUE.by_id["CORE-076"].sample
 
 
 def test_explain_tells_why_a_requirement_is_excluded() -> None:

@@ -40,6 +40,19 @@ variant   {variant}
 verifies  G-999
 """
 
+CASES = """title     A trace {name}
+source    a document
+verifies  G-001 {more}
+variant   {variant}
+cases
+| name    | more  | variant |
+| plain   |       |         |
+| guarded | G-009 | auth    |
+
+> PING
+< PONG
+"""
+
 FUNCTION = '''
 from conformance import check
 from plumbline.conformance.check import verifies
@@ -111,6 +124,58 @@ def test_what_is_excluded_and_verified_is_told(tmp_path: Path) -> None:
     assert problem.startswith(
         "conformance/requirements/g.toml:11: G-002 is excluded and conformance/traces/deep"
     )
+
+
+def test_a_sample_beside_a_trace_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = folder(tmp_path, trace=TRACE.format(ids="G-001", variant="auth"))
+    rows = path / "requirements" / "g.toml"
+    rows.write_text(ROWS.replace('source = "a document"\n', 'source = "a document"\nsample = "> PING"\n', 1))
+    assert problems_of(path) == [
+        "conformance/requirements/g.toml:5: G-001 has a sample, and conformance/traces/deep/answer.trace:1 "
+        "shows the exchange that is run; drop the sample: it is for requirements that only functions verify"
+    ]
+
+
+def test_a_sample_beside_a_function_is_not_refused(tmp_path: Path) -> None:
+    path = folder(tmp_path, function=FUNCTION.format(arguments='variant="auth"'))
+    rows = path / "requirements" / "g.toml"
+    rows.write_text(ROWS.replace('source = "a document"\n', 'source = "a document"\nsample = "> PING"\n', 1))
+    assert problems_of(path) == []
+
+
+def test_each_case_of_a_table_is_a_check(tmp_path: Path) -> None:
+    path = folder(tmp_path, trace=CASES)
+    first, second = written_checks(path).checks
+    assert [(check.id, check.where) for check in (first, second)] == [
+        ("deep/plain", "conformance/traces/deep/answer.trace:7"),
+        ("deep/guarded", "conformance/traces/deep/answer.trace:8"),
+    ]
+    assert [(r.name, r.where) for r in second.requirements] == [
+        ("G-001", "conformance/traces/deep/answer.trace:3"),
+        ("G-009", "conformance/traces/deep/answer.trace:8"),
+    ]
+    assert first.variant is None
+    assert second.variant is not None
+    assert (second.variant.name, second.variant.where) == ("auth", "conformance/traces/deep/answer.trace:8")
+    assert second.exchange == ("> PING", "< PONG")
+    (problem,) = problems_of(path)
+    assert problem.startswith("conformance/traces/deep/answer.trace:8: G-009 is not a requirement")
+
+
+def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    found = problems_of(folder(tmp_path, trace=CASES.replace("| auth    |", "| auth")))
+    assert found[0].startswith(
+        'conformance/traces/deep/answer.trace:8:25: expected a "|" at the end of the row'
+    )
+
+
+def test_two_checks_with_one_id_are_told(tmp_path: Path) -> None:
+    path = folder(tmp_path, trace=CASES.replace("G-009", ""))
+    (path / "traces" / "deep" / "plain.trace").write_text(TRACE.format(ids="G-001", variant="auth"))
+    assert problems_of(path) == [
+        "conformance/traces/deep/plain.trace:1: conformance/traces/deep/answer.trace:7 is the check "
+        "deep/plain, too; rename one of them"
+    ]
 
 
 def test_an_unknown_id_is_told_where_it_stands(tmp_path: Path) -> None:
