@@ -1,26 +1,31 @@
-"""What consumers say of their deliveries: ack, nack, reject, recover; and transactions, which put it off.
+"""How consumers settle their deliveries: basic.ack, nack, reject and recover.
 
-Sources: AMQP 0-9-1 XML, basic.ack, basic.reject, basic.recover, class tx; RabbitMQ, "Consumer
-Acknowledgements and Publisher Confirms", "Negative Acknowledgements", "Semantics".
+Sources: AMQP 0-9-1 XML, basic.ack, basic.reject, basic.recover; RabbitMQ, "Consumer Acknowledgements and
+Publisher Confirms", "Negative Acknowledgements".
 """
 
 from __future__ import annotations
 
 from itertools import takewhile
 
-from plumbline.reference_broker.amqp.connection import Channel, Delivery, Transaction
+from plumbline.reference_broker.amqp.connection import Channel, Delivery
 from plumbline.reference_broker.amqp.dead_letters import REJECTED
+from plumbline.reference_broker.amqp.delivery import Deliveries
 from plumbline.reference_broker.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpFault
-from plumbline.reference_broker.amqp.publishing import Publishing
+from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.wire.amqp import Method
 
 ACK, REQUEUE, DISCARD = "ack", "requeue", "discard"
 
 
-class Acknowledging(Publishing):
+class Acknowledging:
     """Settling deliveries, at once or at tx.commit."""
 
-    def acked(self, channel: Channel, operation: Method, now: int) -> None:
+    def __init__(self, deliveries: Deliveries, outbox: Outbox) -> None:
+        self.deliveries = deliveries
+        self.outbox = outbox
+
+    def on_basic_ack(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.ack."""
         arguments = operation.arguments
         tag = arguments["delivery_tag"]
@@ -29,13 +34,13 @@ class Acknowledging(Publishing):
             return
         self.settled(channel, tag, ACK, now, multiple=arguments["multiple"])
 
-    def nacked(self, channel: Channel, operation: Method, now: int) -> None:
+    def on_basic_nack(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.nack."""
         arguments = operation.arguments
         how = REQUEUE if arguments["requeue"] else DISCARD
         self.settled(channel, arguments["delivery_tag"], how, now, multiple=arguments["multiple"])
 
-    def rejected(self, channel: Channel, operation: Method, now: int) -> None:
+    def on_basic_reject(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.reject."""
         how = REQUEUE if operation.arguments["requeue"] else DISCARD
         self.settled(channel, operation.arguments["delivery_tag"], how, now, multiple=False)
@@ -67,92 +72,50 @@ class Acknowledging(Publishing):
                     self.acknowledge(delivery, now)
             case "requeue":
                 for delivery in deliveries.values():
-                    self.settle(delivery)
-                self.pump_all(self.requeue(deliveries.values(), now), now)
+                    self.deliveries.settle(delivery)
+                self.deliveries.pump_all(self.deliveries.requeue(deliveries.values(), now), now)
             case _:
                 for delivery in deliveries.values():
                     self.throw_away(delivery, now)
 
     def acknowledge(self, delivery: Delivery, now: int) -> None:
         """It is the client's now."""
-        queue = delivery.queue
-        if queue.kept:
-            self.store.removed(queue, delivery.entry)
-        self.settle(delivery)
+        self.deliveries.discard(delivery.queue, delivery.entry)
+        self.deliveries.settle(delivery)
         self.go_on(delivery, now)
 
     def go_on(self, delivery: Delivery, now: int) -> None:
         """What is settled makes room: for its own consumer, or for all of a channel with a limit."""
         queue, consumer = delivery.queue, delivery.consumer
         if consumer is not None and consumer.channel.limit:
-            self.pump_all({one.queue for one in consumer.channel.consumers.values()}, now)
+            self.deliveries.pump_all({one.queue for one in consumer.channel.consumers.values()}, now)
         elif queue.turn and len(queue.ready):
-            self.pump(queue, now)
+            self.deliveries.pump(queue, now)
 
     def throw_away(self, delivery: Delivery, now: int) -> None:
         """Rejected for good: discarded or dead-lettered."""
         queue = delivery.queue
-        if queue.kept:
-            self.store.removed(queue, delivery.entry)
+        self.deliveries.discard(queue, delivery.entry)
         if not queue.deleted:
-            self.dead_letter(queue, delivery.entry.message, REJECTED, now)
-        self.settle(delivery)
+            self.deliveries.dead_letter(queue, delivery.entry.message, REJECTED, now)
+        self.deliveries.settle(delivery)
         self.go_on(delivery, now)
 
-    def recovered(self, channel: Channel, operation: Method, now: int) -> None:
-        """basic.recover and basic.recover-async: everything outstanding on this channel is requeued."""
+    def on_basic_recover(self, channel: Channel, operation: Method, now: int) -> None:
+        """basic.recover: everything outstanding on this channel is requeued."""
+        self.check_recover(operation)
+        self.outbox.answer(channel, "basic.recover-ok")
+        self.requeue_all(channel, now)
+
+    def on_basic_recover_async(self, channel: Channel, operation: Method, now: int) -> None:
+        """basic.recover-async: the same without an answer."""
+        self.check_recover(operation)
+        self.requeue_all(channel, now)
+
+    def check_recover(self, operation: Method) -> None:
         if not operation.arguments["requeue"]:
             raise AmqpFault(NOT_IMPLEMENTED, "requeue=false")
-        if operation.method == "basic.recover":
-            self.answer(channel, "basic.recover-ok")
+
+    def requeue_all(self, channel: Channel, now: int) -> None:
         deliveries, channel.outstanding = channel.outstanding, {}
         self.carry_out(deliveries, REQUEUE, now)
-
-    # Transactions
-
-    def selected_transaction(self, channel: Channel, operation: Method, now: int) -> None:
-        """tx.select."""
-        if channel.confirms:
-            raise AmqpFault(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
-        if channel.transaction is None:
-            channel.transaction = Transaction()
-        self.answer(channel, "tx.select-ok")
-
-    def transaction(self, channel: Channel) -> Transaction:
-        """What was said since tx.select or the last end of a transaction; a new one begins."""
-        if channel.transaction is None:
-            raise AmqpFault(PRECONDITION_FAILED, "channel is not transactional")
-        ended, channel.transaction = channel.transaction, Transaction()
-        return ended
-
-    def commits_transaction(self, channel: Channel, operation: Method, now: int) -> None:
-        """tx.commit: publish, then settle, then answer."""
-        ended = self.transaction(channel)
-        taken = True
-        for message, mandatory, queues in ended.publishes:
-            if mandatory and not queues:
-                self.give_back(channel, message)
-            taken &= self.distribute([queue for queue in queues if not queue.deleted], message, now)
-        for deliveries, how in ended.settled:
-            self.carry_out(deliveries, how, now)
-        if not taken:
-            raise AmqpFault(PRECONDITION_FAILED, "partial tx completion")
-        self.answer(channel, "tx.commit-ok")
-
-    def rolls_back(self, channel: Channel, operation: Method, now: int) -> None:
-        """tx.rollback: nothing was published, and what was settled is outstanding again."""
-        self.undo(channel, self.transaction(channel))
-        self.answer(channel, "tx.rollback-ok")
-
-    def undo(self, channel: Channel, ended: Transaction) -> None:
-        for deliveries, _ in ended.settled:
-            channel.outstanding.update(deliveries)
-        channel.outstanding = dict(sorted(channel.outstanding.items()))
-
-    def selected_confirms(self, channel: Channel, operation: Method, now: int) -> None:
-        """confirm.select."""
-        if channel.transaction is not None:
-            raise AmqpFault(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-        channel.confirms = True
-        if not operation.arguments["no_wait"]:
-            self.answer(channel, "confirm.select-ok")

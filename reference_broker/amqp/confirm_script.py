@@ -19,7 +19,7 @@ from msgspec import Struct
 from plumbline.reference_broker.amqp.config import ConfigError
 from plumbline.reference_broker.amqp.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker, Output
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, reply_text
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED
 from plumbline.reference_broker.registry import replace
 from plumbline.wire.amqp import SHAPES
 
@@ -75,11 +75,11 @@ class _Progress:
 def follow(broker: Broker, script: ConfirmScript) -> None:
     """Alter a freshly built broker so that its confirms follow the script."""
     channels: WeakKeyDictionary[Channel, _Progress] = WeakKeyDictionary()
-    original_confirms, original_finish = broker.send_confirms, broker.finish
+    original_confirms, original_finish = broker.confirms.send, broker.finish
     original_next = broker.next_wake
 
     def send_confirms() -> None:
-        for channel in broker.confirming:
+        for channel in broker.confirms.confirming:
             progress = channels.setdefault(channel, _Progress(script.steps))
             progress.begun |= channel.published >= script.publishes
             channel.acked = [tag for tag in channel.acked if tag > script.publishes]
@@ -87,7 +87,7 @@ def follow(broker: Broker, script: ConfirmScript) -> None:
         original_confirms()
 
     def finish(now: int) -> list[Output]:
-        broker.send_confirms()
+        broker.confirms.send()
         for channel, progress in list(channels.items()):
             if progress.begun and not channel.closed:
                 play(channel, progress, now)
@@ -99,22 +99,18 @@ def follow(broker: Broker, script: ConfirmScript) -> None:
             if step.what == "pause":
                 progress.due = now + step.number * MILLISECOND
             elif step.what == "cut":
-                broker.end(channel.connection)
+                broker.outbox.end(channel.connection)
             elif step.what == "close":
                 close(channel, now)
                 return
             else:
                 more = (True,) if step.what == "nack" else ()  # requeue, as RabbitMQ sets it
-                broker.answer(channel, f"basic.{step.what}", step.number, step.multiple, *more)
+                broker.outbox.answer(channel, f"basic.{step.what}", step.number, step.multiple, *more)
 
     def close(channel: Channel, now: int) -> None:
-        text = reply_text(PRECONDITION_FAILED, "closed by the confirm script")
         publish = SHAPES["basic.publish"]
-        broker.silence([channel])
-        broker.answer(
-            channel, "channel.close", PRECONDITION_FAILED, text, publish.class_id, publish.method_id
-        )
-        broker.leave_channel(channel, now)
+        cause = (publish.class_id, publish.method_id)
+        broker.channels.close(channel, PRECONDITION_FAILED, "closed by the confirm script", cause, now)
 
     def paused() -> list[int]:
         return [
@@ -125,6 +121,6 @@ def follow(broker: Broker, script: ConfirmScript) -> None:
         times = [*paused(), *([] if (own := original_next()) is None else [own])]
         return min(times, default=None)
 
-    replace(broker, "send_confirms", send_confirms)
+    replace(broker.confirms, "send", send_confirms)
     replace(broker, "finish", finish)
     replace(broker, "next_wake", next_wake)

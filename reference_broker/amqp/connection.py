@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Any
 
+from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.messages import Entry, Message
 from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Decoder, Operation
-
-
-class Phase(IntEnum):
-    """What a connection waits for."""
-
-    HEADER = 0
-    START_OK = 1
-    TUNE_OK = 2
-    OPEN = 3
-    RUNNING = 4
-    CLOSING = 5  # connection.close was sent: only its close-ok counts
-    REFUSED = 6  # nothing counts, it ends soon
 
 
 class Connection:

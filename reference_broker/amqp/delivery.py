@@ -7,13 +7,16 @@ Limit", "Dead Letter Exchanges".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
+from plumbline.reference_broker.amqp.connection import Channel, Delivery
 from plumbline.reference_broker.amqp.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
+from plumbline.reference_broker.amqp.exchanges import VirtualHost
 from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.queues import Consumer, Queue
-from plumbline.reference_broker.amqp.state import Alarm, State
+from plumbline.reference_broker.amqp.storage.store import Store
 from plumbline.wire.amqp.frames import FRAME_HEAD
 
 MILLISECOND = 1_000_000
@@ -22,8 +25,16 @@ _METHOD_FRAME = 1
 _END = b"\xce"
 
 
-class DeliveryRules(State):
+class Deliveries:
     """What queues do with messages."""
+
+    def __init__(
+        self, vhosts: Mapping[str, VirtualHost], store: Store, alarms: Alarms, outbox: Outbox
+    ) -> None:
+        self.vhosts = vhosts
+        self.store = store
+        self.alarms = alarms
+        self.outbox = outbox
 
     # Into a queue
 
@@ -60,7 +71,7 @@ class DeliveryRules(State):
         """The oldest go first."""
         while len(queue.ready) and self.is_over(queue, 0, 0):
             entry = queue.pop()
-            self.discard(queue, entry, now)
+            self.discard(queue, entry)
             self.dead_letter(queue, entry.message, MAXLEN, now)
 
     def expiry(self, queue: Queue, message: Message, now: int) -> int | None:
@@ -78,13 +89,13 @@ class DeliveryRules(State):
             if expires is None:
                 return
             if expires > now:
-                self.timers.set((Alarm.HEAD, queue), expires)
+                self.alarms.set((Alarm.HEAD, queue), expires)
                 return
             entry = queue.pop()
-            self.discard(queue, entry, now)
+            self.discard(queue, entry)
             self.dead_letter(queue, entry.message, EXPIRED, now)
 
-    def discard(self, queue: Queue, entry: Entry, now: int) -> None:
+    def discard(self, queue: Queue, entry: Entry) -> None:
         """The entry is gone from its queue for good."""
         if queue.kept:
             self.store.removed(queue, entry)
@@ -141,17 +152,11 @@ class DeliveryRules(State):
         """basic.deliver."""
         channel, queue, message = consumer.channel, consumer.queue, entry.message
         tag = self.next_tag(channel)
-        connection, number = channel.connection, channel.number
         payload = consumer.prefix + _TAG.pack(tag, self.is_redelivered(entry)) + message.route
-        self.write(
-            connection,
-            FRAME_HEAD.pack(_METHOD_FRAME, number, len(payload))
-            + payload
-            + _END
-            + message.content(number, self.cut(connection)),
-        )
+        head = FRAME_HEAD.pack(_METHOD_FRAME, channel.number, len(payload))
+        self.outbox.send_content(channel, head + payload + _END, message)
         if consumer.no_ack:
-            self.discard(queue, entry, now)
+            self.discard(queue, entry)
             return
         channel.outstanding[tag] = Delivery(entry, queue, consumer)
         consumer.outstanding += 1
@@ -164,10 +169,6 @@ class DeliveryRules(State):
 
     def is_redelivered(self, entry: Entry) -> bool:
         return entry.redelivered
-
-    def cut(self, connection: Connection) -> int:
-        """The size that no frame to this client exceeds."""
-        return connection.frame_max
 
     # Back into a queue, or settled
 
@@ -190,6 +191,11 @@ class DeliveryRules(State):
             if not consumer.active:
                 self.wait_for_turn(consumer)
 
+    def offer_again(self, channel: Channel, now: int) -> None:
+        """All consumers of a channel may have room again: deliver what their queues have."""
+        self.requeue_consumers(channel)
+        self.pump_all({consumer.queue for consumer in channel.consumers.values()}, now)
+
     def wait_for_turn(self, consumer: Consumer) -> None:
         """A consumer that may take a message stands in its queue's turn."""
         if consumer.channel.consumers.get(consumer.tag) is consumer and not consumer.queue.deleted:
@@ -202,13 +208,10 @@ class DeliveryRules(State):
             queue, entry = delivery.queue, delivery.entry
             if queue.deleted:
                 continue
-            self.mark_redelivered(entry)
+            entry.redelivered = True
             self.put_back(queue, entry)
             queues.add(queue)
         return queues
-
-    def mark_redelivered(self, entry: Entry) -> None:
-        entry.redelivered = True
 
     def put_back(self, queue: Queue, entry: Entry) -> None:
         """To its original position if possible. RabbitMQ, "Consumer Acknowledgements", requeueing."""

@@ -18,22 +18,34 @@ from plumbline.reference_broker.amqp.errors import (
     quoted,
 )
 from plumbline.reference_broker.amqp.exchanges import PREDECLARED, TYPES, Binding, Exchange, VirtualHost
-from plumbline.reference_broker.amqp.topology import RESERVED, Topology, stripped
+from plumbline.reference_broker.amqp.outbox import Outbox
+from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.topology import (
+    Topology,
+    check_same,
+    default_exchange_refused,
+    stripped,
+)
 from plumbline.wire.amqp import Method
 
 _ALTERNATE = "alternate-exchange"
 
 
-class ExchangeMethods(Topology):
-    """Which exchanges there are."""
+class ExchangeMethods:
+    """What clients may do with exchanges."""
 
-    def declares_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+    def __init__(self, topology: Topology, store: Store, outbox: Outbox) -> None:
+        self.topology = topology
+        self.store = store
+        self.outbox = outbox
+
+    def on_exchange_declare(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.declare."""
         arguments = operation.arguments
         name = stripped(arguments["exchange"])
-        vhost = self.vhosts[channel.connection.vhost]
+        vhost = self.topology.vhosts[channel.connection.vhost]
         if not name:
-            self.refuse_default_exchange()
+            raise default_exchange_refused()
         existing = vhost.exchanges.get(name)
         if arguments["passive"]:
             if existing is None:
@@ -42,12 +54,11 @@ class ExchangeMethods(Topology):
             self.check_type(arguments["type"])
             if existing is not None:
                 self.check_same_exchange(vhost, existing, arguments)
-            elif name.startswith(RESERVED):
-                self.refuse_reserved("exchange", name)
             else:
+                self.topology.check_name("exchange", name)
                 self.make_exchange(vhost, name, arguments)
         if not arguments["no_wait"]:
-            self.answer(channel, "exchange.declare-ok")
+            self.outbox.answer(channel, "exchange.declare-ok")
 
     def check_type(self, kind: str) -> None:
         if kind not in TYPES:
@@ -55,10 +66,10 @@ class ExchangeMethods(Topology):
 
     def check_same_exchange(self, vhost: VirtualHost, exchange: Exchange, arguments: Any) -> None:
         what = quoted("exchange", exchange.name, vhost.name)
-        self.check_same("type", what, arguments["type"], exchange.kind)
-        self.check_same("durable", what, arguments["durable"], exchange.durable)
-        self.check_same("auto_delete", what, arguments["auto_delete"], exchange.auto_delete)
-        self.check_same("internal", what, arguments["internal"], exchange.internal)
+        check_same("type", what, arguments["type"], exchange.kind)
+        check_same("durable", what, arguments["durable"], exchange.durable)
+        check_same("auto_delete", what, arguments["auto_delete"], exchange.auto_delete)
+        check_same("internal", what, arguments["internal"], exchange.internal)
         received, current = arguments["arguments"].get(_ALTERNATE), exchange.alternate
         if received != current:
             shown = [
@@ -87,42 +98,38 @@ class ExchangeMethods(Topology):
         vhost.changed()
         self.store.exchange_declared(vhost.name, exchange)
 
-    def deletes_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+    def on_exchange_delete(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.delete. What does not exist is deleted already."""
         name = operation.arguments["exchange"]
-        vhost = self.vhosts[channel.connection.vhost]
+        vhost = self.topology.vhosts[channel.connection.vhost]
         if not name:
-            self.refuse_default_exchange()
+            raise default_exchange_refused()
         exchange = vhost.exchanges.get(name)
         if exchange is not None:
             what = quoted("exchange", name, vhost.name)
             if name in PREDECLARED:
-                self.refuse_system_exchange(vhost, name)
+                raise AmqpFault(ACCESS_REFUSED, f"deletion of system {what} not allowed")
             if operation.arguments["if_unused"] and exchange.bindings:
                 raise AmqpFault(PRECONDITION_FAILED, f"{what} in use")
             for binding in list(exchange.bindings.values()):
                 self.store.unbound(vhost, binding)
             exchange.bindings.clear()
-            self.remove_exchange(vhost, exchange)
+            self.topology.remove_exchange(vhost, exchange)
         if not operation.arguments["no_wait"]:
-            self.answer(channel, "exchange.delete-ok")
+            self.outbox.answer(channel, "exchange.delete-ok")
 
-    def refuse_system_exchange(self, vhost: VirtualHost, name: str) -> None:
-        what = quoted("exchange", name, vhost.name)
-        raise AmqpFault(ACCESS_REFUSED, f"deletion of system {what} not allowed")
-
-    def binds_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+    def on_exchange_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.bind, an extension."""
-        vhost = self.vhosts[channel.connection.vhost]
-        self.add_binding(vhost, self.between_exchanges(vhost, operation.arguments))
+        vhost = self.topology.vhosts[channel.connection.vhost]
+        self.topology.add_binding(vhost, self.between_exchanges(vhost, operation.arguments))
         if not operation.arguments["no_wait"]:
-            self.answer(channel, "exchange.bind-ok")
+            self.outbox.answer(channel, "exchange.bind-ok")
 
-    def unbinds_exchange(self, channel: Channel, operation: Method, now: int) -> None:
+    def on_exchange_unbind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.unbind."""
         arguments = operation.arguments
         if not arguments["source"] or not arguments["destination"]:
-            self.refuse_default_exchange()
+            raise default_exchange_refused()
         binding = Binding(
             arguments["source"],
             False,
@@ -130,11 +137,11 @@ class ExchangeMethods(Topology):
             arguments["routing_key"],
             arguments["arguments"],
         )
-        self.drop_binding(channel, binding)
+        self.topology.drop_binding(channel, binding)
         if not arguments["no_wait"]:
-            self.answer(channel, "exchange.unbind-ok")
+            self.outbox.answer(channel, "exchange.unbind-ok")
 
     def between_exchanges(self, vhost: VirtualHost, arguments: Any) -> Binding:
-        source = self.bindable(vhost, arguments["source"])
-        destination = self.bindable(vhost, arguments["destination"])
+        source = self.topology.bindable(vhost, arguments["source"])
+        destination = self.topology.bindable(vhost, arguments["destination"])
         return Binding(source.name, False, destination.name, arguments["routing_key"], arguments["arguments"])

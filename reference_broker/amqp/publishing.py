@@ -1,7 +1,7 @@
-"""basic.publish, basic.return and publisher confirms.
+"""basic.publish and basic.return.
 
-Sources: AMQP 0-9-1 XML, basic.publish and basic.return; RabbitMQ, "Consumer Acknowledgements and Publisher
-Confirms", "Publishers", "Validated User-ID", "Time-To-Live and Expiration".
+Sources: AMQP 0-9-1 XML, basic.publish and basic.return; RabbitMQ, "Publishers", "Validated User-ID",
+"Time-To-Live and Expiration".
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from plumbline.reference_broker.amqp.arguments import LONGEST_TTL
+from plumbline.reference_broker.amqp.confirms import Confirms
 from plumbline.reference_broker.amqp.connection import Channel
-from plumbline.reference_broker.amqp.delivery import DeliveryRules
+from plumbline.reference_broker.amqp.delivery import Deliveries
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NO_ROUTE,
@@ -22,10 +23,10 @@ from plumbline.reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
-from plumbline.reference_broker.amqp.exchanges import Exchange
+from plumbline.reference_broker.amqp.exchanges import Exchange, VirtualHost
 from plumbline.reference_broker.amqp.messages import Message
+from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.queues import Queue
-from plumbline.reference_broker.amqp.state import Output
 from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
 
 _RETURN = SHAPES["basic.return"]
@@ -33,14 +34,25 @@ _ROUTES_KEPT = 4096
 _LONGEST_NUMBER = 20  # characters; a short string may hold more, which is too large anyway
 
 
-class Publishing(DeliveryRules):
-    """From a publisher to queues, and what the publisher hears of it."""
+class Publishing:
+    """From a publisher to queues."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        vhosts: Mapping[str, VirtualHost],
+        deliveries: Deliveries,
+        confirms: Confirms,
+        outbox: Outbox,
+        max_message_size: int,
+    ) -> None:
+        self.vhosts = vhosts
+        self.deliveries = deliveries
+        self.confirms = confirms
+        self.outbox = outbox
+        self.max_message_size = max_message_size  # bytes
         self._encoded_routes: dict[tuple[str, str], bytes] = {}
 
-    def published(self, channel: Channel, operation: Method, now: int) -> None:
+    def on_basic_publish(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.publish with its content."""
         arguments = operation.arguments
         if arguments["immediate"]:
@@ -51,8 +63,7 @@ class Publishing(DeliveryRules):
         self.check_size(operation)
         if exchange is None:
             raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', message.exchange, vhost.name)}")
-        if exchange.internal:
-            self.refuse_internal(exchange, vhost.name)
+        self.check_not_internal(exchange, vhost.name)
         if message.properties:
             self.check_properties(channel, message.properties)
         queues = self.route(channel, exchange, message)
@@ -66,7 +77,7 @@ class Publishing(DeliveryRules):
             self.give_back(channel, message)
         taken = self.distribute(queues, message, now)
         if channel.confirms:
-            self.confirm(channel, self.confirm_tag(channel), taken=taken)
+            self.confirms.confirm(channel, self.confirms.tag(channel), taken=taken)
 
     def message(self, operation: Method) -> Message:
         arguments = operation.arguments
@@ -89,18 +100,19 @@ class Publishing(DeliveryRules):
         """One copy for each queue; whether all of them took it."""
         taken = True
         for queue in queues:
-            taken &= self.enqueue(queue, message, now)
+            taken &= self.deliveries.enqueue(queue, message, now)
         return taken
 
-    def refuse_internal(self, exchange: Exchange, vhost: str) -> None:
-        what = quoted("exchange", exchange.name, vhost).replace("exchange", "internal exchange", 1)
-        raise AmqpFault(ACCESS_REFUSED, f"cannot publish to {what}")
+    def check_not_internal(self, exchange: Exchange, vhost: str) -> None:
+        if exchange.internal:
+            what = quoted("internal exchange", exchange.name, vhost)
+            raise AmqpFault(ACCESS_REFUSED, f"cannot publish to {what}")
 
     def check_size(self, operation: Method) -> None:
-        if len(operation.raw) <= self.config.max_message_size:
+        if len(operation.raw) <= self.max_message_size:
             return
-        if (size := len(operation.body)) > self.config.max_message_size:
-            text = f"message size {size} is larger than configured max size {self.config.max_message_size}"
+        if (size := len(operation.body)) > self.max_message_size:
+            text = f"message size {size} is larger than configured max size {self.max_message_size}"
             raise AmqpFault(PRECONDITION_FAILED, text)
 
     def check_properties(self, channel: Channel, properties: Mapping[str, Any]) -> None:
@@ -114,54 +126,9 @@ class Publishing(DeliveryRules):
 
     def give_back(self, channel: Channel, message: Message) -> None:
         """basic.return, with the content as it came."""
-        connection, number = channel.connection, channel.number
         values = (NO_ROUTE, "NO_ROUTE", message.exchange, message.routing_key)
-        self.write(
-            connection,
-            frame(FrameType.METHOD, number, _RETURN.encode_values(values))
-            + message.content(number, self.cut(connection)),
-        )
-
-    # Confirms
-
-    def confirm_tag(self, channel: Channel) -> int:
-        """What the message just published is confirmed as."""
-        return channel.published
-
-    def confirm(self, channel: Channel, tag: int, *, taken: bool) -> None:
-        """Ack once every queue took it, nack if one did not.
-
-        Where it has to survive, the ledger has it by then, and the shell writes before it sends.
-        """
-        if not channel.acked and not channel.nacked:
-            self.confirming.append(channel)
-        (channel.acked if taken else channel.nacked).append(tag)
-
-    def send_confirms(self) -> None:
-        """What this event has to be confirmed, in as few frames as may be."""
-        for channel in self.confirming:
-            acked, nacked = channel.acked, channel.nacked
-            if not channel.closed and not channel.closing:
-                self.send_settled(channel, "basic.ack", (), acked, nacked)
-                self.send_settled(channel, "basic.nack", (True,), nacked, acked)
-            channel.acked, channel.nacked = [], []
-        self.confirming.clear()
-
-    def send_settled(
-        self, channel: Channel, method: str, more: tuple[bool, ...], tags: list[int], others: list[int]
-    ) -> None:
-        """One frame with ``multiple`` for all below what is settled otherwise; then one for each."""
-        together = len(tags) if not others else sum(tag < others[0] for tag in tags)
-        if together > 1:
-            self.answer(channel, method, tags[together - 1], True, *more)
-            tags = tags[together:]
-        for tag in tags:
-            self.answer(channel, method, tag, False, *more)
-
-    def finish(self, now: int) -> list[Output]:
-        """The end of an event."""
-        self.send_confirms()
-        return self.flush(now)
+        method = frame(FrameType.METHOD, channel.number, _RETURN.encode_values(values))
+        self.outbox.send_content(channel, method, message)
 
 
 def _invalid_expiration(expiration: str) -> str | None:

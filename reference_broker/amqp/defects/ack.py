@@ -7,12 +7,14 @@ from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
+    handling,
     on_faults,
     overlooked,
     with_arguments,
 )
 from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
 from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry
 from plumbline.reference_broker.amqp.queues import Consumer
 from plumbline.wire.amqp import Method
@@ -26,7 +28,7 @@ from plumbline.wire.amqp import Method
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "acked",
+        "basic.ack",
         lambda channel, operation: (
             with_arguments(operation, multiple=True)
             if operation.arguments["delivery_tag"] in channel.outstanding
@@ -43,7 +45,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "acked",
+        "basic.ack",
         lambda channel, operation: (
             with_arguments(operation, multiple=False) if operation.arguments["delivery_tag"] else operation
         ),
@@ -181,33 +183,27 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     without: set[tuple[Channel, int]] = set()
-    original = broker.deliver
+    original = broker.deliveries.deliver
 
     def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
         original(consumer, entry, now)
         if consumer.no_ack:
             without.add((consumer.channel, consumer.channel.last_tag))
 
-    replace(broker, "deliver", deliver)
+    replace(broker.deliveries, "deliver", deliver)
     overlooks(broker, lambda channel, tag: (channel, tag) in without)
 
 
-def _remembers(broker: Broker, *handlers: str) -> set[tuple[Channel, int]]:
-    """The tags that these handlers settled."""
+def _remembers(broker: Broker, *methods: str) -> set[tuple[Channel, int]]:
+    """The tags that these methods settled."""
     settled: set[tuple[Channel, int]] = set()
 
-    def watch(handler: str) -> None:
-        original = getattr(broker, handler)
+    @handling(broker, *methods)
+    def handle(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        before = set(channel.outstanding)
+        original(channel, operation, now)
+        settled.update((channel, tag) for tag in before - set(channel.outstanding))
 
-        def handle(channel: Channel, operation: Method, now: int) -> None:
-            before = set(channel.outstanding)
-            original(channel, operation, now)
-            settled.update((channel, tag) for tag in before - set(channel.outstanding))
-
-        replace(broker, handler, handle)
-
-    for handler in handlers:
-        watch(handler)
     return settled
 
 
@@ -217,7 +213,7 @@ def _remembers(broker: Broker, *handlers: str) -> set[tuple[Channel, int]]:
     summary="basic.ack after basic.nack or basic.reject of the same tag is ignored.",
 )
 def _(broker: Broker) -> None:
-    settled = _remembers(broker, "nacked", "rejected")
+    settled = _remembers(broker, "basic.nack", "basic.reject")
     overlooks(broker, lambda channel, tag: (channel, tag) in settled)
 
 
@@ -227,19 +223,17 @@ def _(broker: Broker) -> None:
     summary="Settling a tag that basic.recover gave back is ignored.",
 )
 def _(broker: Broker) -> None:
-    settled = _remembers(broker, "recovered")
+    settled = _remembers(broker, "basic.recover", "basic.recover-async")
     overlooks(broker, lambda channel, tag: (channel, tag) in settled, method="")
 
 
 @defect("acks-are-answered", breaks=("AMQP-ACK-017",), summary="basic.ack is answered with basic.ack.")
 def _(broker: Broker) -> None:
-    original = broker.acked
 
-    def acked(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.ack")
+    def acked(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         original(channel, operation, now)
-        broker.answer(channel, "basic.ack", operation.arguments["delivery_tag"], False)
-
-    replace(broker, "acked", acked)
+        broker.outbox.answer(channel, "basic.ack", operation.arguments["delivery_tag"], False)
 
 
 @defect(
@@ -248,7 +242,7 @@ def _(broker: Broker) -> None:
     summary="When a channel ends, the last delivery that was acknowledged on it is requeued, too.",
 )
 def _(broker: Broker) -> None:
-    original_ack, original_leave = broker.acknowledge, broker.leave_channel
+    original_ack, original_leave = broker.acknowledging.acknowledge, broker.channels.leave
     last: dict[str, Delivery] = {}
 
     def acknowledge(delivery: Delivery, now: int) -> None:
@@ -259,7 +253,7 @@ def _(broker: Broker) -> None:
         delivery = last.pop("one", None)
         original_leave(channel, now)
         if delivery is not None and not delivery.queue.deleted:
-            broker.pump_all(broker.requeue([delivery], now), now)
+            broker.deliveries.pump_all(broker.deliveries.requeue([delivery], now), now)
 
-    replace(broker, "acknowledge", acknowledge)
-    replace(broker, "leave_channel", leave_channel)
+    replace(broker.acknowledging, "acknowledge", acknowledge)
+    replace(broker.channels, "leave", leave_channel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace as with_fields
@@ -10,6 +11,7 @@ from msgspec.structs import replace as with_fields
 from plumbline.reference_broker.amqp.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Handler, Phase
 from plumbline.reference_broker.registry import replace
 from plumbline.wire.amqp import AmqpError, Method
 from plumbline.wire.errors import ErrorKind
@@ -21,14 +23,14 @@ def before_sending(
     broker: Broker, method: str, change: Callable[[Connection, int, Values], Values | None]
 ) -> None:
     """The arguments of each ``method`` without content are changed on their way out; None: it is not sent."""
-    original = broker.send
+    original = broker.outbox.send
 
     def send(connection: Connection, number: int, name: str, *values: Any) -> None:
         changed = change(connection, number, values) if name == method else values
         if changed is not None:
             original(connection, number, name, *changed)
 
-    replace(broker, "send", send)
+    replace(broker.outbox, "send", send)
 
 
 def never_sent(broker: Broker, *methods: str) -> None:
@@ -37,16 +39,32 @@ def never_sent(broker: Broker, *methods: str) -> None:
         before_sending(broker, method, lambda connection, number, values: None)
 
 
-def before_handling(broker: Broker, handler: str, change: Callable[[Channel, Method], Method | None]) -> None:
-    """Each operation is changed before ``handler`` gets it; None: it does not."""
-    original = getattr(broker, handler)
+# Called in the place of a handler, with that handler first.
+Around = Callable[[Handler, Any, Any, int], None]
 
-    def handle(channel: Channel, operation: Method, now: int) -> None:
+
+def handling(
+    broker: Broker, *methods: str, phase: Phase | ChannelPhase = ChannelPhase.OPENED
+) -> Callable[[Around], Around]:
+    """Decorate what handles these methods from now on; it gets the handler that did so before."""
+
+    def register(around: Around) -> Around:
+        handlers = broker.handlers[phase]
+        for method in methods:
+            handlers[method] = partial(around, handlers.get(method) or handlers[OTHER])
+        return around
+
+    return register
+
+
+def before_handling(broker: Broker, method: str, change: Callable[[Channel, Method], Method | None]) -> None:
+    """Each ``method`` on an open channel is changed before it is handled; None: it is not handled."""
+
+    @handling(broker, method)
+    def handle(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         changed = change(channel, operation)
         if changed is not None:
             original(channel, changed, now)
-
-    replace(broker, handler, handle)
 
 
 def with_arguments(operation: Method, **arguments: Any) -> Method:
@@ -64,7 +82,7 @@ def on_faults(
     text: str = "",
 ) -> None:
     """Refusals with this code, method and text are changed; None: there is none."""
-    original = broker.fail
+    original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         changed: AmqpFault | None = fault
@@ -73,7 +91,7 @@ def on_faults(
         if changed is not None:
             original(connection, operation, changed, now)
 
-    replace(broker, "fail", fail)
+    replace(broker.closing, "fail", fail)
 
 
 def overlooked(broker: Broker, *, code: int = 0, method: str = "", text: str = "") -> None:
@@ -96,13 +114,13 @@ def forgives(
     broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
 ) -> None:
     """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
-    original = broker.malformed
+    original = broker.closing.malformed
 
     def malformed(connection: Connection, error: AmqpError, now: int) -> None:
         as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
         if error.kind is kind and as_meant:
-            connection.decoder = broker.new_decoder(connection)
+            connection.decoder = broker.closing.new_decoder(connection)
         else:
             original(connection, error, now)
 
-    replace(broker, "malformed", malformed)
+    replace(broker.closing, "malformed", malformed)

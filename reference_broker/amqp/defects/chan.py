@@ -11,6 +11,7 @@ from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     before_sending,
     forgives,
+    handling,
     never_sent,
     on_faults,
     overlooked,
@@ -28,6 +29,7 @@ from plumbline.reference_broker.amqp.errors import (
     SYNTAX_ERROR,
     AmqpFault,
 )
+from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Handler, Phase
 from plumbline.wire.amqp import AmqpError, Method, Operation
 from plumbline.wire.errors import ErrorKind
 
@@ -41,9 +43,9 @@ def _(broker: Broker) -> None:
     def opens_channel(connection: Connection, number: int) -> None:
         first = not connection.channels
         connection.channels[number] = Channel(connection, number)
-        broker.send(connection, 1 if first else number, "channel.open-ok", "")
+        broker.outbox.send(connection, 1 if first else number, "channel.open-ok", "")
 
-    replace(broker, "opens_channel", opens_channel)
+    replace(broker.channels, "open", opens_channel)
 
 
 @defect(
@@ -52,7 +54,7 @@ def _(broker: Broker) -> None:
     summary="channel.open of an open channel is ignored.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "refuse_second_open", lambda: None)
+    overlooked(broker, code=CHANNEL_ERROR, text="second 'channel.open'")
 
 
 @defect(
@@ -61,13 +63,10 @@ def _(broker: Broker) -> None:
     summary="Methods on a channel that was never opened are ignored.",
 )
 def _(broker: Broker) -> None:
-    original = broker.refuse_unopened
-
-    def refuse_unopened(operation: Method) -> None:
+    @handling(broker, OTHER, phase=ChannelPhase.UNOPENED)
+    def refuse(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         if operation.method in ("channel.close", "channel.close-ok"):
-            original(operation)
-
-    replace(broker, "refuse_unopened", refuse_unopened)
+            original(connection, operation, now)
 
 
 @defect(
@@ -76,13 +75,10 @@ def _(broker: Broker) -> None:
     summary="Methods of channels are ignored on channel 0.",
 )
 def _(broker: Broker) -> None:
-    original = broker.on_connection
-
-    def on_connection(connection: Connection, operation: Method, now: int) -> None:
+    @handling(broker, OTHER, phase=Phase.RUNNING)
+    def refuse(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         if operation.method.startswith("connection."):
             original(connection, operation, now)
-
-    replace(broker, "on_connection", on_connection)
 
 
 @defect(
@@ -91,13 +87,10 @@ def _(broker: Broker) -> None:
     summary="Methods of the connection are ignored on a channel.",
 )
 def _(broker: Broker) -> None:
-    original = broker.refuse_misplaced
-
-    def refuse_misplaced(operation: Method) -> None:
+    @handling(broker, OTHER)
+    def refuse(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if not operation.method.startswith("connection."):
-            original(operation)
-
-    replace(broker, "refuse_misplaced", refuse_misplaced)
+            original(channel, operation, now)
 
 
 @defect(
@@ -106,14 +99,14 @@ def _(broker: Broker) -> None:
     summary="More channels than channel_max can be opened.",
 )
 def _(broker: Broker) -> None:
-    original = broker.opens_channel
+    original = broker.channels.open
 
     def opens_channel(connection: Connection, number: int) -> None:
         connection.channel_max, agreed = 65535, connection.channel_max
         original(connection, number)
         connection.channel_max = agreed
 
-    replace(broker, "opens_channel", opens_channel)
+    replace(broker.channels, "open", opens_channel)
 
 
 @defect(
@@ -157,15 +150,11 @@ def _(broker: Broker) -> None:
     summary="Methods that come between channel.close and its close-ok are carried out.",
 )
 def _(broker: Broker) -> None:
-    original = broker.while_channel_closes
-
-    def while_channel_closes(channel: Channel, operation: Method) -> None:
-        if operation.method in ("channel.close", "channel.close-ok"):
-            original(channel, operation)
-        else:
-            broker.dispatch(channel, operation, 0)
-
-    replace(broker, "while_channel_closes", while_channel_closes)
+    broker.handlers[ChannelPhase.CLOSING] = {
+        **broker.handlers[ChannelPhase.OPENED],
+        "channel.close": broker.handlers[ChannelPhase.CLOSING]["channel.close"],
+        "channel.close-ok": broker.handlers[ChannelPhase.CLOSING]["channel.close-ok"],
+    }
 
 
 @defect(
@@ -174,13 +163,9 @@ def _(broker: Broker) -> None:
     summary="After an error and its close-ok the channel's number cannot be opened again.",
 )
 def _(broker: Broker) -> None:
-    original = broker.while_channel_closes
-
-    def while_channel_closes(channel: Channel, operation: Method) -> None:
-        if operation.method != "channel.close-ok":
-            original(channel, operation)
-
-    replace(broker, "while_channel_closes", while_channel_closes)
+    @handling(broker, "channel.close-ok", phase=ChannelPhase.CLOSING)
+    def close_ok(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        """The channel keeps its number."""
 
 
 @defect(
@@ -190,18 +175,18 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     opened: set[tuple[Connection, int]] = set()
-    original_open, original_without = broker.opens_channel, broker.without_channel
+    original_open = broker.channels.open
 
     def opens_channel(connection: Connection, number: int) -> None:
         original_open(connection, number)
         opened.add((connection, number))
 
-    def without_channel(connection: Connection, operation: Method, now: int) -> None:
-        if operation.method == "channel.open" or (connection, operation.channel) not in opened:
-            original_without(connection, operation, now)
+    @handling(broker, OTHER, phase=ChannelPhase.UNOPENED)
+    def refuse(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+        if (connection, operation.channel) not in opened:
+            original(connection, operation, now)
 
-    replace(broker, "opens_channel", opens_channel)
-    replace(broker, "without_channel", without_channel)
+    replace(broker.channels, "open", opens_channel)
 
 
 @defect(
@@ -210,12 +195,12 @@ def _(broker: Broker) -> None:
     summary="connection.close after an error of a channel is sent on channel 1.",
 )
 def _(broker: Broker) -> None:
-    original = broker.send
+    original = broker.outbox.send
 
     def send(connection: Connection, number: int, name: str, *values: object) -> None:
         original(connection, 1 if name == "connection.close" else number, name, *values)
 
-    replace(broker, "send", send)
+    replace(broker.outbox, "send", send)
 
 
 @defect("flow-is-not-answered", breaks=("AMQP-CHAN-017",), summary="channel.flow gets no flow-ok.")
@@ -229,9 +214,9 @@ def _(broker: Broker) -> None:
     summary="What comes on another channel together with a content is thrown away.",
 )
 def _(broker: Broker) -> None:
-    original = broker.decoded
+    original = broker.decode
 
-    def decoded(
+    def decode(
         connection: Connection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], AmqpError | None]:
         held = connection.decoder.held > 0
@@ -242,7 +227,7 @@ def _(broker: Broker) -> None:
             return [one for one in operations if one.channel == last], error
         return operations, error
 
-    replace(broker, "decoded", decoded)
+    replace(broker, "decode", decode)
 
 
 @defect(
@@ -288,7 +273,7 @@ def _(broker: Broker) -> None:
     summary="A message with a body of no bytes is lost.",
 )
 def _(broker: Broker) -> None:
-    before_handling(broker, "published", lambda channel, operation: operation if operation.body else None)
+    before_handling(broker, "basic.publish", lambda channel, operation: operation if operation.body else None)
 
 
 @defect(
@@ -297,13 +282,10 @@ def _(broker: Broker) -> None:
     summary="Methods that only servers send are ignored.",
 )
 def _(broker: Broker) -> None:
-    original = broker.refuse_misplaced
-
-    def refuse_misplaced(operation: Method) -> None:
+    @handling(broker, OTHER)
+    def refuse(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if operation.sent_by != "server" or operation.method.startswith("connection."):
-            original(operation)
-
-    replace(broker, "refuse_misplaced", refuse_misplaced)
+            original(channel, operation, now)
 
 
 # The codes themselves
@@ -315,14 +297,14 @@ def _(broker: Broker) -> None:
     summary="An unroutable mandatory message closes the channel with 312, too.",
 )
 def _(broker: Broker) -> None:
-    original = broker.give_back
+    original = broker.publishing.give_back
 
     def give_back(channel: Channel, message: object) -> None:
         original(channel, message)  # type: ignore[arg-type]
-        broker.answer(channel, "channel.close", 312, "NO_ROUTE", 60, 40)
+        broker.outbox.answer(channel, "channel.close", 312, "NO_ROUTE", 60, 40)
         channel.closing = True
 
-    replace(broker, "give_back", give_back)
+    replace(broker.publishing, "give_back", give_back)
 
 
 for _name, _code, _requirement, _other in (

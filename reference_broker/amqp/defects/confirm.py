@@ -7,12 +7,14 @@ from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
+    handling,
     never_sent,
     on_faults,
     overlooked,
     with_arguments,
 )
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry, Message
 from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
@@ -34,7 +36,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     before_handling(
-        broker, "selected_confirms", lambda channel, operation: with_arguments(operation, no_wait=False)
+        broker, "confirm.select", lambda channel, operation: with_arguments(operation, no_wait=False)
     )
 
 
@@ -48,7 +50,7 @@ def _(broker: Broker) -> None:
         channel.published = 0
         return operation
 
-    before_handling(broker, "selected_confirms", change)
+    before_handling(broker, "confirm.select", change)
 
 
 @defect(
@@ -62,7 +64,7 @@ def _(broker: Broker) -> None:
             channel.published += 1
         return operation
 
-    before_handling(broker, "published", change)
+    before_handling(broker, "basic.publish", change)
 
 
 @defect(
@@ -77,7 +79,7 @@ def _(broker: Broker) -> None:
         numbers[channel.connection] = numbers.get(channel.connection, 0) + 1
         return numbers[channel.connection]
 
-    replace(broker, "confirm_tag", confirm_tag)
+    replace(broker.confirms, "tag", confirm_tag)
 
 
 @defect(
@@ -86,7 +88,7 @@ def _(broker: Broker) -> None:
     summary="Confirms go on counting where they were when a channel is opened again.",
 )
 def _(broker: Broker) -> None:
-    original_close, original_open = broker.leave_channel, broker.opens_channel
+    original_close, original_open = broker.channels.leave, broker.channels.open
     last: dict[tuple[int, int], int] = {}
 
     def leave_channel(channel: Channel, now: int) -> None:
@@ -97,8 +99,8 @@ def _(broker: Broker) -> None:
         original_open(connection, number)
         connection.channels[number].published = last.get((connection.id, number), 0)
 
-    replace(broker, "leave_channel", leave_channel)
-    replace(broker, "opens_channel", opens_channel)
+    replace(broker.channels, "leave", leave_channel)
+    replace(broker.channels, "open", opens_channel)
 
 
 @defect(
@@ -111,7 +113,7 @@ def _(broker: Broker) -> None:
         channel.transaction = None
         return operation
 
-    before_handling(broker, "selected_confirms", change)
+    before_handling(broker, "confirm.select", change)
 
 
 @defect(
@@ -124,19 +126,19 @@ def _(broker: Broker) -> None:
         channel.confirms = False
         return operation
 
-    before_handling(broker, "selected_transaction", change)
+    before_handling(broker, "tx.select", change)
 
 
 def _confirms(broker: Broker, change: object) -> None:
     """What is confirmed in one go is changed: ``change(channel)``."""
-    original = broker.send_confirms
+    original = broker.confirms.send
 
     def send_confirms() -> None:
-        for channel in broker.confirming:
+        for channel in broker.confirms.confirming:
             change(channel)  # type: ignore[operator]
         original()
 
-    replace(broker, "send_confirms", send_confirms)
+    replace(broker.confirms, "send", send_confirms)
 
 
 @defect(
@@ -157,9 +159,9 @@ def _singly(broker: Broker) -> None:
         channel: Channel, method: str, more: tuple[bool, ...], tags: list[int], others: list[int]
     ) -> None:
         for tag in tags:
-            broker.answer(channel, method, tag, False, *more)
+            broker.outbox.answer(channel, method, tag, False, *more)
 
-    replace(broker, "send_settled", send_settled)
+    replace(broker.confirms, "send_settled", send_settled)
 
 
 @defect(
@@ -185,27 +187,27 @@ def _(broker: Broker) -> None:
         channel: Channel, method: str, more: tuple[bool, ...], tags: list[int], others: list[int]
     ) -> None:
         if tags:
-            broker.answer(channel, method, tags[0], len(tags) > 1, *more)
+            broker.outbox.answer(channel, method, tags[0], len(tags) > 1, *more)
 
-    replace(broker, "send_settled", send_settled)
+    replace(broker.confirms, "send_settled", send_settled)
 
 
 def _unrouted(broker: Broker, *, mandatory: bool, taken: bool) -> None:
     """What reaches no queue is confirmed otherwise."""
-    original_published, original_distribute = broker.published, broker.distribute
+    original_distribute = broker.publishing.distribute
     is_mandatory = [False]
 
-    def published(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.publish")
+    def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         is_mandatory[0] = operation.arguments["mandatory"]
-        original_published(channel, operation, now)
+        original(channel, operation, now)
 
     def distribute(queues: object, message: Message, now: int) -> bool:
         if not queues and is_mandatory[0] is mandatory:
             return taken
         return original_distribute(queues, message, now)  # type: ignore[arg-type]
 
-    replace(broker, "published", published)
-    replace(broker, "distribute", distribute)
+    replace(broker.publishing, "distribute", distribute)
 
 
 @defect(
@@ -223,7 +225,7 @@ def _(broker: Broker) -> None:
     summary="The ack of a returned message comes before the return.",
 )
 def _(broker: Broker) -> None:
-    original_back, original_finish = broker.give_back, broker.send_confirms
+    original_back, original_finish = broker.publishing.give_back, broker.confirms.send
     waiting: list[tuple[Channel, Message]] = []
 
     def send_confirms() -> None:
@@ -232,8 +234,8 @@ def _(broker: Broker) -> None:
             original_back(channel, message)
         waiting.clear()
 
-    replace(broker, "give_back", lambda channel, message: waiting.append((channel, message)))
-    replace(broker, "send_confirms", send_confirms)
+    replace(broker.publishing, "give_back", lambda channel, message: waiting.append((channel, message)))
+    replace(broker.confirms, "send", send_confirms)
 
 
 @defect(
@@ -242,11 +244,15 @@ def _(broker: Broker) -> None:
     summary="What a consumer gets at once is confirmed only when that one acknowledges it.",
 )
 def _(broker: Broker) -> None:
-    original_deliver, original_confirm, original_ack = broker.deliver, broker.confirm, broker.acknowledge
+    original_deliver, original_confirm, original_ack = (
+        broker.deliveries.deliver,
+        broker.confirms.confirm,
+        broker.acknowledging.acknowledge,
+    )
     given: set[Message] = set()
     owed: dict[Message, tuple[Channel, int]] = {}
     latest: list[Message] = []
-    original_distribute = broker.distribute
+    original_distribute = broker.publishing.distribute
 
     def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
         if not consumer.no_ack:
@@ -268,10 +274,10 @@ def _(broker: Broker) -> None:
         if (late := owed.pop(delivery.entry.message, None)) is not None:  # type: ignore[attr-defined]
             original_confirm(*late, taken=True)
 
-    replace(broker, "deliver", deliver)
-    replace(broker, "distribute", distribute)
-    replace(broker, "confirm", confirm)
-    replace(broker, "acknowledge", acknowledge)
+    replace(broker.deliveries, "deliver", deliver)
+    replace(broker.publishing, "distribute", distribute)
+    replace(broker.confirms, "confirm", confirm)
+    replace(broker.acknowledging, "acknowledge", acknowledge)
 
 
 @defect(
@@ -281,10 +287,10 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     def distribute(queues: list[Queue], message: Message, now: int) -> bool:
-        taken = [broker.enqueue(queue, message, now) for queue in queues]
+        taken = [broker.deliveries.enqueue(queue, message, now) for queue in queues]
         return any(taken) or not taken
 
-    replace(broker, "distribute", distribute)
+    replace(broker.publishing, "distribute", distribute)
 
 
 @defect(
@@ -293,13 +299,13 @@ def _(broker: Broker) -> None:
     summary="A message that expires at once is nacked.",
 )
 def _(broker: Broker) -> None:
-    original = broker.enqueue
+    original = broker.deliveries.enqueue
 
     def enqueue(queue: Queue, message: Message, now: int) -> bool:
         taken = original(queue, message, now)
         return taken and queue.message_ttl != 0 and message.properties.get("expiration") != "0"
 
-    replace(broker, "enqueue", enqueue)
+    replace(broker.deliveries, "enqueue", enqueue)
 
 
 @defect(
@@ -311,7 +317,7 @@ def _(broker: Broker) -> None:
     def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
         channel = connection.channels[operation.channel]
         if channel.confirms:
-            broker.answer(channel, "basic.ack", channel.published + 1, False)
+            broker.outbox.answer(channel, "basic.ack", channel.published + 1, False)
         return fault
 
     on_faults(broker, change, code=NOT_FOUND, method="basic.publish")
@@ -373,14 +379,12 @@ def _(broker: Broker) -> None:
     summary="What is published in a transaction is visible at once.",
 )
 def _(broker: Broker) -> None:
-    original = broker.published
 
-    def published(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.publish")
+    def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         transaction, channel.transaction = channel.transaction, None
         original(channel, operation, now)
         channel.transaction = transaction
-
-    replace(broker, "published", published)
 
 
 @defect(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.reference_broker.amqp.connection import Connection, Phase
+from plumbline.reference_broker.amqp.alarms import Alarm
+from plumbline.reference_broker.amqp.connection import Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     Values,
     before_sending,
+    handling,
     never_sent,
     on_faults,
     overlooked,
@@ -22,7 +24,7 @@ from plumbline.reference_broker.amqp.errors import (
     NOT_ALLOWED,
     AmqpFault,
 )
-from plumbline.reference_broker.amqp.state import Alarm
+from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
 from plumbline.wire.amqp import AmqpError, Method, Operation, ProtocolHeader
 
 
@@ -43,9 +45,9 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     def refuse_header(connection: Connection) -> None:
         connection.phase = Phase.REFUSED
-        broker.end(connection)
+        broker.outbox.end(connection)
 
-    replace(broker, "refuse_header", refuse_header)
+    replace(broker.handshake, "refuse_header", refuse_header)
 
 
 @defect(
@@ -54,9 +56,9 @@ def _(broker: Broker) -> None:
     summary="connection.start is sent after the first bytes of a protocol header.",
 )
 def _(broker: Broker) -> None:
-    original = broker.decoded
+    original = broker.decode
 
-    def decoded(
+    def decode(
         connection: Connection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], AmqpError | None]:
         operations, error = original(connection, data)
@@ -64,12 +66,12 @@ def _(broker: Broker) -> None:
             return [ProtocolHeader.make()], error
         return operations, error
 
-    replace(broker, "decoded", decoded)
+    replace(broker, "decode", decode)
 
 
 @defect("no-english", breaks=("AMQP-CONN-007",), summary="The only locale that is offered is de_DE.")
 def _(broker: Broker) -> None:
-    replace(broker, "locales", lambda: "de_DE")
+    before_sending(broker, "connection.start", lambda connection, number, values: (*values[:-1], "de_DE"))
 
 
 @defect(
@@ -78,19 +80,19 @@ def _(broker: Broker) -> None:
     summary="Every second login is refused, however valid.",
 )
 def _(broker: Broker) -> None:
-    original = broker.admits
+    original = broker.handshake.admits
     logins = [0]
 
     def admits(user: str, password: str) -> bool:
         logins[0] += 1
         return original(user, password) and logins[0] % 2 == 1
 
-    replace(broker, "admits", admits)
+    replace(broker.handshake, "admits", admits)
 
 
 @defect("any-password-is-right", breaks=("AMQP-CONN-009",), summary="A known user needs no right password.")
 def _(broker: Broker) -> None:
-    replace(broker, "admits", lambda user, password: user in broker.config.users)
+    replace(broker.handshake, "admits", lambda user, password: user in broker.config.users)
 
 
 @defect(
@@ -99,7 +101,7 @@ def _(broker: Broker) -> None:
     summary="A mechanism that was not offered is taken for PLAIN.",
 )
 def _(broker: Broker) -> None:
-    original = broker.credentials
+    original = broker.handshake.credentials
 
     def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
         known = original(mechanism, response)
@@ -107,7 +109,7 @@ def _(broker: Broker) -> None:
             return known
         return next(iter(broker.config.users.items()))
 
-    replace(broker, "credentials", credentials)
+    replace(broker.handshake, "credentials", credentials)
 
 
 @defect(
@@ -116,7 +118,7 @@ def _(broker: Broker) -> None:
     summary="A PLAIN response without its two separators logs the first user in.",
 )
 def _(broker: Broker) -> None:
-    original = broker.credentials
+    original = broker.handshake.credentials
 
     def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
         known = original(mechanism, response)
@@ -124,7 +126,7 @@ def _(broker: Broker) -> None:
             return next(iter(broker.config.users.items()))
         return known
 
-    replace(broker, "credentials", credentials)
+    replace(broker.handshake, "credentials", credentials)
 
 
 def _accepts(broker: Broker, **kinder: bool) -> None:
@@ -139,7 +141,7 @@ def _accepts(broker: Broker, **kinder: bool) -> None:
             and (frame_max <= config.frame_max or "large" in kinder)
         )
 
-    replace(broker, "terms_are_acceptable", terms_are_acceptable)
+    replace(broker.handshake, "terms_are_acceptable", terms_are_acceptable)
 
 
 @defect(
@@ -185,14 +187,14 @@ def _(broker: Broker) -> None:
     summary="connection.tune-ok with another heartbeat than the proposed one, but 0, is refused.",
 )
 def _(broker: Broker) -> None:
-    original = broker.terms_are_acceptable
+    original = broker.handshake.terms_are_acceptable
 
     def terms_are_acceptable(*, channel_max: int, frame_max: int, heartbeat: int) -> bool:
         return heartbeat in (0, broker.config.heartbeat) and original(
             channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat
         )
 
-    replace(broker, "terms_are_acceptable", terms_are_acceptable)
+    replace(broker.handshake, "terms_are_acceptable", terms_are_acceptable)
 
 
 @defect(
@@ -201,16 +203,16 @@ def _(broker: Broker) -> None:
     summary="Every second connection.open is refused, though the virtual host is known.",
 )
 def _(broker: Broker) -> None:
-    original = broker.entered
+    original = broker.handshake.open
     opens = [0]
 
-    def entered(connection: Connection, vhost: str, now: int) -> None:
+    def open_vhost(connection: Connection, vhost: str) -> None:
         opens[0] += 1
         if opens[0] % 2 == 0:
             raise AmqpFault(NOT_ALLOWED, f"vhost {vhost} is closed")
-        original(connection, vhost, now)
+        original(connection, vhost)
 
-    replace(broker, "entered", entered)
+    replace(broker.handshake, "open", open_vhost)
 
 
 @defect(
@@ -219,12 +221,12 @@ def _(broker: Broker) -> None:
     summary="connection.open of an unknown virtual host opens the first one.",
 )
 def _(broker: Broker) -> None:
-    original = broker.entered
+    original = broker.handshake.open
 
-    def entered(connection: Connection, vhost: str, now: int) -> None:
-        original(connection, vhost if vhost in broker.vhosts else next(iter(broker.vhosts)), now)
+    def open_vhost(connection: Connection, vhost: str) -> None:
+        original(connection, vhost if vhost in broker.vhosts else next(iter(broker.vhosts)))
 
-    replace(broker, "entered", entered)
+    replace(broker.handshake, "open", open_vhost)
 
 
 @defect(
@@ -233,15 +235,12 @@ def _(broker: Broker) -> None:
     summary="connection.open is accepted before connection.tune-ok, and even before the login.",
 )
 def _(broker: Broker) -> None:
-    original = broker.negotiate
+    def open_early(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+        connection.frame_max, connection.channel_max = broker.config.frame_max, broker.config.channel_max
+        broker.handshake.on_connection_open(connection, operation, now)
 
-    def negotiate(connection: Connection, operation: Method, now: int) -> None:
-        if operation.method == "connection.open":
-            connection.frame_max, connection.channel_max = broker.config.frame_max, broker.config.channel_max
-            connection.phase = Phase.OPEN
-        original(connection, operation, now)
-
-    replace(broker, "negotiate", negotiate)
+    handling(broker, "connection.open", phase=Phase.START_OK)(open_early)
+    handling(broker, "connection.open", phase=Phase.TUNE_OK)(open_early)
 
 
 @defect(
@@ -269,16 +268,14 @@ def _(broker: Broker) -> None:
     summary="After the client's connection.close-ok the socket stays open.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "while_closing", lambda connection, operation: None)
-    replace(
-        broker,
-        "ring",
-        lambda alarm, connection, now: (
-            None
-            if alarm is Alarm.END and connection.phase is Phase.CLOSING
-            else Broker.ring(broker, alarm, connection, now)
-        ),
-    )
+    broker.handlers[Phase.CLOSING] = dict(broker.handlers[Phase.REFUSED])
+    original = broker.ring
+
+    def ring(alarm: Alarm, connection: Connection, now: int) -> None:
+        if alarm is not Alarm.END or connection.phase is not Phase.CLOSING:
+            original(alarm, connection, now)
+
+    replace(broker, "ring", ring)
 
 
 @defect(

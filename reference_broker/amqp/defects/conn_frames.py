@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from plumbline.reference_broker.amqp.alarms import Alarm
 from plumbline.reference_broker.amqp.connection import Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import forgives
-from plumbline.reference_broker.amqp.state import Alarm
 from plumbline.wire.amqp import FRAME_OVERHEAD, FrameType, Heartbeat, Limits, Operation, frame
 from plumbline.wire.errors import ErrorKind
 
@@ -38,7 +38,7 @@ def _(broker: Broker) -> None:
     summary="Frames above the agreed frame_max are accepted; bodies without a method are dropped.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=16 * frame_max))
+    replace(broker.handshake, "frame_limits", lambda frame_max: Limits(frame_max=16 * frame_max))
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="frame type 3 where a method")
 
 
@@ -48,7 +48,9 @@ def _(broker: Broker) -> None:
     summary="A frame of exactly frame_max octets is refused as too large.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "frame_limits", lambda frame_max: Limits(frame_max=frame_max - FRAME_OVERHEAD - 1))
+    replace(
+        broker.handshake, "frame_limits", lambda frame_max: Limits(frame_max=frame_max - FRAME_OVERHEAD - 1)
+    )
 
 
 @defect(
@@ -57,7 +59,7 @@ def _(broker: Broker) -> None:
     summary="A body goes out in one frame, however small the client's frame_max is.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "cut", lambda connection: 0)
+    replace(broker.outbox, "largest_frame", lambda connection: 0)
 
 
 @defect(
@@ -67,15 +69,15 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     def beat(connection: Connection, now: int) -> None:
-        broker.write(connection, frame(FrameType.HEARTBEAT, 1, b""))
-        broker.timers.set((Alarm.BEAT, connection.id), now + connection.heartbeat // 2)
+        broker.outbox.write(connection, frame(FrameType.HEARTBEAT, 1, b""))
+        broker.alarms.set((Alarm.BEAT, connection.id), now + connection.heartbeat // 2)
 
-    replace(broker, "beat", beat)
+    replace(broker.heartbeats, "beat", beat)
 
 
 @defect("no-heartbeats", breaks=("AMQP-CONN-033",), summary="The server sends no heartbeats.")
 def _(broker: Broker) -> None:
-    replace(broker, "beat", lambda connection, now: None)
+    replace(broker.heartbeats, "beat", lambda connection, now: None)
 
 
 @defect(
@@ -84,7 +86,7 @@ def _(broker: Broker) -> None:
     summary="A client that says nothing for two heartbeat intervals stays connected.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "check_silence", lambda connection, now: None)
+    replace(broker.heartbeats, "check_silence", lambda connection, now: None)
 
 
 @defect(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry, Message
 from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
@@ -18,8 +19,7 @@ from plumbline.wire.amqp import Method
     summary="A consumer without a tag gets none from the server.",
 )
 def _(broker: Broker) -> None:
-    original = broker.unique
-    replace(broker, "unique", lambda prefix: "" if prefix == "amq.ctag-" else original(prefix))
+    replace(broker.consuming, "unique", lambda prefix: "")
 
 
 @defect(
@@ -28,7 +28,7 @@ def _(broker: Broker) -> None:
     summary="basic.deliver has an empty routing key.",
 )
 def _(broker: Broker) -> None:
-    original = broker.deliver
+    original = broker.deliveries.deliver
 
     def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
         message = entry.message
@@ -36,7 +36,7 @@ def _(broker: Broker) -> None:
         original(consumer, entry, now)
         entry.message = message
 
-    replace(broker, "deliver", deliver)
+    replace(broker.deliveries, "deliver", deliver)
 
 
 @defect(
@@ -45,7 +45,7 @@ def _(broker: Broker) -> None:
     summary="First deliveries have redelivered set.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "is_redelivered", lambda entry: True)
+    replace(broker.deliveries, "is_redelivered", lambda entry: True)
 
 
 @defect(
@@ -58,7 +58,7 @@ def _(broker: Broker) -> None:
         channel.last_tag += 2 if channel.last_tag else 1
         return channel.last_tag
 
-    replace(broker, "next_tag", next_tag)
+    replace(broker.deliveries, "next_tag", next_tag)
 
 
 @defect(
@@ -71,7 +71,7 @@ def _(broker: Broker) -> None:
         channel.last_tag = 1 + max(one.last_tag for one in channel.connection.channels.values())
         return channel.last_tag
 
-    replace(broker, "next_tag", next_tag)
+    replace(broker.deliveries, "next_tag", next_tag)
 
 
 @defect(
@@ -80,7 +80,7 @@ def _(broker: Broker) -> None:
     summary="Delivery tags go on where they were when a channel is opened again.",
 )
 def _(broker: Broker) -> None:
-    original_close, original_open = broker.leave_channel, broker.opens_channel
+    original_close, original_open = broker.channels.leave, broker.channels.open
     last: dict[tuple[int, int], int] = {}
 
     def leave_channel(channel: Channel, now: int) -> None:
@@ -91,8 +91,8 @@ def _(broker: Broker) -> None:
         original_open(connection, number)
         connection.channels[number].last_tag = last.get((connection.id, number), 0)
 
-    replace(broker, "leave_channel", leave_channel)
-    replace(broker, "opens_channel", opens_channel)
+    replace(broker.channels, "leave", leave_channel)
+    replace(broker.channels, "open", opens_channel)
 
 
 @defect(
@@ -101,7 +101,9 @@ def _(broker: Broker) -> None:
     summary="basic.consume with no_wait is answered all the same.",
 )
 def _(broker: Broker) -> None:
-    before_handling(broker, "consumes", lambda channel, operation: with_arguments(operation, no_wait=False))
+    before_handling(
+        broker, "basic.consume", lambda channel, operation: with_arguments(operation, no_wait=False)
+    )
 
 
 @defect(
@@ -110,16 +112,16 @@ def _(broker: Broker) -> None:
     summary="basic.consume of an unknown queue is answered with consume-ok.",
 )
 def _(broker: Broker) -> None:
-    original = broker.fail
+    original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         if fault.code == NOT_FOUND and operation.method == "basic.consume":
             tag = operation.arguments["consumer_tag"]
-            broker.send(connection, operation.channel, "basic.consume-ok", tag or "c")
+            broker.outbox.send(connection, operation.channel, "basic.consume-ok", tag or "c")
         else:
             original(connection, operation, fault, now)
 
-    replace(broker, "fail", fail)
+    replace(broker.closing, "fail", fail)
 
 
 @defect(
@@ -128,7 +130,7 @@ def _(broker: Broker) -> None:
     summary="A second consumer with the same tag on the channel is accepted.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "refuse_tag", lambda tag: None)
+    replace(broker.consuming, "check_tag", lambda channel, tag: None)
 
 
 @defect(
@@ -137,15 +139,13 @@ def _(broker: Broker) -> None:
     summary="A consumer tag that another channel of the connection uses is refused.",
 )
 def _(broker: Broker) -> None:
-    original = broker.consumes
 
-    def consumes(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.consume")
+    def consumes(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         tag = operation.arguments["consumer_tag"]
-        if tag and any(tag in one.consumers for one in channel.connection.channels.values()):
-            broker.refuse_tag(tag)
+        for other in channel.connection.channels.values() if tag else ():
+            broker.consuming.check_tag(other, tag)
         original(channel, operation, now)
-
-    replace(broker, "consumes", consumes)
 
 
 @defect(
@@ -154,11 +154,10 @@ def _(broker: Broker) -> None:
     summary="A consumer still gets messages after its basic.cancel-ok.",
 )
 def _(broker: Broker) -> None:
-    def cancels(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.cancel")
+    def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if not operation.arguments["no_wait"]:
-            broker.answer(channel, "basic.cancel-ok", operation.arguments["consumer_tag"])
-
-    replace(broker, "cancels", cancels)
+            broker.outbox.answer(channel, "basic.cancel-ok", operation.arguments["consumer_tag"])
 
 
 @defect(
@@ -167,15 +166,13 @@ def _(broker: Broker) -> None:
     summary="basic.cancel of an unknown tag is a channel error.",
 )
 def _(broker: Broker) -> None:
-    original = broker.cancels
 
-    def cancels(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.cancel")
+    def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         tag = operation.arguments["consumer_tag"]
         if tag not in channel.consumers:
             raise AmqpFault(NOT_FOUND, f"no consumer '{tag}'")
         original(channel, operation, now)
-
-    replace(broker, "cancels", cancels)
 
 
 @defect(
@@ -184,7 +181,9 @@ def _(broker: Broker) -> None:
     summary="basic.cancel with no_wait is answered all the same.",
 )
 def _(broker: Broker) -> None:
-    before_handling(broker, "cancels", lambda channel, operation: with_arguments(operation, no_wait=False))
+    before_handling(
+        broker, "basic.cancel", lambda channel, operation: with_arguments(operation, no_wait=False)
+    )
 
 
 @defect(
@@ -193,16 +192,14 @@ def _(broker: Broker) -> None:
     summary="basic.cancel requeues what its consumer has not acknowledged.",
 )
 def _(broker: Broker) -> None:
-    original = broker.cancels
 
-    def cancels(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.cancel")
+    def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         consumer = channel.consumers.get(operation.arguments["consumer_tag"])
         original(channel, operation, now)
         tags = [tag for tag, one in channel.outstanding.items() if consumer and one.consumer is consumer]
         taken = [channel.outstanding.pop(tag) for tag in tags]
-        broker.pump_all(broker.requeue(taken, now), now)
-
-    replace(broker, "cancels", cancels)
+        broker.deliveries.pump_all(broker.deliveries.requeue(taken, now), now)
 
 
 @defect(
@@ -211,13 +208,13 @@ def _(broker: Broker) -> None:
     summary="An exclusive consumer is accepted on a queue that has consumers.",
 )
 def _(broker: Broker) -> None:
-    original = broker.check_exclusive_use
+    original = broker.consuming.check_exclusive_use
 
     def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
         if not wanted:
             original(queue, wanted=wanted)
 
-    replace(broker, "check_exclusive_use", check_exclusive_use)
+    replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
 
 @defect(
@@ -226,13 +223,13 @@ def _(broker: Broker) -> None:
     summary="A second consumer is accepted on a queue that is consumed exclusively.",
 )
 def _(broker: Broker) -> None:
-    original = broker.check_exclusive_use
+    original = broker.consuming.check_exclusive_use
 
     def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
         if wanted:
             original(queue, wanted=wanted)
 
-    replace(broker, "check_exclusive_use", check_exclusive_use)
+    replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
 
 @defect(
@@ -241,7 +238,9 @@ def _(broker: Broker) -> None:
     summary="Deliveries to no_ack consumers wait for an acknowledgement, and come back without.",
 )
 def _(broker: Broker) -> None:
-    before_handling(broker, "consumes", lambda channel, operation: with_arguments(operation, no_ack=False))
+    before_handling(
+        broker, "basic.consume", lambda channel, operation: with_arguments(operation, no_ack=False)
+    )
 
 
 @defect(
@@ -250,7 +249,7 @@ def _(broker: Broker) -> None:
     summary="basic.cancel is sent to clients that did not say they know it.",
 )
 def _(broker: Broker) -> None:
-    original = broker.notify_cancel
+    original = broker.topology.notify_cancel
 
     def notify_cancel(consumer: Consumer) -> None:
         connection = consumer.channel.connection
@@ -258,4 +257,4 @@ def _(broker: Broker) -> None:
         original(consumer)
         connection.capabilities = told
 
-    replace(broker, "notify_cancel", notify_cancel)
+    replace(broker.topology, "notify_cancel", notify_cancel)

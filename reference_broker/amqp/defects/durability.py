@@ -16,13 +16,13 @@ from plumbline.wire.amqp import Method
 
 def _when_restored(broker: Broker, change: Any) -> None:
     """What a journal told is changed before the broker takes it up."""
-    original = broker.restore
+    original = broker.recovery.restore
 
     def restore(restored: Restored, now: int) -> None:
         change(restored)
         original(restored, now)
 
-    replace(broker, "restore", restore)
+    replace(broker.recovery, "restore", restore)
 
 
 @defect(
@@ -132,7 +132,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "consumes",
+        "basic.consume",
         lambda channel, operation: with_arguments(
             operation, consumer_tag=operation.arguments["consumer_tag"][:127]
         ),
@@ -145,7 +145,7 @@ def _(broker: Broker) -> None:
     summary="Of a message that came in several frames only the first one is kept.",
 )
 def _(broker: Broker) -> None:
-    original = broker.message
+    original = broker.publishing.message
 
     def message(operation: Method) -> Message:
         made = original(operation)
@@ -154,4 +154,4 @@ def _(broker: Broker) -> None:
             return made
         return Message.make(made.exchange, made.routing_key, made.properties, operation.raw_properties, first)
 
-    replace(broker, "message", message)
+    replace(broker.publishing, "message", message)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, never_sent, with_arguments
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_handling,
+    handling,
+    never_sent,
+    with_arguments,
+)
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry, Message
 from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
@@ -14,10 +20,10 @@ from plumbline.wire.amqp import Method
 
 @defect("get-counts-itself", breaks=("AMQP-GET-001",), summary="basic.get-ok counts its own message.")
 def _(broker: Broker) -> None:
-    original = broker.gets
 
-    def gets(channel: Channel, operation: Method, now: int) -> None:
-        queue = broker.usable_queue(channel, operation.arguments["queue"])
+    @handling(broker, "basic.get")
+    def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        queue = broker.topology.usable_queue(channel, operation.arguments["queue"])
         extra = Entry(Message.make("", "", {}, b"\0\0", b""), queue.last_position + 1, None)
         if not len(queue.ready):
             original(channel, operation, now)
@@ -27,8 +33,6 @@ def _(broker: Broker) -> None:
         entries = [entry for entry in queue.clear() if entry is not extra]
         for entry in entries:
             queue.append(entry)
-
-    replace(broker, "gets", gets)
 
 
 @defect(
@@ -46,15 +50,15 @@ def _(broker: Broker) -> None:
     summary="basic.get of an unknown queue is answered with get-empty.",
 )
 def _(broker: Broker) -> None:
-    original = broker.fail
+    original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         if fault.code == NOT_FOUND and operation.method == "basic.get":
-            broker.send(connection, operation.channel, "basic.get-empty", "")
+            broker.outbox.send(connection, operation.channel, "basic.get-empty", "")
         else:
             original(connection, operation, fault, now)
 
-    replace(broker, "fail", fail)
+    replace(broker.closing, "fail", fail)
 
 
 @defect(
@@ -63,12 +67,12 @@ def _(broker: Broker) -> None:
     summary="What basic.get got is gone at once.",
 )
 def _(broker: Broker) -> None:
-    original = broker.requeue
+    original = broker.deliveries.requeue
 
     def requeue(deliveries: object, now: int) -> set[Queue]:
         return original([one for one in deliveries if one.consumer is not None], now)  # type: ignore[attr-defined]
 
-    replace(broker, "requeue", requeue)
+    replace(broker.deliveries, "requeue", requeue)
 
 
 @defect(
@@ -77,7 +81,7 @@ def _(broker: Broker) -> None:
     summary="What basic.get got with no_ack stays outstanding.",
 )
 def _(broker: Broker) -> None:
-    before_handling(broker, "gets", lambda channel, operation: with_arguments(operation, no_ack=False))
+    before_handling(broker, "basic.get", lambda channel, operation: with_arguments(operation, no_ack=False))
 
 
 @defect(
@@ -86,29 +90,25 @@ def _(broker: Broker) -> None:
     summary="basic.get with no_ack does not count delivery tags on.",
 )
 def _(broker: Broker) -> None:
-    original = broker.gets
 
-    def gets(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.get")
+    def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         before = channel.last_tag
         original(channel, operation, now)
         if operation.arguments["no_ack"]:
             channel.last_tag = before
 
-    replace(broker, "gets", gets)
-
 
 def _limited_get(broker: Broker, *, by_channel: bool) -> None:
     """basic.get finds nothing while as much is outstanding as basic.qos allows."""
-    original = broker.gets
 
-    def gets(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.get")
+    def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         most = channel.limit if by_channel else channel.prefetch
         if most and len(channel.outstanding) >= most:
-            broker.answer(channel, "basic.get-empty", "")
+            broker.outbox.answer(channel, "basic.get-empty", "")
         else:
             original(channel, operation, now)
-
-    replace(broker, "gets", gets)
 
 
 @defect(
@@ -135,7 +135,7 @@ def _(broker: Broker) -> None:
     summary="Acknowledging several deliveries at once leaves out those of basic.get, but the named one.",
 )
 def _(broker: Broker) -> None:
-    original = broker.take_outstanding
+    original = broker.acknowledging.take_outstanding
 
     def take_outstanding(channel: Channel, tag: int, *, multiple: bool) -> object:
         taken = original(channel, tag, multiple=multiple)
@@ -143,4 +143,4 @@ def _(broker: Broker) -> None:
         channel.outstanding = dict(sorted({**channel.outstanding, **kept}.items()))
         return taken
 
-    replace(broker, "take_outstanding", take_outstanding)
+    replace(broker.acknowledging, "take_outstanding", take_outstanding)

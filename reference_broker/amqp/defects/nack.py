@@ -14,7 +14,7 @@ from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFaul
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "nacked",
+        "basic.nack",
         lambda channel, operation: (
             operation if operation.arguments["multiple"] else with_arguments(operation, requeue=True)
         ),
@@ -25,7 +25,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "nacked",
+        "basic.nack",
         lambda channel, operation: (
             operation if operation.arguments["multiple"] else with_arguments(operation, requeue=False)
         ),
@@ -40,7 +40,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "nacked",
+        "basic.nack",
         lambda channel, operation: (
             with_arguments(operation, multiple=False)
             if operation.arguments["requeue"] and operation.arguments["delivery_tag"]
@@ -57,7 +57,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "nacked",
+        "basic.nack",
         lambda channel, operation: (
             operation if operation.arguments["requeue"] else with_arguments(operation, multiple=False)
         ),
@@ -113,7 +113,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "nacked",
+        "basic.nack",
         lambda channel, operation: with_arguments(
             operation, requeue=operation.arguments["requeue"] or not operation.arguments["multiple"]
         ),
@@ -122,12 +122,16 @@ def _(broker: Broker) -> None:
 
 @defect("reject-always-requeues", breaks=("AMQP-REJECT-001",), summary="basic.reject requeues, asked or not.")
 def _(broker: Broker) -> None:
-    before_handling(broker, "rejected", lambda channel, operation: with_arguments(operation, requeue=True))
+    before_handling(
+        broker, "basic.reject", lambda channel, operation: with_arguments(operation, requeue=True)
+    )
 
 
 @defect("reject-never-requeues", breaks=("AMQP-REJECT-002",), summary="basic.reject discards, asked or not.")
 def _(broker: Broker) -> None:
-    before_handling(broker, "rejected", lambda channel, operation: with_arguments(operation, requeue=False))
+    before_handling(
+        broker, "basic.reject", lambda channel, operation: with_arguments(operation, requeue=False)
+    )
 
 
 @defect(

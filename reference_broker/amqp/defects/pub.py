@@ -7,9 +7,10 @@ from typing import Any
 from plumbline.reference_broker.amqp.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import overlooked
+from plumbline.reference_broker.amqp.defects.alterations import handling, overlooked
 from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, NOT_FOUND, AmqpFault
 from plumbline.reference_broker.amqp.exchanges import Exchange
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Message
 from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
@@ -30,7 +31,7 @@ def _(broker: Broker) -> None:
     summary="Clients can publish to internal exchanges.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "refuse_internal", lambda exchange, vhost: None)
+    replace(broker.publishing, "check_not_internal", lambda exchange, vhost: None)
 
 
 @defect(
@@ -39,18 +40,16 @@ def _(broker: Broker) -> None:
     summary="An unroutable message without mandatory is a channel error.",
 )
 def _(broker: Broker) -> None:
-    original = broker.published
 
-    def published(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.publish")
+    def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         original(channel, operation, now)
         arguments = operation.arguments
         vhost = broker.vhosts[channel.connection.vhost]
-        message = broker.message(operation)
+        message = broker.publishing.message(operation)
         exchange = vhost.exchanges[message.exchange]
-        if not arguments["mandatory"] and not broker.route(channel, exchange, message):
+        if not arguments["mandatory"] and not broker.publishing.route(channel, exchange, message):
             raise AmqpFault(ACCESS_REFUSED, "no route")
-
-    replace(broker, "published", published)
 
 
 @defect(
@@ -59,13 +58,13 @@ def _(broker: Broker) -> None:
     summary="Unroutable mandatory messages are not returned.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "give_back", lambda channel, message: None)
+    replace(broker.publishing, "give_back", lambda channel, message: None)
 
 
 def _returns(broker: Broker, change: Any) -> None:
     """What is returned is another message."""
-    original = broker.give_back
-    replace(broker, "give_back", lambda channel, message: original(channel, change(message)))
+    original = broker.publishing.give_back
+    replace(broker.publishing, "give_back", lambda channel, message: original(channel, change(message)))
 
 
 @defect(
@@ -88,17 +87,19 @@ def _(broker: Broker) -> None:
     summary="Every mandatory message is returned, even if a queue took it.",
 )
 def _(broker: Broker) -> None:
-    original = broker.published
 
-    def published(channel: Channel, operation: Method, now: int) -> None:
-        message = broker.message(operation)
+    @handling(broker, "basic.publish")
+    def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        message = broker.publishing.message(operation)
         vhost = broker.vhosts[channel.connection.vhost]
         exchange = vhost.exchanges.get(message.exchange)
-        if operation.arguments["mandatory"] and exchange and broker.route(channel, exchange, message):
-            broker.give_back(channel, message)
+        if (
+            operation.arguments["mandatory"]
+            and exchange
+            and broker.publishing.route(channel, exchange, message)
+        ):
+            broker.publishing.give_back(channel, message)
         original(channel, operation, now)
-
-    replace(broker, "published", published)
 
 
 @defect(
@@ -107,14 +108,14 @@ def _(broker: Broker) -> None:
     summary="The body of a basic.return goes out in one frame.",
 )
 def _(broker: Broker) -> None:
-    original_return, original_cut = broker.give_back, broker.cut
+    original_return, original_cut = broker.publishing.give_back, broker.outbox.largest_frame
 
     def give_back(channel: Channel, message: Message) -> None:
-        replace(broker, "cut", lambda connection: 0)
+        replace(broker.outbox, "largest_frame", lambda connection: 0)
         original_return(channel, message)
-        replace(broker, "cut", original_cut)
+        replace(broker.outbox, "largest_frame", original_cut)
 
-    replace(broker, "give_back", give_back)
+    replace(broker.publishing, "give_back", give_back)
 
 
 @defect(
@@ -123,12 +124,12 @@ def _(broker: Broker) -> None:
     summary="basic.return comes on the highest channel of the connection.",
 )
 def _(broker: Broker) -> None:
-    original = broker.give_back
+    original = broker.publishing.give_back
 
     def give_back(channel: Channel, message: Message) -> None:
         original(channel.connection.channels[max(channel.connection.channels)], message)
 
-    replace(broker, "give_back", give_back)
+    replace(broker.publishing, "give_back", give_back)
 
 
 @defect(
@@ -137,7 +138,7 @@ def _(broker: Broker) -> None:
     summary="A message with all properties arrives without any.",
 )
 def _(broker: Broker) -> None:
-    original = broker.message
+    original = broker.publishing.message
 
     def message(operation: Method) -> Message:
         made = original(operation)
@@ -145,7 +146,7 @@ def _(broker: Broker) -> None:
             return made
         return Message.make(made.exchange, made.routing_key, {}, b"\0\0", operation.body)
 
-    replace(broker, "message", message)
+    replace(broker.publishing, "message", message)
 
 
 @defect(
@@ -154,7 +155,7 @@ def _(broker: Broker) -> None:
     summary="In a queue of several ready messages each third one overtakes the one before it.",
 )
 def _(broker: Broker) -> None:
-    original = broker.enqueue
+    original = broker.deliveries.enqueue
 
     def enqueue(queue: Queue, message: Message, now: int) -> bool:
         taken = original(queue, message, now)
@@ -165,7 +166,7 @@ def _(broker: Broker) -> None:
                 queue.append(entry)
         return taken
 
-    replace(broker, "enqueue", enqueue)
+    replace(broker.deliveries, "enqueue", enqueue)
 
 
 @defect(
@@ -174,7 +175,7 @@ def _(broker: Broker) -> None:
     summary="The default exchange delivers to every queue whose name begins with the routing key.",
 )
 def _(broker: Broker) -> None:
-    original = broker.route
+    original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
         found = list(original(channel, exchange, message))
@@ -183,4 +184,4 @@ def _(broker: Broker) -> None:
         queues = broker.vhosts[channel.connection.vhost].queues
         return [queue for name, queue in queues.items() if name.startswith(message.routing_key)]
 
-    replace(broker, "route", route)
+    replace(broker.publishing, "route", route)

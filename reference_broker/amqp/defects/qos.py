@@ -5,7 +5,9 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connection import Channel, Delivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
+from plumbline.reference_broker.amqp.defects.alterations import handling
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.queues import Consumer
 from plumbline.wire.amqp import Method
 
@@ -16,27 +18,25 @@ from plumbline.wire.amqp import Method
     summary="basic.qos with prefetch_count 1 gets no answer.",
 )
 def _(broker: Broker) -> None:
-    original = broker.sets_qos
 
-    def sets_qos(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.qos")
+    def sets_qos(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         silent = operation.arguments["prefetch_count"] == 1
         before = len(channel.connection.out)
         original(channel, operation, now)
         if silent:
             del channel.connection.out[before:]
 
-    replace(broker, "sets_qos", sets_qos)
-
 
 def _allowance(broker: Broker, more: int) -> None:
     """Each consumer may hold that many more than its prefetch_count."""
-    original = broker.prefetch_of
+    original = broker.consuming.prefetch_of
 
     def prefetch_of(channel: Channel) -> int:
         own = original(channel)
         return max(own + more, 1) if own else 0
 
-    replace(broker, "prefetch_of", prefetch_of)
+    replace(broker.consuming, "prefetch_of", prefetch_of)
 
 
 @defect(
@@ -50,13 +50,13 @@ def _(broker: Broker) -> None:
 
 def _after_settling(broker: Broker, frees: object) -> None:
     """Settling frees no slot where ``frees`` says so."""
-    original = broker.settle
+    original = broker.deliveries.settle
 
     def settle(delivery: Delivery) -> None:
         if frees(delivery):  # type: ignore[operator]
             original(delivery)
 
-    replace(broker, "settle", settle)
+    replace(broker.deliveries, "settle", settle)
 
 
 @defect(
@@ -81,7 +81,7 @@ def _(broker: Broker) -> None:
     summary="Acknowledging several deliveries at once frees one slot.",
 )
 def _(broker: Broker) -> None:
-    original_carry, original_settle = broker.carry_out, broker.settle
+    original_carry, original_settle = broker.acknowledging.carry_out, broker.deliveries.settle
     left = [0]
 
     def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:
@@ -93,13 +93,15 @@ def _(broker: Broker) -> None:
             left[0] -= 1
             original_settle(delivery)
 
-    def acked(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.ack")
+    def acked(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         arguments = operation.arguments
-        broker.settled(channel, arguments["delivery_tag"], "ack", now, multiple=arguments["multiple"])
+        broker.acknowledging.settled(
+            channel, arguments["delivery_tag"], "ack", now, multiple=arguments["multiple"]
+        )
 
-    replace(broker, "carry_out", carry_out)
-    replace(broker, "settle", settle)
-    replace(broker, "acked", acked)
+    replace(broker.acknowledging, "carry_out", carry_out)
+    replace(broker.deliveries, "settle", settle)
 
 
 @defect(
@@ -108,7 +110,7 @@ def _(broker: Broker) -> None:
     summary="Rejecting a delivery frees no slot.",
 )
 def _(broker: Broker) -> None:
-    original_carry, original_settle = broker.carry_out, broker.settle
+    original_carry, original_settle = broker.acknowledging.carry_out, broker.deliveries.settle
     rejecting = [False]
 
     def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:
@@ -120,8 +122,8 @@ def _(broker: Broker) -> None:
         if not rejecting[0]:
             original_settle(delivery)
 
-    replace(broker, "carry_out", carry_out)
-    replace(broker, "settle", settle)
+    replace(broker.acknowledging, "carry_out", carry_out)
+    replace(broker.deliveries, "settle", settle)
 
 
 @defect(
@@ -130,8 +132,8 @@ def _(broker: Broker) -> None:
     summary="Without a prefetch_count a consumer gets five messages at most.",
 )
 def _(broker: Broker) -> None:
-    original = broker.prefetch_of
-    replace(broker, "prefetch_of", lambda channel: original(channel) or 5)
+    original = broker.consuming.prefetch_of
+    replace(broker.consuming, "prefetch_of", lambda channel: original(channel) or 5)
 
 
 @defect(
@@ -140,7 +142,7 @@ def _(broker: Broker) -> None:
     summary="A no_ack consumer gets no more than prefetch_count messages.",
 )
 def _(broker: Broker) -> None:
-    original = broker.may_take
+    original = broker.deliveries.may_take
     given: dict[Consumer, int] = {}
 
     def may_take(consumer: Consumer) -> bool:
@@ -150,7 +152,7 @@ def _(broker: Broker) -> None:
                 return False
         return original(consumer)
 
-    replace(broker, "may_take", may_take)
+    replace(broker.deliveries, "may_take", may_take)
 
 
 @defect(
@@ -159,13 +161,13 @@ def _(broker: Broker) -> None:
     summary="After the channel's limit is lowered each acknowledgement still brings a new delivery.",
 )
 def _(broker: Broker) -> None:
-    original = broker.limit_channel
+    original = broker.consuming.limit_channel
 
     def limit_channel(channel: Channel, prefetch_count: int) -> None:
         over = channel.limited - prefetch_count if prefetch_count else 0
         original(channel, prefetch_count + max(over, 0))
 
-    replace(broker, "limit_channel", limit_channel)
+    replace(broker.consuming, "limit_channel", limit_channel)
 
 
 @defect(
@@ -174,14 +176,12 @@ def _(broker: Broker) -> None:
     summary="basic.qos with a prefetch_count above 32767 is refused.",
 )
 def _(broker: Broker) -> None:
-    original = broker.sets_qos
 
-    def sets_qos(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.qos")
+    def sets_qos(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if operation.arguments["prefetch_count"] > 32767:
             raise AmqpFault(PRECONDITION_FAILED, "prefetch_count is too large")
         original(channel, operation, now)
-
-    replace(broker, "sets_qos", sets_qos)
 
 
 @defect(
@@ -190,12 +190,12 @@ def _(broker: Broker) -> None:
     summary="A delivery that is rejected and requeued still counts against prefetch_count.",
 )
 def _(broker: Broker) -> None:
-    original = broker.carry_out
+    original = broker.acknowledging.carry_out
 
     def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:
         if how != "requeue":
             original(deliveries, how, now)
             return
-        broker.pump_all(broker.requeue(deliveries.values(), now), now)
+        broker.deliveries.pump_all(broker.deliveries.requeue(deliveries.values(), now), now)
 
-    replace(broker, "carry_out", carry_out)
+    replace(broker.acknowledging, "carry_out", carry_out)

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, never_sent
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, never_sent
 from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
 from plumbline.reference_broker.amqp.messages import Entry
 from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
@@ -20,7 +21,7 @@ from plumbline.wire.amqp import Method
     summary="redelivered is not set on messages that come again.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "is_redelivered", lambda entry: False)
+    replace(broker.deliveries, "is_redelivered", lambda entry: False)
 
 
 @defect(
@@ -33,7 +34,7 @@ def _(broker: Broker) -> None:
         channel.outstanding = {}
         return operation
 
-    before_handling(broker, "closes_channel", change)
+    before_handling(broker, "channel.close", change)
 
 
 @defect(
@@ -42,14 +43,11 @@ def _(broker: Broker) -> None:
     summary="What is outstanding when a client closes its connection is lost.",
 )
 def _(broker: Broker) -> None:
-    original = broker.client_closes
-
-    def client_closes(connection: Connection, now: int) -> None:
+    @handling(broker, "connection.close", phase=Phase.RUNNING)
+    def close(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         for channel in connection.channels.values():
             channel.outstanding = {}
-        original(connection, now)
-
-    replace(broker, "client_closes", client_closes)
+        original(connection, operation, now)
 
 
 @defect(
@@ -75,14 +73,14 @@ def _(broker: Broker) -> None:
     summary="What is outstanding when an error closes a channel is lost.",
 )
 def _(broker: Broker) -> None:
-    original = broker.fail
+    original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         if not fault.is_hard:
             connection.channels[operation.channel].outstanding = {}
         original(connection, operation, fault, now)
 
-    replace(broker, "fail", fail)
+    replace(broker.closing, "fail", fail)
 
 
 @defect(
@@ -91,7 +89,7 @@ def _(broker: Broker) -> None:
     summary="What is outstanding when an error closes a connection is lost.",
 )
 def _(broker: Broker) -> None:
-    original = broker.close_connection
+    original = broker.closing.close
 
     def close_connection(
         connection: Connection, code: int, detail: str, cause: tuple[int, int], wait: float, now: int
@@ -100,7 +98,7 @@ def _(broker: Broker) -> None:
             channel.outstanding = {}
         original(connection, code, detail, cause, wait, now)
 
-    replace(broker, "close_connection", close_connection)
+    replace(broker.closing, "close", close_connection)
 
 
 @defect(
@@ -114,7 +112,7 @@ def _(broker: Broker) -> None:
         entry.position = queue.last_position
         queue.append(entry)
 
-    replace(broker, "put_back", put_back)
+    replace(broker.deliveries, "put_back", put_back)
 
 
 @defect(
@@ -124,7 +122,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     first: dict[Entry, object] = {}
-    original_deliver, original_pump = broker.deliver, broker.pump
+    original_deliver, original_pump = broker.deliveries.deliver, broker.deliveries.pump
 
     def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
         first.setdefault(entry, consumer)
@@ -137,8 +135,8 @@ def _(broker: Broker) -> None:
                 return
         original_pump(queue, now)
 
-    replace(broker, "deliver", deliver)
-    replace(broker, "pump", pump)
+    replace(broker.deliveries, "deliver", deliver)
+    replace(broker.deliveries, "pump", pump)
 
 
 # basic.recover
@@ -157,21 +155,21 @@ def _(broker: Broker) -> None:
     summary="basic.recover requeues the last delivery that was acknowledged, too.",
 )
 def _(broker: Broker) -> None:
-    original_ack, original_recover = broker.acknowledge, broker.recovered
+    original_ack = broker.acknowledging.acknowledge
     last: list[Delivery] = []
 
     def acknowledge(delivery: Delivery, now: int) -> None:
         last[:] = [delivery]
         original_ack(delivery, now)
 
-    def recovered(channel: Channel, operation: Method, now: int) -> None:
-        queues = broker.requeue(last, now)
+    @handling(broker, "basic.recover", "basic.recover-async")
+    def recovered(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        queues = broker.deliveries.requeue(last, now)
         last.clear()
-        original_recover(channel, operation, now)
-        broker.pump_all(queues, now)
+        original(channel, operation, now)
+        broker.deliveries.pump_all(queues, now)
 
-    replace(broker, "acknowledge", acknowledge)
-    replace(broker, "recovered", recovered)
+    replace(broker.acknowledging, "acknowledge", acknowledge)
 
 
 @defect(
@@ -180,16 +178,14 @@ def _(broker: Broker) -> None:
     summary="basic.recover leaves out deliveries of basic.get.",
 )
 def _(broker: Broker) -> None:
-    original = broker.recovered
 
-    def recovered(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.recover", "basic.recover-async")
+    def recovered(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         got = {tag: one for tag, one in channel.outstanding.items() if one.consumer is None}
         for tag in got:
             del channel.outstanding[tag]
         original(channel, operation, now)
         channel.outstanding = dict(sorted({**channel.outstanding, **got}.items()))
-
-    replace(broker, "recovered", recovered)
 
 
 @defect(
@@ -198,16 +194,14 @@ def _(broker: Broker) -> None:
     summary="basic.recover requeues what is outstanding on all channels of the connection.",
 )
 def _(broker: Broker) -> None:
-    original = broker.recovered
 
-    def recovered(channel: Channel, operation: Method, now: int) -> None:
+    @handling(broker, "basic.recover", "basic.recover-async")
+    def recovered(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         for other in channel.connection.channels.values():
             if other is not channel:
                 taken, other.outstanding = other.outstanding, {}
-                broker.carry_out(taken, "requeue", now)
+                broker.acknowledging.carry_out(taken, "requeue", now)
         original(channel, operation, now)
-
-    replace(broker, "recovered", recovered)
 
 
 @defect(
@@ -217,7 +211,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     before_handling(
-        broker, "recovered", lambda channel, operation: operation if channel.outstanding else None
+        broker, "basic.recover", lambda channel, operation: operation if channel.outstanding else None
     )
 
 
@@ -227,7 +221,7 @@ def _(broker: Broker) -> None:
     summary="basic.recover after basic.cancel loses what that consumer had.",
 )
 def _(broker: Broker) -> None:
-    original = broker.requeue
+    original = broker.deliveries.requeue
 
     def requeue(deliveries: Iterable[Delivery], now: int) -> set[Queue]:
         return original(
@@ -241,4 +235,4 @@ def _(broker: Broker) -> None:
             now,
         )
 
-    replace(broker, "requeue", requeue)
+    replace(broker.deliveries, "requeue", requeue)

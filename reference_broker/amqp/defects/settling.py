@@ -7,8 +7,9 @@ from typing import Protocol
 
 from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
 from plumbline.reference_broker.amqp.core import Broker
-from plumbline.reference_broker.amqp.defects.alterations import on_faults
+from plumbline.reference_broker.amqp.defects.alterations import handling, on_faults
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.registry import replace
 from plumbline.wire.amqp import Method
 
@@ -26,34 +27,24 @@ class Takes(Protocol):
 
 def takes(broker: Broker, method: str, taken: Takes) -> None:
     """For ``method`` other deliveries are settled than it names; None: those that it names."""
-    original = broker.take_outstanding
+    original_take = broker.acknowledging.take_outstanding
     handled = [""]
 
     def take_outstanding(channel: Channel, tag: int, *, multiple: bool) -> Taken:
         other = taken(channel, tag, multiple=multiple) if handled[0] == method else None
-        return original(channel, tag, multiple=multiple) if other is None else other
+        return original_take(channel, tag, multiple=multiple) if other is None else other
 
-    def watch(handler: str) -> None:
-        before = getattr(broker, handler)
+    @handling(broker, "basic.ack", "basic.nack", "basic.reject")
+    def handle(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        handled[0] = operation.method
+        if operation.method == method == "basic.ack":  # past the quick way of single acks
+            arguments = operation.arguments
+            tag, multiple = arguments["delivery_tag"], arguments["multiple"]
+            broker.acknowledging.settled(channel, tag, "ack", now, multiple=multiple)
+        else:
+            original(channel, operation, now)
 
-        def handle(channel: Channel, operation: Method, now: int) -> None:
-            handled[0] = operation.method
-            if operation.method == method == "basic.ack":  # past the quick way of single acks
-                broker.settled(
-                    channel,
-                    operation.arguments["delivery_tag"],
-                    "ack",
-                    now,
-                    multiple=operation.arguments["multiple"],
-                )
-            else:
-                before(channel, operation, now)
-
-        replace(broker, handler, handle)
-
-    replace(broker, "take_outstanding", take_outstanding)
-    for handler in ("acked", "nacked", "rejected"):
-        watch(handler)
+    replace(broker.acknowledging, "take_outstanding", take_outstanding)
 
 
 def pop(channel: Channel, tags: Iterable[int]) -> Taken:

@@ -27,7 +27,7 @@ from plumbline.wire.amqp import Method
     summary="Every queue that is declared without a name gets the same one.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "unique", lambda prefix: f"{prefix}AAAAAAAAAAAAAAAAAAAAAA")
+    replace(broker.queue_methods, "unique", lambda prefix: f"{prefix}AAAAAAAAAAAAAAAAAAAAAA")
 
 
 @defect(
@@ -39,7 +39,7 @@ def _(broker: Broker) -> None:
     def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
         raise AmqpFault(PRECONDITION_FAILED, f"queue '{queue.name}' exists")
 
-    replace(broker, "check_same_queue", check_same_queue)
+    replace(broker.queue_methods, "check_same_queue", check_same_queue)
 
 
 @defect(
@@ -49,9 +49,9 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
-        broker.check_owner(queue, channel)
+        broker.topology.check_owner(queue, channel)
 
-    replace(broker, "check_same_queue", check_same_queue)
+    replace(broker.queue_methods, "check_same_queue", check_same_queue)
 
 
 @defect(
@@ -66,7 +66,7 @@ def _(broker: Broker) -> None:
             return with_arguments(operation, passive=False)
         return operation
 
-    before_handling(broker, "declares_queue", change)
+    before_handling(broker, "queue.declare", change)
 
 
 @defect(
@@ -80,7 +80,7 @@ def _(broker: Broker) -> None:
         known = operation.arguments["queue"] in vhost.queues
         return with_arguments(operation, passive=False) if known else operation
 
-    before_handling(broker, "declares_queue", change)
+    before_handling(broker, "queue.declare", change)
 
 
 @defect(
@@ -94,7 +94,7 @@ def _(broker: Broker) -> None:
         held = sum(one.queue is queue for channel in channels for one in channel.outstanding.values())
         return len(queue.ready) + held
 
-    replace(broker, "message_count", message_count)
+    replace(broker.queue_methods, "message_count", message_count)
 
 
 @defect(
@@ -104,7 +104,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     before_handling(
-        broker, "declares_queue", lambda channel, operation: with_arguments(operation, no_wait=False)
+        broker, "queue.declare", lambda channel, operation: with_arguments(operation, no_wait=False)
     )
 
 
@@ -114,13 +114,13 @@ def _(broker: Broker) -> None:
     summary="Clients can declare queues whose names begin with amq.",
 )
 def _(broker: Broker) -> None:
-    original = broker.refuse_reserved
+    original = broker.topology.check_name
 
-    def refuse_reserved(kind: str, name: str) -> None:
+    def check_name(kind: str, name: str) -> None:
         if kind != "queue":
             original(kind, name)
 
-    replace(broker, "refuse_reserved", refuse_reserved)
+    replace(broker.topology, "check_name", check_name)
 
 
 @defect(
@@ -131,7 +131,7 @@ def _(broker: Broker) -> None:
 def _(broker: Broker) -> None:
     before_handling(
         broker,
-        "declares_queue",
+        "queue.declare",
         lambda channel, operation: with_arguments(operation, queue=operation.arguments["queue"][:127]),
     )
 
@@ -142,7 +142,7 @@ def _(broker: Broker) -> None:
     summary="Other connections can use an exclusive queue.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "refuse_locked", lambda queue: None)
+    replace(broker.topology, "refuse_locked", lambda queue: None)
 
 
 @defect(
@@ -151,7 +151,7 @@ def _(broker: Broker) -> None:
     summary="What another connection publishes never reaches an exclusive queue.",
 )
 def _(broker: Broker) -> None:
-    original = broker.route
+    original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
         return [
@@ -160,7 +160,7 @@ def _(broker: Broker) -> None:
             if queue.owner in (None, channel.connection)
         ]
 
-    replace(broker, "route", route)
+    replace(broker.publishing, "route", route)
 
 
 @defect(
@@ -169,7 +169,7 @@ def _(broker: Broker) -> None:
     summary="An exclusive queue is there for everybody after its connection's end.",
 )
 def _(broker: Broker) -> None:
-    original = broker.leave_channels
+    original = broker.channels.leave_all
 
     def leave_channels(connection: Connection, now: int) -> None:
         for queue in connection.exclusive_queues:
@@ -177,7 +177,7 @@ def _(broker: Broker) -> None:
         connection.exclusive_queues.clear()
         original(connection, now)
 
-    replace(broker, "leave_channels", leave_channels)
+    replace(broker.channels, "leave_all", leave_channels)
 
 
 @defect(
@@ -186,7 +186,7 @@ def _(broker: Broker) -> None:
     summary="An auto-delete queue stays when its last consumer leaves.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "consumer_left", lambda queue, now: None)
+    replace(broker.topology, "consumer_left", lambda queue, now: None)
 
 
 @defect(
@@ -198,7 +198,7 @@ def _(broker: Broker) -> None:
     def last_declared(channel: Channel) -> str:
         raise AmqpFault(NOT_FOUND, "no queue ''")
 
-    replace(broker, "last_declared", last_declared)
+    replace(broker.topology, "last_declared", last_declared)
 
 
 @defect(
@@ -208,7 +208,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     before_handling(
-        broker, "deletes_queue", lambda channel, operation: with_arguments(operation, if_unused=False)
+        broker, "queue.delete", lambda channel, operation: with_arguments(operation, if_unused=False)
     )
 
 
@@ -219,7 +219,7 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     before_handling(
-        broker, "deletes_queue", lambda channel, operation: with_arguments(operation, if_empty=False)
+        broker, "queue.delete", lambda channel, operation: with_arguments(operation, if_empty=False)
     )
 
 
@@ -242,7 +242,7 @@ def _(broker: Broker) -> None:
     summary="queue.purge drops what is delivered and not acknowledged, too.",
 )
 def _(broker: Broker) -> None:
-    original_purge, original_put_back = broker.purge, broker.put_back
+    original_purge, original_put_back = broker.queue_methods.purge, broker.deliveries.put_back
     purged: dict[Queue, int] = {}
 
     def purge(queue: Queue) -> list[Entry]:
@@ -253,8 +253,8 @@ def _(broker: Broker) -> None:
         if entry.position > purged.get(queue, 0):
             original_put_back(queue, entry)
 
-    replace(broker, "purge", purge)
-    replace(broker, "put_back", put_back)
+    replace(broker.queue_methods, "purge", purge)
+    replace(broker.deliveries, "put_back", put_back)
 
 
 @defect(
@@ -270,4 +270,4 @@ def _(broker: Broker) -> None:
             return with_arguments(operation, arguments={})
         return operation
 
-    before_handling(broker, "declares_queue", change)
+    before_handling(broker, "queue.declare", change)

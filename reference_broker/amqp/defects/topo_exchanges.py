@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from plumbline.reference_broker.amqp.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
-from plumbline.reference_broker.amqp.exchanges import Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.exchanges import TYPES, Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.messages import Message
 from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
@@ -21,14 +19,14 @@ from plumbline.wire.amqp import Method
     summary="The default exchange does not know exclusive queues.",
 )
 def _(broker: Broker) -> None:
-    original = broker.route
+    original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
         return [
             queue for queue in original(channel, exchange, message) if exchange.name or queue.owner is None
         ]
 
-    replace(broker, "route", route)
+    replace(broker.publishing, "route", route)
 
 
 @defect(
@@ -37,21 +35,21 @@ def _(broker: Broker) -> None:
     summary="queue.bind of an unknown queue or exchange is answered with bind-ok.",
 )
 def _(broker: Broker) -> None:
-    original = broker.fail
+    original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         if fault.code == NOT_FOUND and operation.method == "queue.bind" and operation.arguments["queue"]:
-            broker.send(connection, operation.channel, "queue.bind-ok")
+            broker.outbox.send(connection, operation.channel, "queue.bind-ok")
         else:
             original(connection, operation, fault, now)
 
-    replace(broker, "fail", fail)
+    replace(broker.closing, "fail", fail)
 
 
 def _copies(broker: Broker, *, same_key: bool) -> None:
     """A queue gets a message once more for each further binding, or bind of a binding."""
     binds: dict[tuple[str, str, str], int] = {}
-    original_bind, original_route = broker.add_binding, broker.route
+    original_bind, original_route = broker.topology.add_binding, broker.publishing.route
 
     def add_binding(vhost: VirtualHost, binding: Binding) -> None:
         key = (binding.source, binding.destination, binding.routing_key if same_key else "")
@@ -65,8 +63,8 @@ def _copies(broker: Broker, *, same_key: bool) -> None:
             queues += [queue] * max(binds.get(key, 1), 1)
         return queues
 
-    replace(broker, "add_binding", add_binding)
-    replace(broker, "route", route)
+    replace(broker.topology, "add_binding", add_binding)
+    replace(broker.publishing, "route", route)
 
 
 @defect(
@@ -93,7 +91,7 @@ def _(broker: Broker) -> None:
     summary="exchange.declare of an unknown type makes a direct exchange.",
 )
 def _(broker: Broker) -> None:
-    replace(broker, "check_type", lambda kind: None)
+    replace(broker.exchange_methods, "check_type", lambda kind: None)
 
 
 @defect(
@@ -102,13 +100,13 @@ def _(broker: Broker) -> None:
     summary="Declaring an exchange again with another type is answered as if it were the same.",
 )
 def _(broker: Broker) -> None:
-    original = broker.check_same
+    def change(channel: Channel, operation: Method) -> Method:
+        existing = broker.vhosts[channel.connection.vhost].exchanges.get(operation.arguments["exchange"])
+        if existing is None or operation.arguments["type"] not in TYPES:
+            return operation
+        return with_arguments(operation, type=existing.kind)
 
-    def check_same(name: str, what: str, received: Any, current: Any) -> None:
-        if name != "type":
-            original(name, what, received, current)
-
-    replace(broker, "check_same", check_same)
+    before_handling(broker, "exchange.declare", change)
 
 
 @defect(
@@ -117,15 +115,15 @@ def _(broker: Broker) -> None:
     summary="A passive exchange.declare of a missing exchange is answered.",
 )
 def _(broker: Broker) -> None:
-    original = broker.fail
+    original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
         if fault.code == NOT_FOUND and operation.method == "exchange.declare":
-            broker.send(connection, operation.channel, "exchange.declare-ok")
+            broker.outbox.send(connection, operation.channel, "exchange.declare-ok")
         else:
             original(connection, operation, fault, now)
 
-    replace(broker, "fail", fail)
+    replace(broker.closing, "fail", fail)
 
 
 @defect(
@@ -144,13 +142,13 @@ def _(broker: Broker) -> None:
     summary="Clients can declare exchanges whose names begin with amq.",
 )
 def _(broker: Broker) -> None:
-    original = broker.refuse_reserved
+    original = broker.topology.check_name
 
-    def refuse_reserved(kind: str, name: str) -> None:
+    def check_name(kind: str, name: str) -> None:
         if kind != "exchange":
             original(kind, name)
 
-    replace(broker, "refuse_reserved", refuse_reserved)
+    replace(broker.topology, "check_name", check_name)
 
 
 @defect(
@@ -160,5 +158,5 @@ def _(broker: Broker) -> None:
 )
 def _(broker: Broker) -> None:
     before_handling(
-        broker, "deletes_exchange", lambda channel, operation: with_arguments(operation, if_unused=False)
+        broker, "exchange.delete", lambda channel, operation: with_arguments(operation, if_unused=False)
     )

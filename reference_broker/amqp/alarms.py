@@ -1,0 +1,22 @@
+"""The timers of an AMQP broker: what for, and of which connection or queue."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.timers import Timers
+
+
+class Alarm(Enum):
+    """What a timer is for. Its key is the alarm and a connection's id or a queue."""
+
+    HANDSHAKE = "handshake"
+    END = "end"  # close the socket
+    BEAT = "beat"  # send a heartbeat, unless something was sent
+    SILENCE = "silence"  # the client should have been heard
+    HEAD = "head"  # the first message of a queue expires
+    UNUSED = "unused"  # a queue expires
+
+
+Alarms = Timers[tuple[Alarm, int | Queue]]

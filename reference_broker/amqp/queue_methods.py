@@ -1,0 +1,154 @@
+"""queue.declare, bind, unbind, purge and delete.
+
+Sources: AMQP 0-9-1 XML, class queue; RabbitMQ, "Queues", "AMQP 0-9-1 Errata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plumbline.reference_broker.amqp.arguments import check_equivalent, configure
+from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.delivery import Deliveries
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
+from plumbline.reference_broker.amqp.exchanges import Binding, VirtualHost
+from plumbline.reference_broker.amqp.messages import Entry
+from plumbline.reference_broker.amqp.outbox import Outbox
+from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.topology import (
+    Topology,
+    check_same,
+    default_exchange_refused,
+    stripped,
+)
+from plumbline.wire.amqp import Method
+
+
+class QueueMethods:
+    """What clients may do with queues."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        deliveries: Deliveries,
+        store: Store,
+        outbox: Outbox,
+        unique: Callable[[str], str],
+    ) -> None:
+        self.topology = topology
+        self.deliveries = deliveries
+        self.store = store
+        self.outbox = outbox
+        self.unique = unique  # a name that begins with what it is given
+
+    def on_queue_declare(self, channel: Channel, operation: Method, now: int) -> None:
+        """queue.declare."""
+        arguments = operation.arguments
+        name = stripped(arguments["queue"])
+        vhost = self.topology.vhosts[channel.connection.vhost]
+        if arguments["passive"]:
+            queue = self.topology.usable_queue(channel, name)
+        elif (existing := vhost.queues.get(name)) is not None and name:
+            self.check_same_queue(existing, channel, arguments)
+            queue = existing
+        else:
+            if not name and not arguments["queue"]:
+                name = self.unique("amq.gen-")
+            else:
+                self.topology.check_name("queue", name)
+            queue = self.make_queue(vhost, name, channel, arguments)
+        channel.last_queue = queue.name
+        self.topology.in_use(queue, now)
+        if not arguments["no_wait"]:
+            self.outbox.answer(
+                channel, "queue.declare-ok", queue.name, self.message_count(queue), len(queue.consumers)
+            )
+
+    def make_queue(self, vhost: VirtualHost, name: str, channel: Channel, arguments: Any) -> Queue:
+        queue = Queue(vhost.name, name, durable=arguments["durable"], auto_delete=arguments["auto_delete"])
+        configure(queue, arguments["arguments"])
+        if arguments["exclusive"]:
+            queue.owner = channel.connection
+            channel.connection.exclusive_queues.add(queue)
+        vhost.queues[name] = queue
+        vhost.changed()
+        self.store.queue_declared(queue)
+        return queue
+
+    def check_same_queue(self, queue: Queue, channel: Channel, arguments: Any) -> None:
+        """A second declaration must say the same. AMQP 0-9-1 XML, queue.declare, "equivalent"."""
+        owner = channel.connection if arguments["exclusive"] else None
+        if queue.owner is not owner and queue.owner is not channel.connection:
+            self.topology.refuse_locked(queue)
+        if queue.owner is not None and owner is None:
+            self.topology.refuse_locked(queue)
+        what = quoted("queue", queue.name, queue.vhost)
+        check_same("durable", what, arguments["durable"], queue.durable)
+        check_same("auto_delete", what, arguments["auto_delete"], queue.auto_delete)
+        check_equivalent(queue, arguments["arguments"])
+
+    def message_count(self, queue: Queue) -> int:
+        """Those that are ready; what is delivered does not count."""
+        return len(queue.ready)
+
+    def on_queue_bind(self, channel: Channel, operation: Method, now: int) -> None:
+        """queue.bind. Without queue name and key, the key is the name of the last queue too."""
+        arguments = operation.arguments
+        queue = self.topology.usable_queue(channel, arguments["queue"])
+        key = arguments["routing_key"]
+        if not arguments["queue"] and not key:
+            key = queue.name
+        vhost = self.topology.vhosts[channel.connection.vhost]
+        exchange = self.topology.bindable(vhost, arguments["exchange"])
+        self.topology.add_binding(
+            vhost, Binding(exchange.name, True, queue.name, key, arguments["arguments"])
+        )
+        if not arguments["no_wait"]:
+            self.outbox.answer(channel, "queue.bind-ok")
+
+    def on_queue_unbind(self, channel: Channel, operation: Method, now: int) -> None:
+        """queue.unbind. What is not bound needs no unbinding."""
+        arguments = operation.arguments
+        name, key = arguments["queue"], arguments["routing_key"]
+        if not name:
+            name = self.topology.last_declared(channel)
+            key = key or name
+        if not arguments["exchange"]:
+            raise default_exchange_refused()
+        self.topology.drop_binding(
+            channel, Binding(arguments["exchange"], True, name, key, arguments["arguments"])
+        )
+        self.outbox.answer(channel, "queue.unbind-ok")
+
+    def on_queue_purge(self, channel: Channel, operation: Method, now: int) -> None:
+        """queue.purge: what was delivered stays."""
+        queue = self.topology.usable_queue(channel, operation.arguments["queue"])
+        entries = self.purge(queue)
+        for entry in entries:
+            self.deliveries.discard(queue, entry)
+        if not operation.arguments["no_wait"]:
+            self.outbox.answer(channel, "queue.purge-ok", len(entries))
+
+    def purge(self, queue: Queue) -> list[Entry]:
+        return queue.clear()
+
+    def on_queue_delete(self, channel: Channel, operation: Method, now: int) -> None:
+        """queue.delete. What does not exist is deleted already."""
+        arguments = operation.arguments
+        name = arguments["queue"] or self.topology.last_declared(channel)
+        vhost = self.topology.vhosts[channel.connection.vhost]
+        count = 0
+        if (queue := vhost.queues.get(name)) is not None:
+            self.topology.check_owner(queue, channel)
+            what = quoted("queue", queue.name, queue.vhost)
+            if arguments["if_unused"] and queue.consumers:
+                raise AmqpFault(PRECONDITION_FAILED, f"{what} in use")
+            if arguments["if_empty"] and len(queue.ready):
+                raise AmqpFault(PRECONDITION_FAILED, f"{what} not empty")
+            count = len(queue.ready)
+        if not arguments["no_wait"]:
+            self.outbox.answer(channel, "queue.delete-ok", count)
+        if queue is not None:
+            self.topology.remove_queue(queue)
