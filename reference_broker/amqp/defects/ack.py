@@ -20,12 +20,9 @@ from plumbline.reference_broker.amqp.queues import Consumer
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "single-acks-settle-all-below",
-    breaks=("AMQP-ACK-001",),
-    summary="basic.ack without multiple settles all lower tags, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-001")
+def single_acks_settle_all_below(broker: Broker) -> None:
+    """basic.ack without multiple settles all lower tags, too."""
     before_handling(
         broker,
         "basic.ack",
@@ -37,12 +34,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "ack-multiple-settles-one",
-    breaks=("AMQP-ACK-002",),
-    summary="basic.ack with multiple settles the named tag alone.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-002")
+def ack_multiple_settles_one(broker: Broker) -> None:
+    """basic.ack with multiple settles the named tag alone."""
     before_handling(
         broker,
         "basic.ack",
@@ -52,12 +46,10 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "ack-multiple-settles-one-more",
-    breaks=("AMQP-ACK-003",),
-    summary="basic.ack with multiple settles the tag above the named one, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-003")
+def ack_multiple_settles_one_more(broker: Broker) -> None:
+    """basic.ack with multiple settles the tag above the named one, too."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if not multiple or tag not in channel.outstanding:
             return None
@@ -66,12 +58,10 @@ def _(broker: Broker) -> None:
     takes(broker, "basic.ack", taken)
 
 
-@defect(
-    "acks-must-come-in-order",
-    breaks=("AMQP-ACK-004",),
-    summary="basic.ack of another than the lowest outstanding tag is refused, unless it is multiple.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-004")
+def acks_must_come_in_order(broker: Broker) -> None:
+    """basic.ack of another than the lowest outstanding tag is refused, unless it is multiple."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if not multiple and channel.outstanding and tag > min(channel.outstanding):
             raise AmqpFault(PRECONDITION_FAILED, f"delivery tag {tag} is out of order")
@@ -80,21 +70,16 @@ def _(broker: Broker) -> None:
     takes(broker, "basic.ack", taken)
 
 
-@defect(
-    "ack-of-tag-0-settles-nothing",
-    breaks=("AMQP-ACK-005",),
-    summary="basic.ack of tag 0 with multiple settles nothing.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-005")
+def ack_of_tag_0_settles_nothing(broker: Broker) -> None:
+    """basic.ack of tag 0 with multiple settles nothing."""
     takes(broker, "basic.ack", lambda channel, tag, multiple: {} if multiple and not tag else None)
 
 
-@defect(
-    "ack-of-tag-0-needs-deliveries",
-    breaks=("AMQP-ACK-006",),
-    summary="basic.ack of tag 0 with multiple is refused if nothing is outstanding.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-006")
+def ack_of_tag_0_needs_deliveries(broker: Broker) -> None:
+    """basic.ack of tag 0 with multiple is refused if nothing is outstanding."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if multiple and not tag and not channel.outstanding:
             raise AmqpFault(PRECONDITION_FAILED, f"{UNKNOWN} 0")
@@ -103,39 +88,28 @@ def _(broker: Broker) -> None:
     takes(broker, "basic.ack", taken)
 
 
-@defect(
-    "ack-of-tag-0-is-overlooked",
-    breaks=("AMQP-ACK-007",),
-    summary="basic.ack of tag 0 without multiple is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-007")
+def ack_of_tag_0_is_overlooked(broker: Broker) -> None:
+    """basic.ack of tag 0 without multiple is ignored."""
     overlooked(broker, method="basic.ack", text=f"{UNKNOWN} 0")
 
 
-@defect(
-    "double-acks-are-overlooked",
-    breaks=("AMQP-ACK-008",),
-    summary="basic.ack of a tag that is settled already is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-008")
+def double_acks_are_overlooked(broker: Broker) -> None:
+    """basic.ack of a tag that is settled already is ignored."""
     overlooks(broker, lambda channel, tag: 0 < tag <= channel.last_tag)
 
 
-@defect(
-    "acks-of-the-future-are-overlooked",
-    breaks=("AMQP-ACK-009", "AMQP-LIMITS-001"),
-    summary="basic.ack of a tag that was never issued is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-009", "AMQP-LIMITS-001")
+def acks_of_the_future_are_overlooked(broker: Broker) -> None:
+    """basic.ack of a tag that was never issued is ignored."""
     overlooks(broker, lambda channel, tag: tag > channel.last_tag)
 
 
-@defect(
-    "ack-multiple-above-all-settles-all",
-    breaks=("AMQP-ACK-010",),
-    summary="basic.ack with multiple of a tag above all that are outstanding settles them.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-010")
+def ack_multiple_above_all_settles_all(broker: Broker) -> None:
+    """basic.ack with multiple of a tag above all that are outstanding settles them."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if multiple and channel.outstanding and tag > max(channel.outstanding):
             return pop(channel, list(channel.outstanding))
@@ -144,12 +118,10 @@ def _(broker: Broker) -> None:
     takes(broker, "basic.ack", taken)
 
 
-@defect(
-    "acks-on-any-channel",
-    breaks=("AMQP-ACK-012",),
-    summary="basic.ack settles the delivery of another channel of the connection.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-012")
+def acks_on_any_channel(broker: Broker) -> None:
+    """basic.ack settles the delivery of another channel of the connection."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if tag in channel.outstanding or not tag:
             return None
@@ -161,12 +133,9 @@ def _(broker: Broker) -> None:
     takes(broker, "basic.ack", taken)
 
 
-@defect(
-    "wrong-acks-close-the-connection",
-    breaks=("AMQP-ACK-013",),
-    summary="An unknown delivery tag closes the connection.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-013")
+def wrong_acks_close_the_connection(broker: Broker) -> None:
+    """An unknown delivery tag closes the connection."""
     on_faults(
         broker,
         lambda connection, operation, fault: AmqpFault(NOT_ALLOWED, fault.detail),
@@ -176,12 +145,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "no-ack-deliveries-can-be-acknowledged",
-    breaks=("AMQP-ACK-014",),
-    summary="basic.ack of a delivery to a no_ack consumer is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-014")
+def no_ack_deliveries_can_be_acknowledged(broker: Broker) -> None:
+    """basic.ack of a delivery to a no_ack consumer is ignored."""
     without: set[tuple[Channel, int]] = set()
     original = broker.deliveries.deliver
 
@@ -207,28 +173,23 @@ def _remembers(broker: Broker, *methods: str) -> set[tuple[Channel, int]]:
     return settled
 
 
-@defect(
-    "rejected-can-be-acknowledged",
-    breaks=("AMQP-ACK-015",),
-    summary="basic.ack after basic.nack or basic.reject of the same tag is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-015")
+def rejected_can_be_acknowledged(broker: Broker) -> None:
+    """basic.ack after basic.nack or basic.reject of the same tag is ignored."""
     settled = _remembers(broker, "basic.nack", "basic.reject")
     overlooks(broker, lambda channel, tag: (channel, tag) in settled)
 
 
-@defect(
-    "recovered-can-be-acknowledged",
-    breaks=("AMQP-ACK-016", "AMQP-RECOVER-009"),
-    summary="Settling a tag that basic.recover gave back is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-016", "AMQP-RECOVER-009")
+def recovered_can_be_acknowledged(broker: Broker) -> None:
+    """Settling a tag that basic.recover gave back is ignored."""
     settled = _remembers(broker, "basic.recover", "basic.recover-async")
     overlooks(broker, lambda channel, tag: (channel, tag) in settled, method="")
 
 
-@defect("acks-are-answered", breaks=("AMQP-ACK-017",), summary="basic.ack is answered with basic.ack.")
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-017")
+def acks_are_answered(broker: Broker) -> None:
+    """basic.ack is answered with basic.ack."""
 
     @handling(broker, "basic.ack")
     def acked(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -236,12 +197,9 @@ def _(broker: Broker) -> None:
         broker.outbox.answer(channel, "basic.ack", operation.arguments["delivery_tag"], False)
 
 
-@defect(
-    "acks-are-forgotten",
-    breaks=("AMQP-ACK-018", "AMQP-REQUEUE-016"),
-    summary="When a channel ends, the last delivery that was acknowledged on it is requeued, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ACK-018", "AMQP-REQUEUE-016")
+def acks_are_forgotten(broker: Broker) -> None:
+    """When a channel ends, the last delivery that was acknowledged on it is requeued, too."""
     original_ack, original_leave = broker.acknowledging.acknowledge, broker.channels.leave
     last: dict[str, Delivery] = {}
 

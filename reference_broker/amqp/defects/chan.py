@@ -34,12 +34,10 @@ from plumbline.wire.amqp import AmqpError, Method, Operation
 from plumbline.wire.errors import ErrorKind
 
 
-@defect(
-    "open-ok-on-another-channel",
-    breaks=("AMQP-CHAN-001",),
-    summary="channel.open of a connection's first channel is answered on channel 1, whatever its number.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-001")
+def open_ok_on_another_channel(broker: Broker) -> None:
+    """channel.open of a connection's first channel is answered on channel 1, whatever its number."""
+
     def opens_channel(connection: Connection, number: int) -> None:
         first = not connection.channels
         connection.channels[number] = Channel(connection, number)
@@ -48,57 +46,45 @@ def _(broker: Broker) -> None:
     replace(broker.channels, "open", opens_channel)
 
 
-@defect(
-    "second-channel-open-is-answered",
-    breaks=("AMQP-CHAN-002",),
-    summary="channel.open of an open channel is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-002")
+def second_channel_open_is_answered(broker: Broker) -> None:
+    """channel.open of an open channel is ignored."""
     overlooked(broker, code=CHANNEL_ERROR, text="second 'channel.open'")
 
 
-@defect(
-    "methods-on-closed-channels-are-dropped",
-    breaks=("AMQP-CHAN-003", "AMQP-ERRORS-010"),
-    summary="Methods on a channel that was never opened are ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-003", "AMQP-ERRORS-010")
+def methods_on_closed_channels_are_dropped(broker: Broker) -> None:
+    """Methods on a channel that was never opened are ignored."""
+
     @handling(broker, OTHER, phase=ChannelPhase.UNOPENED)
     def refuse(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         if operation.method in ("channel.close", "channel.close-ok"):
             original(connection, operation, now)
 
 
-@defect(
-    "channel-0-takes-any-method",
-    breaks=("AMQP-CHAN-004",),
-    summary="Methods of channels are ignored on channel 0.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-004")
+def channel_0_takes_any_method(broker: Broker) -> None:
+    """Methods of channels are ignored on channel 0."""
+
     @handling(broker, OTHER, phase=Phase.RUNNING)
     def refuse(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         if operation.method.startswith("connection."):
             original(connection, operation, now)
 
 
-@defect(
-    "connection-methods-on-channels-are-dropped",
-    breaks=("AMQP-CHAN-005",),
-    summary="Methods of the connection are ignored on a channel.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-005")
+def connection_methods_on_channels_are_dropped(broker: Broker) -> None:
+    """Methods of the connection are ignored on a channel."""
+
     @handling(broker, OTHER)
     def refuse(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if not operation.method.startswith("connection."):
             original(channel, operation, now)
 
 
-@defect(
-    "channel-max-is-not-kept",
-    breaks=("AMQP-CHAN-006",),
-    summary="More channels than channel_max can be opened.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-006")
+def channel_max_is_not_kept(broker: Broker) -> None:
+    """More channels than channel_max can be opened."""
     original = broker.channels.open
 
     def opens_channel(connection: Connection, number: int) -> None:
@@ -109,32 +95,24 @@ def _(broker: Broker) -> None:
     replace(broker.channels, "open", opens_channel)
 
 
-@defect(
-    "channel-close-is-not-answered",
-    breaks=("AMQP-CHAN-008",),
-    summary="channel.close of another channel than 1 gets no close-ok.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-008")
+def channel_close_is_not_answered(broker: Broker) -> None:
+    """channel.close of another channel than 1 gets no close-ok."""
     before_sending(
         broker, "channel.close-ok", lambda connection, number, values: values if number == 1 else None
     )
 
 
-@defect(
-    "unopened-channel-can-be-closed",
-    breaks=("AMQP-CHAN-009",),
-    summary="channel.close of a channel that was never opened is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-009")
+def unopened_channel_can_be_closed(broker: Broker) -> None:
+    """channel.close of a channel that was never opened is ignored."""
     overlooked(broker, code=CHANNEL_ERROR, method="channel.close")
 
 
-@defect(
-    "soft-errors-close-all-channels",
-    breaks=("AMQP-CHAN-012",),
-    summary="After an error on one channel the others answer no more.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-012")
+def soft_errors_close_all_channels(broker: Broker) -> None:
+    """After an error on one channel the others answer no more."""
+
     def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
         if not fault.is_hard:
             for channel in connection.channels.values():
@@ -144,12 +122,9 @@ def _(broker: Broker) -> None:
     on_faults(broker, change)
 
 
-@defect(
-    "closing-channels-still-work",
-    breaks=("AMQP-CHAN-013",),
-    summary="Methods that come between channel.close and its close-ok are carried out.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-013")
+def closing_channels_still_work(broker: Broker) -> None:
+    """Methods that come between channel.close and its close-ok are carried out."""
     broker.handlers[ChannelPhase.CLOSING] = {
         **broker.handlers[ChannelPhase.OPENED],
         "channel.close": broker.handlers[ChannelPhase.CLOSING]["channel.close"],
@@ -157,23 +132,18 @@ def _(broker: Broker) -> None:
     }
 
 
-@defect(
-    "failed-channels-stay-closed",
-    breaks=("AMQP-CHAN-014",),
-    summary="After an error and its close-ok the channel's number cannot be opened again.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-014")
+def failed_channels_stay_closed(broker: Broker) -> None:
+    """After an error and its close-ok the channel's number cannot be opened again."""
+
     @handling(broker, "channel.close-ok", phase=ChannelPhase.CLOSING)
     def close_ok(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         """The channel keeps its number."""
 
 
-@defect(
-    "closed-channels-swallow-methods",
-    breaks=("AMQP-CHAN-015",),
-    summary="Methods on a channel that was closed are ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-015")
+def closed_channels_swallow_methods(broker: Broker) -> None:
+    """Methods on a channel that was closed are ignored."""
     opened: set[tuple[Connection, int]] = set()
     original_open = broker.channels.open
 
@@ -189,12 +159,9 @@ def _(broker: Broker) -> None:
     replace(broker.channels, "open", opens_channel)
 
 
-@defect(
-    "hard-errors-on-the-channel",
-    breaks=("AMQP-CHAN-016",),
-    summary="connection.close after an error of a channel is sent on channel 1.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-016")
+def hard_errors_on_the_channel(broker: Broker) -> None:
+    """connection.close after an error of a channel is sent on channel 1."""
     original = broker.outbox.send
 
     def send(connection: Connection, number: int, name: str, *values: object) -> None:
@@ -203,17 +170,15 @@ def _(broker: Broker) -> None:
     replace(broker.outbox, "send", send)
 
 
-@defect("flow-is-not-answered", breaks=("AMQP-CHAN-017",), summary="channel.flow gets no flow-ok.")
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-017")
+def flow_is_not_answered(broker: Broker) -> None:
+    """channel.flow gets no flow-ok."""
     never_sent(broker, "channel.flow-ok")
 
 
-@defect(
-    "contents-do-not-interleave",
-    breaks=("AMQP-CHAN-019",),
-    summary="What comes on another channel together with a content is thrown away.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-019")
+def contents_do_not_interleave(broker: Broker) -> None:
+    """What comes on another channel together with a content is thrown away."""
     original = broker.decode
 
     def decode(
@@ -230,58 +195,41 @@ def _(broker: Broker) -> None:
     replace(broker, "decode", decode)
 
 
-@defect(
-    "interrupted-contents-are-forgotten",
-    breaks=("AMQP-CHAN-020",),
-    summary="A method in the place of a content header or body is no error.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-020")
+def interrupted_contents_are_forgotten(broker: Broker) -> None:
+    """A method in the place of a content header or body is no error."""
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, cause=(60, 40), words="frame type")
 
 
-@defect(
-    "contents-without-method-are-dropped",
-    breaks=("AMQP-CHAN-021", "AMQP-ERRORS-011"),
-    summary="Header and body frames without a method are dropped.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-021", "AMQP-ERRORS-011")
+def contents_without_method_are_dropped(broker: Broker) -> None:
+    """Header and body frames without a method are dropped."""
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, cause=(0, 0), words="where a method")
 
 
-@defect(
-    "content-class-is-not-checked",
-    breaks=("AMQP-CHAN-022",),
-    summary="A content header of another class than its method is no error.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-022")
+def content_class_is_not_checked(broker: Broker) -> None:
+    """A content header of another class than its method is no error."""
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="a content header of class")
 
 
-@defect(
-    "bodies-may-be-longer",
-    breaks=("AMQP-CHAN-024",),
-    summary="A body longer than its header said is no error.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-024")
+def bodies_may_be_longer(broker: Broker) -> None:
+    """A body longer than its header said is no error."""
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="more than the body has")
     forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="frame type 3 where a method")
 
 
-@defect(
-    "empty-bodies-are-lost",
-    breaks=("AMQP-CHAN-025",),
-    summary="A message with a body of no bytes is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-025")
+def empty_bodies_are_lost(broker: Broker) -> None:
+    """A message with a body of no bytes is lost."""
     before_handling(broker, "basic.publish", lambda channel, operation: operation if operation.body else None)
 
 
-@defect(
-    "server-methods-are-dropped",
-    breaks=("AMQP-CHAN-028",),
-    summary="Methods that only servers send are ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CHAN-028")
+def server_methods_are_dropped(broker: Broker) -> None:
+    """Methods that only servers send are ignored."""
+
     @handling(broker, OTHER)
     def refuse(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if operation.sent_by != "server" or operation.method.startswith("connection."):
@@ -291,12 +239,9 @@ def _(broker: Broker) -> None:
 # The codes themselves
 
 
-@defect(
-    "returns-close-the-channel",
-    breaks=("AMQP-ERRORS-001",),
-    summary="An unroutable mandatory message closes the channel with 312, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ERRORS-001")
+def returns_close_the_channel(broker: Broker) -> None:
+    """An unroutable mandatory message closes the channel with 312, too."""
     original = broker.publishing.give_back
 
     def give_back(channel: Channel, message: object) -> None:

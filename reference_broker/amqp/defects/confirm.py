@@ -20,32 +20,24 @@ from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "confirm-select-is-not-answered",
-    breaks=("AMQP-CONFIRM-001",),
-    summary="confirm.select gets no select-ok.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-001")
+def confirm_select_is_not_answered(broker: Broker) -> None:
+    """confirm.select gets no select-ok."""
     never_sent(broker, "confirm.select-ok")
 
 
-@defect(
-    "confirm-select-no-wait-is-answered",
-    breaks=("AMQP-CONFIRM-002",),
-    summary="confirm.select with no_wait is answered all the same.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-002")
+def confirm_select_no_wait_is_answered(broker: Broker) -> None:
+    """confirm.select with no_wait is answered all the same."""
     before_handling(
         broker, "confirm.select", lambda channel, operation: with_arguments(operation, no_wait=False)
     )
 
 
-@defect(
-    "second-select-counts-anew",
-    breaks=("AMQP-CONFIRM-003",),
-    summary="A second confirm.select begins to count at 1 again.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-003")
+def second_select_counts_anew(broker: Broker) -> None:
+    """A second confirm.select begins to count at 1 again."""
+
     def change(channel: Channel, operation: Method) -> Method:
         channel.published = 0
         return operation
@@ -53,12 +45,10 @@ def _(broker: Broker) -> None:
     before_handling(broker, "confirm.select", change)
 
 
-@defect(
-    "publishes-before-select-count",
-    breaks=("AMQP-CONFIRM-004",),
-    summary="What was published before confirm.select is counted, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-004")
+def publishes_before_select_count(broker: Broker) -> None:
+    """What was published before confirm.select is counted, too."""
+
     def change(channel: Channel, operation: Method) -> Method:
         if not channel.confirms:
             channel.published += 1
@@ -67,12 +57,9 @@ def _(broker: Broker) -> None:
     before_handling(broker, "basic.publish", change)
 
 
-@defect(
-    "channels-share-confirm-numbers",
-    breaks=("AMQP-CONFIRM-005",),
-    summary="Confirms are counted for the whole connection.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-005")
+def channels_share_confirm_numbers(broker: Broker) -> None:
+    """Confirms are counted for the whole connection."""
     numbers: dict[Connection, int] = {}
 
     def confirm_tag(channel: Channel) -> int:
@@ -82,12 +69,9 @@ def _(broker: Broker) -> None:
     replace(broker.confirms, "tag", confirm_tag)
 
 
-@defect(
-    "reopened-channels-go-on-confirming",
-    breaks=("AMQP-CONFIRM-006",),
-    summary="Confirms go on counting where they were when a channel is opened again.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-006")
+def reopened_channels_go_on_confirming(broker: Broker) -> None:
+    """Confirms go on counting where they were when a channel is opened again."""
     original_close, original_open = broker.channels.leave, broker.channels.open
     last: dict[tuple[int, int], int] = {}
 
@@ -103,12 +87,10 @@ def _(broker: Broker) -> None:
     replace(broker.channels, "open", opens_channel)
 
 
-@defect(
-    "transactions-can-be-confirmed",
-    breaks=("AMQP-CONFIRM-007",),
-    summary="confirm.select on a channel with transactions is accepted.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-007")
+def transactions_can_be_confirmed(broker: Broker) -> None:
+    """confirm.select on a channel with transactions is accepted."""
+
     def change(channel: Channel, operation: Method) -> Method:
         channel.transaction = None
         return operation
@@ -116,12 +98,10 @@ def _(broker: Broker) -> None:
     before_handling(broker, "confirm.select", change)
 
 
-@defect(
-    "confirms-can-be-transacted",
-    breaks=("AMQP-CONFIRM-008",),
-    summary="tx.select on a channel with confirms is accepted.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-008")
+def confirms_can_be_transacted(broker: Broker) -> None:
+    """tx.select on a channel with confirms is accepted."""
+
     def change(channel: Channel, operation: Method) -> Method:
         channel.confirms = False
         return operation
@@ -141,12 +121,10 @@ def _confirms(broker: Broker, change: object) -> None:
     replace(broker.confirms, "send", send_confirms)
 
 
-@defect(
-    "every-third-message-is-not-acked",
-    breaks=("AMQP-CONFIRM-009",),
-    summary="Every third message is not acked, and nothing is confirmed together.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-009")
+def every_third_message_is_not_acked(broker: Broker) -> None:
+    """Every third message is not acked, and nothing is confirmed together."""
+
     def change(channel: Channel) -> None:
         channel.acked = [tag for tag in channel.acked if tag % 3]
 
@@ -164,12 +142,10 @@ def _singly(broker: Broker) -> None:
     replace(broker.confirms, "send_settled", send_settled)
 
 
-@defect(
-    "acked-is-nacked-too",
-    breaks=("AMQP-CONFIRM-010",),
-    summary="Every third message is acked and nacked.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-010")
+def acked_is_nacked_too(broker: Broker) -> None:
+    """Every third message is acked and nacked."""
+
     def change(channel: Channel) -> None:
         channel.nacked = sorted([*channel.nacked, *(tag for tag in channel.acked if tag % 3 == 0)])
 
@@ -177,12 +153,10 @@ def _(broker: Broker) -> None:
     _singly(broker)
 
 
-@defect(
-    "confirm-multiple-names-the-lowest",
-    breaks=("AMQP-CONFIRM-011",),
-    summary="A confirm with multiple names the lowest of its tags in the place of the highest.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-011")
+def confirm_multiple_names_the_lowest(broker: Broker) -> None:
+    """A confirm with multiple names the lowest of its tags in the place of the highest."""
+
     def send_settled(
         channel: Channel, method: str, more: tuple[bool, ...], tags: list[int], others: list[int]
     ) -> None:
@@ -210,21 +184,15 @@ def _unrouted(broker: Broker, *, mandatory: bool, taken: bool) -> None:
     replace(broker.publishing, "distribute", distribute)
 
 
-@defect(
-    "unroutable-is-nacked",
-    breaks=("AMQP-CONFIRM-014",),
-    summary="A message that reaches no queue is nacked.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-014")
+def unroutable_is_nacked(broker: Broker) -> None:
+    """A message that reaches no queue is nacked."""
     _unrouted(broker, mandatory=False, taken=False)
 
 
-@defect(
-    "ack-before-return",
-    breaks=("AMQP-CONFIRM-015",),
-    summary="The ack of a returned message comes before the return.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-015")
+def ack_before_return(broker: Broker) -> None:
+    """The ack of a returned message comes before the return."""
     original_back, original_finish = broker.publishing.give_back, broker.confirms.send
     waiting: list[tuple[Channel, Message]] = []
 
@@ -238,12 +206,9 @@ def _(broker: Broker) -> None:
     replace(broker.confirms, "send", send_confirms)
 
 
-@defect(
-    "confirms-wait-for-consumers",
-    breaks=("AMQP-CONFIRM-016",),
-    summary="What a consumer gets at once is confirmed only when that one acknowledges it.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-016")
+def confirms_wait_for_consumers(broker: Broker) -> None:
+    """What a consumer gets at once is confirmed only when that one acknowledges it."""
     original_deliver, original_confirm, original_ack = (
         broker.deliveries.deliver,
         broker.confirms.confirm,
@@ -280,12 +245,10 @@ def _(broker: Broker) -> None:
     replace(broker.acknowledging, "acknowledge", acknowledge)
 
 
-@defect(
-    "one-queue-is-enough",
-    breaks=("AMQP-CONFIRM-017",),
-    summary="A message is acked if at least one of its queues took it.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-017")
+def one_queue_is_enough(broker: Broker) -> None:
+    """A message is acked if at least one of its queues took it."""
+
     def distribute(queues: list[Queue], message: Message, now: int) -> bool:
         taken = [broker.deliveries.enqueue(queue, message, now) for queue in queues]
         return any(taken) or not taken
@@ -293,12 +256,9 @@ def _(broker: Broker) -> None:
     replace(broker.publishing, "distribute", distribute)
 
 
-@defect(
-    "expired-at-once-is-not-acked",
-    breaks=("AMQP-CONFIRM-024",),
-    summary="A message that expires at once is nacked.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-024")
+def expired_at_once_is_not_acked(broker: Broker) -> None:
+    """A message that expires at once is nacked."""
     original = broker.deliveries.enqueue
 
     def enqueue(queue: Queue, message: Message, now: int) -> bool:
@@ -308,12 +268,10 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "enqueue", enqueue)
 
 
-@defect(
-    "failed-publishes-are-acked",
-    breaks=("AMQP-CONFIRM-025",),
-    summary="A publish that closes its channel is acked before.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-025")
+def failed_publishes_are_acked(broker: Broker) -> None:
+    """A publish that closes its channel is acked before."""
+
     def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
         channel = connection.channels[operation.channel]
         if channel.confirms:
@@ -323,12 +281,10 @@ def _(broker: Broker) -> None:
     on_faults(broker, change, code=NOT_FOUND, method="basic.publish")
 
 
-@defect(
-    "publishers-can-ack",
-    breaks=("AMQP-CONFIRM-027",),
-    summary="basic.ack of the number of a publish is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-027")
+def publishers_can_ack(broker: Broker) -> None:
+    """basic.ack of the number of a publish is ignored."""
+
     def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
         channel = connection.channels[operation.channel]
         own = 0 < operation.arguments["delivery_tag"] <= channel.published
@@ -337,12 +293,9 @@ def _(broker: Broker) -> None:
     on_faults(broker, change, code=PRECONDITION_FAILED, method="basic.ack")
 
 
-@defect(
-    "acked-is-not-written",
-    breaks=("AMQP-CONFIRM-028", "AMQP-DURABILITY-005"),
-    summary="Persistent messages are confirmed unwritten; only an orderly end writes them.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-028", "AMQP-DURABILITY-005")
+def acked_is_not_written(broker: Broker) -> None:
+    """Persistent messages are confirmed unwritten; only an orderly end writes them."""
     unwritten: list[tuple[Queue, Entry]] = []
     original_stop = broker.stop
     original_stored = broker.store.stored
@@ -364,21 +317,15 @@ def _(broker: Broker) -> None:
 # Transactions
 
 
-@defect(
-    "commit-needs-no-transaction",
-    breaks=("AMQP-CONFIRM-030",),
-    summary="tx.commit and tx.rollback are ignored on a channel without transactions.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-030")
+def commit_needs_no_transaction(broker: Broker) -> None:
+    """tx.commit and tx.rollback are ignored on a channel without transactions."""
     overlooked(broker, code=PRECONDITION_FAILED, text="not transactional")
 
 
-@defect(
-    "transactions-publish-at-once",
-    breaks=("AMQP-CONFIRM-032",),
-    summary="What is published in a transaction is visible at once.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-032")
+def transactions_publish_at_once(broker: Broker) -> None:
+    """What is published in a transaction is visible at once."""
 
     @handling(broker, "basic.publish")
     def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -387,12 +334,10 @@ def _(broker: Broker) -> None:
         channel.transaction = transaction
 
 
-@defect(
-    "transactions-hide-wrong-tags",
-    breaks=("AMQP-CONFIRM-033",),
-    summary="In a transaction basic.ack of an unknown tag is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONFIRM-033")
+def transactions_hide_wrong_tags(broker: Broker) -> None:
+    """In a transaction basic.ack of an unknown tag is ignored."""
+
     def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
         return None if connection.channels[operation.channel].transaction is not None else fault
 

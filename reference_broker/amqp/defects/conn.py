@@ -28,21 +28,16 @@ from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
 from plumbline.wire.amqp import AmqpError, Method, Operation, ProtocolHeader
 
 
-@defect(
-    "start-names-another-version",
-    breaks=("AMQP-CONN-001",),
-    summary="connection.start says version 0.8.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-001")
+def start_names_another_version(broker: Broker) -> None:
+    """connection.start says version 0.8."""
     before_sending(broker, "connection.start", lambda connection, number, values: (0, 8, *values[2:]))
 
 
-@defect(
-    "wrong-header-gets-no-header",
-    breaks=("AMQP-CONN-002",),
-    summary="After an unsupported protocol header the socket is closed without a word.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-002")
+def wrong_header_gets_no_header(broker: Broker) -> None:
+    """After an unsupported protocol header the socket is closed without a word."""
+
     def refuse_header(connection: Connection) -> None:
         connection.phase = Phase.REFUSED
         broker.outbox.end(connection)
@@ -50,12 +45,9 @@ def _(broker: Broker) -> None:
     replace(broker.handshake, "refuse_header", refuse_header)
 
 
-@defect(
-    "start-before-the-header-is-whole",
-    breaks=("AMQP-CONN-004",),
-    summary="connection.start is sent after the first bytes of a protocol header.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-004")
+def start_before_the_header_is_whole(broker: Broker) -> None:
+    """connection.start is sent after the first bytes of a protocol header."""
     original = broker.decode
 
     def decode(
@@ -69,17 +61,15 @@ def _(broker: Broker) -> None:
     replace(broker, "decode", decode)
 
 
-@defect("no-english", breaks=("AMQP-CONN-007",), summary="The only locale that is offered is de_DE.")
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-007")
+def no_english(broker: Broker) -> None:
+    """The only locale that is offered is de_DE."""
     before_sending(broker, "connection.start", lambda connection, number, values: (*values[:-1], "de_DE"))
 
 
-@defect(
-    "every-second-login-fails",
-    breaks=("AMQP-CONN-008",),
-    summary="Every second login is refused, however valid.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-008")
+def every_second_login_fails(broker: Broker) -> None:
+    """Every second login is refused, however valid."""
     original = broker.handshake.admits
     logins = [0]
 
@@ -90,17 +80,15 @@ def _(broker: Broker) -> None:
     replace(broker.handshake, "admits", admits)
 
 
-@defect("any-password-is-right", breaks=("AMQP-CONN-009",), summary="A known user needs no right password.")
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-009")
+def any_password_is_right(broker: Broker) -> None:
+    """A known user needs no right password."""
     replace(broker.handshake, "admits", lambda user, password: user in broker.config.users)
 
 
-@defect(
-    "any-mechanism-will-do",
-    breaks=("AMQP-CONN-011",),
-    summary="A mechanism that was not offered is taken for PLAIN.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-011")
+def any_mechanism_will_do(broker: Broker) -> None:
+    """A mechanism that was not offered is taken for PLAIN."""
     original = broker.handshake.credentials
 
     def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
@@ -112,12 +100,9 @@ def _(broker: Broker) -> None:
     replace(broker.handshake, "credentials", credentials)
 
 
-@defect(
-    "malformed-plain-is-let-in",
-    breaks=("AMQP-CONN-012",),
-    summary="A PLAIN response without its two separators logs the first user in.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-012")
+def malformed_plain_is_let_in(broker: Broker) -> None:
+    """A PLAIN response without its two separators logs the first user in."""
     original = broker.handshake.credentials
 
     def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
@@ -144,49 +129,34 @@ def _accepts(broker: Broker, **kinder: bool) -> None:
     replace(broker.handshake, "terms_are_acceptable", terms_are_acceptable)
 
 
-@defect(
-    "tune-proposes-tiny-frames",
-    breaks=("AMQP-CONN-013",),
-    summary="connection.tune proposes a frame_max of 1024.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-013")
+def tune_proposes_tiny_frames(broker: Broker) -> None:
+    """connection.tune proposes a frame_max of 1024."""
     before_sending(broker, "connection.tune", lambda connection, number, values: (values[0], 1024, values[2]))
     _accepts(broker, small=True)
 
 
-@defect(
-    "larger-frames-may-be-agreed",
-    breaks=("AMQP-CONN-014",),
-    summary="connection.tune-ok with a frame_max above the proposal is accepted.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-014")
+def larger_frames_may_be_agreed(broker: Broker) -> None:
+    """connection.tune-ok with a frame_max above the proposal is accepted."""
     _accepts(broker, large=True)
 
 
-@defect(
-    "tiny-frames-may-be-agreed",
-    breaks=("AMQP-CONN-015",),
-    summary="connection.tune-ok with a frame_max below 4096 is accepted.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-015")
+def tiny_frames_may_be_agreed(broker: Broker) -> None:
+    """connection.tune-ok with a frame_max below 4096 is accepted."""
     _accepts(broker, small=True)
 
 
-@defect(
-    "more-channels-may-be-agreed",
-    breaks=("AMQP-CONN-017",),
-    summary="connection.tune-ok with a channel_max above the proposal is accepted.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-017")
+def more_channels_may_be_agreed(broker: Broker) -> None:
+    """connection.tune-ok with a channel_max above the proposal is accepted."""
     _accepts(broker, channels=True)
 
 
-@defect(
-    "heartbeat-may-not-be-lowered",
-    breaks=("AMQP-CONN-019",),
-    summary="connection.tune-ok with another heartbeat than the proposed one, but 0, is refused.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-019")
+def heartbeat_may_not_be_lowered(broker: Broker) -> None:
+    """connection.tune-ok with another heartbeat than the proposed one, but 0, is refused."""
     original = broker.handshake.terms_are_acceptable
 
     def terms_are_acceptable(*, channel_max: int, frame_max: int, heartbeat: int) -> bool:
@@ -197,12 +167,9 @@ def _(broker: Broker) -> None:
     replace(broker.handshake, "terms_are_acceptable", terms_are_acceptable)
 
 
-@defect(
-    "every-second-open-fails",
-    breaks=("AMQP-CONN-020",),
-    summary="Every second connection.open is refused, though the virtual host is known.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-020")
+def every_second_open_fails(broker: Broker) -> None:
+    """Every second connection.open is refused, though the virtual host is known."""
     original = broker.handshake.open
     opens = [0]
 
@@ -215,12 +182,9 @@ def _(broker: Broker) -> None:
     replace(broker.handshake, "open", open_vhost)
 
 
-@defect(
-    "any-virtual-host-is-there",
-    breaks=("AMQP-CONN-021",),
-    summary="connection.open of an unknown virtual host opens the first one.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-021")
+def any_virtual_host_is_there(broker: Broker) -> None:
+    """connection.open of an unknown virtual host opens the first one."""
     original = broker.handshake.open
 
     def open_vhost(connection: Connection, vhost: str) -> None:
@@ -229,12 +193,10 @@ def _(broker: Broker) -> None:
     replace(broker.handshake, "open", open_vhost)
 
 
-@defect(
-    "handshake-in-any-order",
-    breaks=("AMQP-CONN-022",),
-    summary="connection.open is accepted before connection.tune-ok, and even before the login.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-022")
+def handshake_in_any_order(broker: Broker) -> None:
+    """connection.open is accepted before connection.tune-ok, and even before the login."""
+
     def open_early(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         connection.frame_max, connection.channel_max = broker.config.frame_max, broker.config.channel_max
         broker.handshake.on_connection_open(connection, operation, now)
@@ -243,31 +205,22 @@ def _(broker: Broker) -> None:
     handling(broker, "connection.open", phase=Phase.TUNE_OK)(open_early)
 
 
-@defect(
-    "second-handshake-is-overlooked",
-    breaks=("AMQP-CONN-023",),
-    summary="A second connection.start-ok or connection.open is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-023")
+def second_handshake_is_overlooked(broker: Broker) -> None:
+    """A second connection.start-ok or connection.open is ignored."""
     overlooked(broker, code=CHANNEL_ERROR, method="connection.start-ok")
     overlooked(broker, code=CHANNEL_ERROR, method="connection.open")
 
 
-@defect(
-    "close-is-not-answered",
-    breaks=("AMQP-CONN-024",),
-    summary="A client's connection.close closes the socket without connection.close-ok.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-024")
+def close_is_not_answered(broker: Broker) -> None:
+    """A client's connection.close closes the socket without connection.close-ok."""
     never_sent(broker, "connection.close-ok")
 
 
-@defect(
-    "socket-outlives-close-ok",
-    breaks=("AMQP-CONN-025",),
-    summary="After the client's connection.close-ok the socket stays open.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONN-025")
+def socket_outlives_close_ok(broker: Broker) -> None:
+    """After the client's connection.close-ok the socket stays open."""
     broker.handlers[Phase.CLOSING] = dict(broker.handlers[Phase.REFUSED])
     original = broker.ring
 
@@ -278,33 +231,26 @@ def _(broker: Broker) -> None:
     replace(broker, "ring", ring)
 
 
-@defect(
-    "the-end-is-an-internal-error",
-    breaks=("AMQP-ERRORS-002",),
-    summary="When the broker stops it says 541 INTERNAL_ERROR.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ERRORS-002")
+def the_end_is_an_internal_error(broker: Broker) -> None:
+    """When the broker stops it says 541 INTERNAL_ERROR."""
+
     def change(connection: Connection, number: int, values: Values) -> Values:
         return (INTERNAL_ERROR, *values[1:]) if values[0] == CONNECTION_FORCED else values
 
     before_sending(broker, "connection.close", change)
 
 
-@defect(
-    "unknown-virtual-host-is-an-internal-error",
-    breaks=("AMQP-ERRORS-012",),
-    summary="530 NOT_ALLOWED is told as 541 INTERNAL_ERROR.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ERRORS-012")
+def unknown_virtual_host_is_an_internal_error(broker: Broker) -> None:
+    """530 NOT_ALLOWED is told as 541 INTERNAL_ERROR."""
     refused_with(broker, INTERNAL_ERROR, code=NOT_ALLOWED)
 
 
-@defect(
-    "close-names-no-method",
-    breaks=("AMQP-ERRORS-016", "AMQP-CHAN-011"),
-    summary="channel.close names class 60, method 40, whatever method was wrong.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-ERRORS-016", "AMQP-CHAN-011")
+def close_names_no_method(broker: Broker) -> None:
+    """channel.close names class 60, method 40, whatever method was wrong."""
+
     def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
         return AmqpFault(fault.code, fault.detail, cause=(60, 40))
 

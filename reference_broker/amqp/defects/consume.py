@@ -13,21 +13,15 @@ from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "server-tags-are-empty",
-    breaks=("AMQP-CONSUME-001",),
-    summary="A consumer without a tag gets none from the server.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-001")
+def server_tags_are_empty(broker: Broker) -> None:
+    """A consumer without a tag gets none from the server."""
     replace(broker.consuming, "unique", lambda prefix: "")
 
 
-@defect(
-    "deliveries-name-no-routing-key",
-    breaks=("AMQP-CONSUME-002",),
-    summary="basic.deliver has an empty routing key.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-002")
+def deliveries_name_no_routing_key(broker: Broker) -> None:
+    """basic.deliver has an empty routing key."""
     original = broker.deliveries.deliver
 
     def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
@@ -39,21 +33,16 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "deliver", deliver)
 
 
-@defect(
-    "everything-is-redelivered",
-    breaks=("AMQP-CONSUME-003",),
-    summary="First deliveries have redelivered set.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-003")
+def everything_is_redelivered(broker: Broker) -> None:
+    """First deliveries have redelivered set."""
     replace(broker.deliveries, "is_redelivered", lambda entry: True)
 
 
-@defect(
-    "delivery-tags-skip",
-    breaks=("AMQP-CONSUME-004",),
-    summary="Delivery tags grow by 2.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-004")
+def delivery_tags_skip(broker: Broker) -> None:
+    """Delivery tags grow by 2."""
+
     def next_tag(channel: Channel) -> int:
         channel.last_tag += 2 if channel.last_tag else 1
         return channel.last_tag
@@ -61,12 +50,10 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "next_tag", next_tag)
 
 
-@defect(
-    "channels-share-delivery-tags",
-    breaks=("AMQP-CONSUME-005",),
-    summary="Delivery tags are counted for the whole connection.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-005")
+def channels_share_delivery_tags(broker: Broker) -> None:
+    """Delivery tags are counted for the whole connection."""
+
     def next_tag(channel: Channel) -> int:
         channel.last_tag = 1 + max(one.last_tag for one in channel.connection.channels.values())
         return channel.last_tag
@@ -74,12 +61,9 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "next_tag", next_tag)
 
 
-@defect(
-    "reopened-channels-go-on-counting",
-    breaks=("AMQP-CONSUME-006",),
-    summary="Delivery tags go on where they were when a channel is opened again.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-006")
+def reopened_channels_go_on_counting(broker: Broker) -> None:
+    """Delivery tags go on where they were when a channel is opened again."""
     original_close, original_open = broker.channels.leave, broker.channels.open
     last: dict[tuple[int, int], int] = {}
 
@@ -95,23 +79,17 @@ def _(broker: Broker) -> None:
     replace(broker.channels, "open", opens_channel)
 
 
-@defect(
-    "consume-no-wait-is-answered",
-    breaks=("AMQP-CONSUME-008",),
-    summary="basic.consume with no_wait is answered all the same.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-008")
+def consume_no_wait_is_answered(broker: Broker) -> None:
+    """basic.consume with no_wait is answered all the same."""
     before_handling(
         broker, "basic.consume", lambda channel, operation: with_arguments(operation, no_wait=False)
     )
 
 
-@defect(
-    "consuming-nothing-is-fine",
-    breaks=("AMQP-CONSUME-009",),
-    summary="basic.consume of an unknown queue is answered with consume-ok.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-009")
+def consuming_nothing_is_fine(broker: Broker) -> None:
+    """basic.consume of an unknown queue is answered with consume-ok."""
     original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
@@ -124,21 +102,15 @@ def _(broker: Broker) -> None:
     replace(broker.closing, "fail", fail)
 
 
-@defect(
-    "consumer-tags-can-be-used-again",
-    breaks=("AMQP-CONSUME-010",),
-    summary="A second consumer with the same tag on the channel is accepted.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-010")
+def consumer_tags_can_be_used_again(broker: Broker) -> None:
+    """A second consumer with the same tag on the channel is accepted."""
     replace(broker.consuming, "check_tag", lambda channel, tag: None)
 
 
-@defect(
-    "consumer-tags-are-the-connections",
-    breaks=("AMQP-CONSUME-011",),
-    summary="A consumer tag that another channel of the connection uses is refused.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-011")
+def consumer_tags_are_the_connections(broker: Broker) -> None:
+    """A consumer tag that another channel of the connection uses is refused."""
 
     @handling(broker, "basic.consume")
     def consumes(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -148,24 +120,19 @@ def _(broker: Broker) -> None:
         original(channel, operation, now)
 
 
-@defect(
-    "cancelled-consumers-go-on",
-    breaks=("AMQP-CONSUME-012",),
-    summary="A consumer still gets messages after its basic.cancel-ok.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-012")
+def cancelled_consumers_go_on(broker: Broker) -> None:
+    """A consumer still gets messages after its basic.cancel-ok."""
+
     @handling(broker, "basic.cancel")
     def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if not operation.arguments["no_wait"]:
             broker.outbox.answer(channel, "basic.cancel-ok", operation.arguments["consumer_tag"])
 
 
-@defect(
-    "unknown-consumers-cannot-be-cancelled",
-    breaks=("AMQP-CONSUME-013",),
-    summary="basic.cancel of an unknown tag is a channel error.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-013")
+def unknown_consumers_cannot_be_cancelled(broker: Broker) -> None:
+    """basic.cancel of an unknown tag is a channel error."""
 
     @handling(broker, "basic.cancel")
     def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -175,23 +142,17 @@ def _(broker: Broker) -> None:
         original(channel, operation, now)
 
 
-@defect(
-    "cancel-no-wait-is-answered",
-    breaks=("AMQP-CONSUME-014",),
-    summary="basic.cancel with no_wait is answered all the same.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-014")
+def cancel_no_wait_is_answered(broker: Broker) -> None:
+    """basic.cancel with no_wait is answered all the same."""
     before_handling(
         broker, "basic.cancel", lambda channel, operation: with_arguments(operation, no_wait=False)
     )
 
 
-@defect(
-    "cancel-requeues",
-    breaks=("AMQP-CONSUME-015",),
-    summary="basic.cancel requeues what its consumer has not acknowledged.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-015")
+def cancel_requeues(broker: Broker) -> None:
+    """basic.cancel requeues what its consumer has not acknowledged."""
 
     @handling(broker, "basic.cancel")
     def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -202,12 +163,9 @@ def _(broker: Broker) -> None:
         broker.deliveries.pump_all(broker.deliveries.requeue(taken, now), now)
 
 
-@defect(
-    "exclusive-consumers-push-in",
-    breaks=("AMQP-CONSUME-016",),
-    summary="An exclusive consumer is accepted on a queue that has consumers.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-016")
+def exclusive_consumers_push_in(broker: Broker) -> None:
+    """An exclusive consumer is accepted on a queue that has consumers."""
     original = broker.consuming.check_exclusive_use
 
     def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
@@ -217,12 +175,9 @@ def _(broker: Broker) -> None:
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
 
-@defect(
-    "exclusive-consumers-get-company",
-    breaks=("AMQP-CONSUME-017",),
-    summary="A second consumer is accepted on a queue that is consumed exclusively.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-017")
+def exclusive_consumers_get_company(broker: Broker) -> None:
+    """A second consumer is accepted on a queue that is consumed exclusively."""
     original = broker.consuming.check_exclusive_use
 
     def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
@@ -232,23 +187,17 @@ def _(broker: Broker) -> None:
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
 
-@defect(
-    "no-ack-is-ignored",
-    breaks=("AMQP-CONSUME-020", "AMQP-REQUEUE-012"),
-    summary="Deliveries to no_ack consumers wait for an acknowledgement, and come back without.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-020", "AMQP-REQUEUE-012")
+def no_ack_is_ignored(broker: Broker) -> None:
+    """Deliveries to no_ack consumers wait for an acknowledgement, and come back without."""
     before_handling(
         broker, "basic.consume", lambda channel, operation: with_arguments(operation, no_ack=False)
     )
 
 
-@defect(
-    "everybody-hears-of-cancelled-consumers",
-    breaks=("AMQP-CONSUME-022",),
-    summary="basic.cancel is sent to clients that did not say they know it.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-CONSUME-022")
+def everybody_hears_of_cancelled_consumers(broker: Broker) -> None:
+    """basic.cancel is sent to clients that did not say they know it."""
     original = broker.topology.notify_cancel
 
     def notify_cancel(consumer: Consumer) -> None:

@@ -25,12 +25,10 @@ def _when_restored(broker: Broker, change: Any) -> None:
     replace(broker.recovery, "restore", restore)
 
 
-@defect(
-    "durable-queues-are-lost",
-    breaks=("AMQP-DURABILITY-001",),
-    summary="Durable queues do not survive a restart.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-001")
+def durable_queues_are_lost(broker: Broker) -> None:
+    """Durable queues do not survive a restart."""
+
     def change(restored: Restored) -> None:
         restored.queues.clear()
         restored.bindings = {key: one for key, one in restored.bindings.items() if not one.to_queue}
@@ -38,21 +36,15 @@ def _(broker: Broker) -> None:
     _when_restored(broker, change)
 
 
-@defect(
-    "durable-bindings-are-lost",
-    breaks=("AMQP-DURABILITY-002",),
-    summary="Bindings between durable exchanges and queues do not survive a restart.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-002")
+def durable_bindings_are_lost(broker: Broker) -> None:
+    """Bindings between durable exchanges and queues do not survive a restart."""
     _when_restored(broker, lambda restored: restored.bindings.clear())
 
 
-@defect(
-    "transient-exchanges-survive",
-    breaks=("AMQP-DURABILITY-003",),
-    summary="Transient exchanges survive a restart.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-003")
+def transient_exchanges_survive(broker: Broker) -> None:
+    """Transient exchanges survive a restart."""
     original = broker.store.exchange_declared
 
     def exchange_declared(vhost: str, exchange: Any) -> None:
@@ -63,12 +55,10 @@ def _(broker: Broker) -> None:
     replace(broker.store, "exchange_declared", exchange_declared)
 
 
-@defect(
-    "confirmed-messages-are-lost",
-    breaks=("AMQP-DURABILITY-004",),
-    summary="Of the messages of a queue a restart gives only the first one back.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-004")
+def confirmed_messages_are_lost(broker: Broker) -> None:
+    """Of the messages of a queue a restart gives only the first one back."""
+
     def change(restored: Restored) -> None:
         for kept in restored.queues.values():
             for position in sorted(kept.messages)[1:]:
@@ -77,12 +67,9 @@ def _(broker: Broker) -> None:
     _when_restored(broker, change)
 
 
-@defect(
-    "transient-messages-survive",
-    breaks=("AMQP-DURABILITY-007",),
-    summary="Messages without a delivery_mode survive a restart.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-007")
+def transient_messages_survive(broker: Broker) -> None:
+    """Messages without a delivery_mode survive a restart."""
     original = broker.store.keeps
 
     def keeps(queue: Queue, message: Message) -> bool:
@@ -91,21 +78,16 @@ def _(broker: Broker) -> None:
     replace(broker.store, "keeps", keeps)
 
 
-@defect(
-    "acknowledged-messages-come-back",
-    breaks=("AMQP-DURABILITY-008",),
-    summary="After a restart acknowledged messages are there again.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-008")
+def acknowledged_messages_come_back(broker: Broker) -> None:
+    """After a restart acknowledged messages are there again."""
     replace(broker.store, "removed", lambda queue, entry: None)
 
 
-@defect(
-    "restarts-turn-queues-round",
-    breaks=("AMQP-DURABILITY-011",),
-    summary="After a restart the newest message of a queue comes first.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-DURABILITY-011")
+def restarts_turn_queues_round(broker: Broker) -> None:
+    """After a restart the newest message of a queue comes first."""
+
     def change(restored: Restored) -> None:
         original = restored.entries
 
@@ -124,12 +106,9 @@ def _(broker: Broker) -> None:
 # Limits
 
 
-@defect(
-    "long-consumer-tags-are-cut",
-    breaks=("AMQP-LIMITS-003",),
-    summary="A consumer tag of more than 127 characters is cut.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-LIMITS-003")
+def long_consumer_tags_are_cut(broker: Broker) -> None:
+    """A consumer tag of more than 127 characters is cut."""
     before_handling(
         broker,
         "basic.consume",
@@ -139,12 +118,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "large-messages-are-cut",
-    breaks=("AMQP-LIMITS-004",),
-    summary="Of a message that came in several frames only the first one is kept.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-LIMITS-004")
+def large_messages_are_cut(broker: Broker) -> None:
+    """Of a message that came in several frames only the first one is kept."""
     original = broker.publishing.message
 
     def message(operation: Method) -> Message:

@@ -18,8 +18,9 @@ from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
 
 
-@defect("get-counts-itself", breaks=("AMQP-GET-001",), summary="basic.get-ok counts its own message.")
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-001")
+def get_counts_itself(broker: Broker) -> None:
+    """basic.get-ok counts its own message."""
 
     @handling(broker, "basic.get")
     def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -35,21 +36,15 @@ def _(broker: Broker) -> None:
             queue.append(entry)
 
 
-@defect(
-    "get-of-nothing-is-silent",
-    breaks=("AMQP-GET-002",),
-    summary="basic.get of an empty queue gets no answer.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-002")
+def get_of_nothing_is_silent(broker: Broker) -> None:
+    """basic.get of an empty queue gets no answer."""
     never_sent(broker, "basic.get-empty")
 
 
-@defect(
-    "get-of-no-queue-is-empty",
-    breaks=("AMQP-GET-003",),
-    summary="basic.get of an unknown queue is answered with get-empty.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-003")
+def get_of_no_queue_is_empty(broker: Broker) -> None:
+    """basic.get of an unknown queue is answered with get-empty."""
     original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
@@ -61,12 +56,9 @@ def _(broker: Broker) -> None:
     replace(broker.closing, "fail", fail)
 
 
-@defect(
-    "got-is-gone",
-    breaks=("AMQP-GET-004",),
-    summary="What basic.get got is gone at once.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-004")
+def got_is_gone(broker: Broker) -> None:
+    """What basic.get got is gone at once."""
     original = broker.deliveries.requeue
 
     def requeue(deliveries: object, now: int) -> set[Queue]:
@@ -75,21 +67,15 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "requeue", requeue)
 
 
-@defect(
-    "got-without-ack-can-be-acknowledged",
-    breaks=("AMQP-GET-005",),
-    summary="What basic.get got with no_ack stays outstanding.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-005")
+def got_without_ack_can_be_acknowledged(broker: Broker) -> None:
+    """What basic.get got with no_ack stays outstanding."""
     before_handling(broker, "basic.get", lambda channel, operation: with_arguments(operation, no_ack=False))
 
 
-@defect(
-    "get-without-ack-uses-no-tag",
-    breaks=("AMQP-GET-006",),
-    summary="basic.get with no_ack does not count delivery tags on.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-006")
+def get_without_ack_uses_no_tag(broker: Broker) -> None:
+    """basic.get with no_ack does not count delivery tags on."""
 
     @handling(broker, "basic.get")
     def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -111,30 +97,21 @@ def _limited_get(broker: Broker, *, by_channel: bool) -> None:
             original(channel, operation, now)
 
 
-@defect(
-    "prefetch-limits-get",
-    breaks=("AMQP-GET-007", "AMQP-QOS-008"),
-    summary="basic.get finds nothing while prefetch_count messages are outstanding.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-007", "AMQP-QOS-008")
+def prefetch_limits_get(broker: Broker) -> None:
+    """basic.get finds nothing while prefetch_count messages are outstanding."""
     _limited_get(broker, by_channel=False)
 
 
-@defect(
-    "global-prefetch-limits-get",
-    breaks=("AMQP-GET-008",),
-    summary="basic.get finds nothing while as many messages are outstanding as the channel may have.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-008")
+def global_prefetch_limits_get(broker: Broker) -> None:
+    """basic.get finds nothing while as many messages are outstanding as the channel may have."""
     _limited_get(broker, by_channel=True)
 
 
-@defect(
-    "multiple-passes-over-what-was-got",
-    breaks=("AMQP-GET-009",),
-    summary="Acknowledging several deliveries at once leaves out those of basic.get, but the named one.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-GET-009")
+def multiple_passes_over_what_was_got(broker: Broker) -> None:
+    """Acknowledging several deliveries at once leaves out those of basic.get, but the named one."""
     original = broker.acknowledging.take_outstanding
 
     def take_outstanding(channel: Channel, tag: int, *, multiple: bool) -> object:

@@ -10,8 +10,9 @@ from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, ove
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
 
 
-@defect("nack-always-requeues", breaks=("AMQP-NACK-001",), summary="basic.nack requeues, asked or not.")
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-001")
+def nack_always_requeues(broker: Broker) -> None:
+    """basic.nack requeues, asked or not."""
     before_handling(
         broker,
         "basic.nack",
@@ -21,8 +22,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect("nack-never-requeues", breaks=("AMQP-NACK-002",), summary="basic.nack without multiple discards.")
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-002")
+def nack_never_requeues(broker: Broker) -> None:
+    """basic.nack without multiple discards."""
     before_handling(
         broker,
         "basic.nack",
@@ -32,12 +34,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "nack-multiple-requeues-one",
-    breaks=("AMQP-NACK-003",),
-    summary="basic.nack with multiple and requeue settles the named tag alone.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-003")
+def nack_multiple_requeues_one(broker: Broker) -> None:
+    """basic.nack with multiple and requeue settles the named tag alone."""
     before_handling(
         broker,
         "basic.nack",
@@ -49,12 +48,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "nack-multiple-discards-one",
-    breaks=("AMQP-NACK-004",),
-    summary="basic.nack with multiple and without requeue settles the named tag alone.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-004")
+def nack_multiple_discards_one(broker: Broker) -> None:
+    """basic.nack with multiple and without requeue settles the named tag alone."""
     before_handling(
         broker,
         "basic.nack",
@@ -64,39 +60,28 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "nack-of-tag-0-settles-nothing",
-    breaks=("AMQP-NACK-005",),
-    summary="basic.nack of tag 0 with multiple settles nothing.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-005")
+def nack_of_tag_0_settles_nothing(broker: Broker) -> None:
+    """basic.nack of tag 0 with multiple settles nothing."""
     takes(broker, "basic.nack", lambda channel, tag, multiple: {} if multiple and not tag else None)
 
 
-@defect(
-    "single-nack-of-tag-0-is-overlooked",
-    breaks=("AMQP-NACK-006",),
-    summary="basic.nack of tag 0 without multiple is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-006")
+def single_nack_of_tag_0_is_overlooked(broker: Broker) -> None:
+    """basic.nack of tag 0 without multiple is ignored."""
     overlooked(broker, method="basic.nack", text=f"{UNKNOWN} 0")
 
 
-@defect(
-    "unknown-nacks-are-overlooked",
-    breaks=("AMQP-NACK-007",),
-    summary="basic.nack of an unknown tag is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-007")
+def unknown_nacks_are_overlooked(broker: Broker) -> None:
+    """basic.nack of an unknown tag is ignored."""
     overlooks(broker, lambda channel, tag: tag > 0, method="basic.nack")
 
 
-@defect(
-    "what-was-got-cannot-be-nacked",
-    breaks=("AMQP-NACK-008",),
-    summary="basic.nack does not know deliveries of basic.get.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-008")
+def what_was_got_cannot_be_nacked(broker: Broker) -> None:
+    """basic.nack does not know deliveries of basic.get."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if tag in channel.outstanding and channel.outstanding[tag].consumer is None:
             raise AmqpFault(PRECONDITION_FAILED, f"{UNKNOWN} {tag}")
@@ -105,12 +90,9 @@ def _(broker: Broker) -> None:
     takes(broker, "basic.nack", taken)
 
 
-@defect(
-    "nack-without-bits-requeues",
-    breaks=("AMQP-NACK-009",),
-    summary="basic.nack with neither multiple nor requeue set requeues.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-NACK-009")
+def nack_without_bits_requeues(broker: Broker) -> None:
+    """basic.nack with neither multiple nor requeue set requeues."""
     before_handling(
         broker,
         "basic.nack",
@@ -120,35 +102,31 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect("reject-always-requeues", breaks=("AMQP-REJECT-001",), summary="basic.reject requeues, asked or not.")
-def _(broker: Broker) -> None:
+@defect("AMQP-REJECT-001")
+def reject_always_requeues(broker: Broker) -> None:
+    """basic.reject requeues, asked or not."""
     before_handling(
         broker, "basic.reject", lambda channel, operation: with_arguments(operation, requeue=True)
     )
 
 
-@defect("reject-never-requeues", breaks=("AMQP-REJECT-002",), summary="basic.reject discards, asked or not.")
-def _(broker: Broker) -> None:
+@defect("AMQP-REJECT-002")
+def reject_never_requeues(broker: Broker) -> None:
+    """basic.reject discards, asked or not."""
     before_handling(
         broker, "basic.reject", lambda channel, operation: with_arguments(operation, requeue=False)
     )
 
 
-@defect(
-    "unknown-rejects-are-overlooked",
-    breaks=("AMQP-REJECT-004",),
-    summary="basic.reject of an unknown tag is ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REJECT-004")
+def unknown_rejects_are_overlooked(broker: Broker) -> None:
+    """basic.reject of an unknown tag is ignored."""
     overlooks(broker, lambda channel, tag: tag > 0, method="basic.reject")
 
 
-@defect(
-    "reject-of-tag-0-rejects-all",
-    breaks=("AMQP-REJECT-005",),
-    summary="basic.reject of tag 0 settles everything outstanding.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REJECT-005")
+def reject_of_tag_0_rejects_all(broker: Broker) -> None:
+    """basic.reject of tag 0 settles everything outstanding."""
     takes(
         broker,
         "basic.reject",
@@ -156,12 +134,10 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "reject-settles-all-below",
-    breaks=("AMQP-REJECT-006",),
-    summary="basic.reject settles all lower tags, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REJECT-006")
+def reject_settles_all_below(broker: Broker) -> None:
+    """basic.reject settles all lower tags, too."""
+
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if tag not in channel.outstanding:
             return None

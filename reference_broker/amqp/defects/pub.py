@@ -16,30 +16,21 @@ from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "unknown-exchanges-swallow",
-    breaks=("AMQP-PUB-001",),
-    summary="What is published to an unknown exchange is dropped silently.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-001")
+def unknown_exchanges_swallow(broker: Broker) -> None:
+    """What is published to an unknown exchange is dropped silently."""
     overlooked(broker, code=NOT_FOUND, method="basic.publish")
 
 
-@defect(
-    "internal-exchanges-are-open",
-    breaks=("AMQP-PUB-002",),
-    summary="Clients can publish to internal exchanges.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-002")
+def internal_exchanges_are_open(broker: Broker) -> None:
+    """Clients can publish to internal exchanges."""
     replace(broker.publishing, "check_not_internal", lambda exchange, vhost: None)
 
 
-@defect(
-    "unroutable-messages-close-the-channel",
-    breaks=("AMQP-PUB-003",),
-    summary="An unroutable message without mandatory is a channel error.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-003")
+def unroutable_messages_close_the_channel(broker: Broker) -> None:
+    """An unroutable message without mandatory is a channel error."""
 
     @handling(broker, "basic.publish")
     def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -52,12 +43,9 @@ def _(broker: Broker) -> None:
             raise AmqpFault(ACCESS_REFUSED, "no route")
 
 
-@defect(
-    "mandatory-is-ignored",
-    breaks=("AMQP-PUB-004",),
-    summary="Unroutable mandatory messages are not returned.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-004")
+def mandatory_is_ignored(broker: Broker) -> None:
+    """Unroutable mandatory messages are not returned."""
     replace(broker.publishing, "give_back", lambda channel, message: None)
 
 
@@ -67,12 +55,9 @@ def _returns(broker: Broker, change: Any) -> None:
     replace(broker.publishing, "give_back", lambda channel, message: original(channel, change(message)))
 
 
-@defect(
-    "returns-lose-their-properties",
-    breaks=("AMQP-PUB-005",),
-    summary="basic.return has no properties.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-005")
+def returns_lose_their_properties(broker: Broker) -> None:
+    """basic.return has no properties."""
     _returns(
         broker,
         lambda message: Message.make(
@@ -81,12 +66,9 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "routable-messages-are-returned",
-    breaks=("AMQP-PUB-006",),
-    summary="Every mandatory message is returned, even if a queue took it.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-006")
+def routable_messages_are_returned(broker: Broker) -> None:
+    """Every mandatory message is returned, even if a queue took it."""
 
     @handling(broker, "basic.publish")
     def published(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -102,12 +84,9 @@ def _(broker: Broker) -> None:
         original(channel, operation, now)
 
 
-@defect(
-    "returned-bodies-are-not-split",
-    breaks=("AMQP-PUB-007",),
-    summary="The body of a basic.return goes out in one frame.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-007")
+def returned_bodies_are_not_split(broker: Broker) -> None:
+    """The body of a basic.return goes out in one frame."""
     original_return, original_cut = broker.publishing.give_back, broker.outbox.largest_frame
 
     def give_back(channel: Channel, message: Message) -> None:
@@ -118,12 +97,9 @@ def _(broker: Broker) -> None:
     replace(broker.publishing, "give_back", give_back)
 
 
-@defect(
-    "returns-come-on-the-last-channel",
-    breaks=("AMQP-PUB-009",),
-    summary="basic.return comes on the highest channel of the connection.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-009")
+def returns_come_on_the_last_channel(broker: Broker) -> None:
+    """basic.return comes on the highest channel of the connection."""
     original = broker.publishing.give_back
 
     def give_back(channel: Channel, message: Message) -> None:
@@ -132,12 +108,9 @@ def _(broker: Broker) -> None:
     replace(broker.publishing, "give_back", give_back)
 
 
-@defect(
-    "headers-lose-a-property",
-    breaks=("AMQP-PUB-011",),
-    summary="A message with all properties arrives without any.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-011")
+def headers_lose_a_property(broker: Broker) -> None:
+    """A message with all properties arrives without any."""
     original = broker.publishing.message
 
     def message(operation: Method) -> Message:
@@ -149,12 +122,9 @@ def _(broker: Broker) -> None:
     replace(broker.publishing, "message", message)
 
 
-@defect(
-    "every-third-message-overtakes",
-    breaks=("AMQP-PUB-015",),
-    summary="In a queue of several ready messages each third one overtakes the one before it.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-015")
+def every_third_message_overtakes(broker: Broker) -> None:
+    """In a queue of several ready messages each third one overtakes the one before it."""
     original = broker.deliveries.enqueue
 
     def enqueue(queue: Queue, message: Message, now: int) -> bool:
@@ -169,12 +139,9 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "enqueue", enqueue)
 
 
-@defect(
-    "default-exchange-knows-patterns",
-    breaks=("AMQP-PUB-016",),
-    summary="The default exchange delivers to every queue whose name begins with the routing key.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-PUB-016")
+def default_exchange_knows_patterns(broker: Broker) -> None:
+    """The default exchange delivers to every queue whose name begins with the routing key."""
     original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:

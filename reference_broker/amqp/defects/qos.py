@@ -12,12 +12,9 @@ from plumbline.reference_broker.amqp.queues import Consumer
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "qos-is-not-answered",
-    breaks=("AMQP-QOS-001",),
-    summary="basic.qos with prefetch_count 1 gets no answer.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-001")
+def qos_is_not_answered(broker: Broker) -> None:
+    """basic.qos with prefetch_count 1 gets no answer."""
 
     @handling(broker, "basic.qos")
     def sets_qos(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -39,12 +36,9 @@ def _allowance(broker: Broker, more: int) -> None:
     replace(broker.consuming, "prefetch_of", prefetch_of)
 
 
-@defect(
-    "prefetch-is-one-more",
-    breaks=("AMQP-QOS-002",),
-    summary="A consumer gets one message more than prefetch_count allows.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-002")
+def prefetch_is_one_more(broker: Broker) -> None:
+    """A consumer gets one message more than prefetch_count allows."""
     _allowance(broker, 1)
 
 
@@ -59,12 +53,10 @@ def _after_settling(broker: Broker, frees: object) -> None:
     replace(broker.deliveries, "settle", settle)
 
 
-@defect(
-    "acks-out-of-order-free-nothing",
-    breaks=("AMQP-QOS-003",),
-    summary="Acknowledging a delivery that is not the oldest frees no slot.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-003")
+def acks_out_of_order_free_nothing(broker: Broker) -> None:
+    """Acknowledging a delivery that is not the oldest frees no slot."""
+
     def is_oldest(delivery: Delivery) -> bool:
         consumer = delivery.consumer
         if consumer is None:
@@ -75,12 +67,9 @@ def _(broker: Broker) -> None:
     _after_settling(broker, is_oldest)
 
 
-@defect(
-    "ack-multiple-frees-one",
-    breaks=("AMQP-QOS-004",),
-    summary="Acknowledging several deliveries at once frees one slot.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-004")
+def ack_multiple_frees_one(broker: Broker) -> None:
+    """Acknowledging several deliveries at once frees one slot."""
     original_carry, original_settle = broker.acknowledging.carry_out, broker.deliveries.settle
     left = [0]
 
@@ -104,12 +93,9 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "settle", settle)
 
 
-@defect(
-    "rejects-free-nothing",
-    breaks=("AMQP-QOS-005",),
-    summary="Rejecting a delivery frees no slot.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-005")
+def rejects_free_nothing(broker: Broker) -> None:
+    """Rejecting a delivery frees no slot."""
     original_carry, original_settle = broker.acknowledging.carry_out, broker.deliveries.settle
     rejecting = [False]
 
@@ -126,22 +112,16 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "settle", settle)
 
 
-@defect(
-    "prefetch-0-is-five",
-    breaks=("AMQP-QOS-006",),
-    summary="Without a prefetch_count a consumer gets five messages at most.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-006")
+def prefetch_0_is_five(broker: Broker) -> None:
+    """Without a prefetch_count a consumer gets five messages at most."""
     original = broker.consuming.prefetch_of
     replace(broker.consuming, "prefetch_of", lambda channel: original(channel) or 5)
 
 
-@defect(
-    "prefetch-limits-no-ack",
-    breaks=("AMQP-QOS-007",),
-    summary="A no_ack consumer gets no more than prefetch_count messages.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-007")
+def prefetch_limits_no_ack(broker: Broker) -> None:
+    """A no_ack consumer gets no more than prefetch_count messages."""
     original = broker.deliveries.may_take
     given: dict[Consumer, int] = {}
 
@@ -155,12 +135,9 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "may_take", may_take)
 
 
-@defect(
-    "lowered-limits-do-not-hold",
-    breaks=("AMQP-QOS-015",),
-    summary="After the channel's limit is lowered each acknowledgement still brings a new delivery.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-015")
+def lowered_limits_do_not_hold(broker: Broker) -> None:
+    """After the channel's limit is lowered each acknowledgement still brings a new delivery."""
     original = broker.consuming.limit_channel
 
     def limit_channel(channel: Channel, prefetch_count: int) -> None:
@@ -170,12 +147,9 @@ def _(broker: Broker) -> None:
     replace(broker.consuming, "limit_channel", limit_channel)
 
 
-@defect(
-    "large-prefetch-is-refused",
-    breaks=("AMQP-QOS-018",),
-    summary="basic.qos with a prefetch_count above 32767 is refused.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-018")
+def large_prefetch_is_refused(broker: Broker) -> None:
+    """basic.qos with a prefetch_count above 32767 is refused."""
 
     @handling(broker, "basic.qos")
     def sets_qos(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -184,12 +158,9 @@ def _(broker: Broker) -> None:
         original(channel, operation, now)
 
 
-@defect(
-    "requeued-keeps-its-slot",
-    breaks=("AMQP-QOS-019",),
-    summary="A delivery that is rejected and requeued still counts against prefetch_count.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-QOS-019")
+def requeued_keeps_its_slot(broker: Broker) -> None:
+    """A delivery that is rejected and requeued still counts against prefetch_count."""
     original = broker.acknowledging.carry_out
 
     def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:

@@ -15,21 +15,16 @@ from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "redelivered-is-never-set",
-    breaks=("AMQP-REQUEUE-004",),
-    summary="redelivered is not set on messages that come again.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-004")
+def redelivered_is_never_set(broker: Broker) -> None:
+    """redelivered is not set on messages that come again."""
     replace(broker.deliveries, "is_redelivered", lambda entry: False)
 
 
-@defect(
-    "closed-channels-lose-messages",
-    breaks=("AMQP-REQUEUE-005",),
-    summary="What is outstanding when a client closes a channel is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-005")
+def closed_channels_lose_messages(broker: Broker) -> None:
+    """What is outstanding when a client closes a channel is lost."""
+
     def change(channel: Channel, operation: Method) -> Method:
         channel.outstanding = {}
         return operation
@@ -37,12 +32,10 @@ def _(broker: Broker) -> None:
     before_handling(broker, "channel.close", change)
 
 
-@defect(
-    "closed-connections-lose-messages",
-    breaks=("AMQP-REQUEUE-006",),
-    summary="What is outstanding when a client closes its connection is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-006")
+def closed_connections_lose_messages(broker: Broker) -> None:
+    """What is outstanding when a client closes its connection is lost."""
+
     @handling(broker, "connection.close", phase=Phase.RUNNING)
     def close(original: Handler, connection: Connection, operation: Method, now: int) -> None:
         for channel in connection.channels.values():
@@ -50,12 +43,9 @@ def _(broker: Broker) -> None:
         original(connection, operation, now)
 
 
-@defect(
-    "lost-connections-lose-messages",
-    breaks=("AMQP-REQUEUE-007", "AMQP-REQUEUE-008"),
-    summary="What is outstanding when a socket is closed without connection.close is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-007", "AMQP-REQUEUE-008")
+def lost_connections_lose_messages(broker: Broker) -> None:
+    """What is outstanding when a socket is closed without connection.close is lost."""
     original = broker.closed
 
     def closed(connection_id: int, now: int) -> object:
@@ -67,12 +57,9 @@ def _(broker: Broker) -> None:
     replace(broker, "closed", closed)
 
 
-@defect(
-    "failed-channels-lose-messages",
-    breaks=("AMQP-REQUEUE-009",),
-    summary="What is outstanding when an error closes a channel is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-009")
+def failed_channels_lose_messages(broker: Broker) -> None:
+    """What is outstanding when an error closes a channel is lost."""
     original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
@@ -83,12 +70,9 @@ def _(broker: Broker) -> None:
     replace(broker.closing, "fail", fail)
 
 
-@defect(
-    "failed-connections-lose-messages",
-    breaks=("AMQP-REQUEUE-010",),
-    summary="What is outstanding when an error closes a connection is lost.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-010")
+def failed_connections_lose_messages(broker: Broker) -> None:
+    """What is outstanding when an error closes a connection is lost."""
     original = broker.closing.close
 
     def close_connection(
@@ -101,12 +85,10 @@ def _(broker: Broker) -> None:
     replace(broker.closing, "close", close_connection)
 
 
-@defect(
-    "requeued-comes-last",
-    breaks=("AMQP-REQUEUE-011",),
-    summary="What is requeued goes to the end of its queue.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-011")
+def requeued_comes_last(broker: Broker) -> None:
+    """What is requeued goes to the end of its queue."""
+
     def put_back(queue: Queue, entry: Entry) -> None:
         queue.last_position += 1
         entry.position = queue.last_position
@@ -115,12 +97,9 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "put_back", put_back)
 
 
-@defect(
-    "requeued-waits-for-its-consumer",
-    breaks=("AMQP-REQUEUE-013",),
-    summary="A requeued message is not given to another consumer than the first one.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-REQUEUE-013")
+def requeued_waits_for_its_consumer(broker: Broker) -> None:
+    """A requeued message is not given to another consumer than the first one."""
     first: dict[Entry, object] = {}
     original_deliver, original_pump = broker.deliveries.deliver, broker.deliveries.pump
 
@@ -142,19 +121,15 @@ def _(broker: Broker) -> None:
 # basic.recover
 
 
-@defect(
-    "recover-is-not-answered", breaks=("AMQP-RECOVER-001",), summary="basic.recover gets no basic.recover-ok."
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-RECOVER-001")
+def recover_is_not_answered(broker: Broker) -> None:
+    """basic.recover gets no basic.recover-ok."""
     never_sent(broker, "basic.recover-ok")
 
 
-@defect(
-    "recover-brings-back-what-was-acknowledged",
-    breaks=("AMQP-RECOVER-002",),
-    summary="basic.recover requeues the last delivery that was acknowledged, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-RECOVER-002")
+def recover_brings_back_what_was_acknowledged(broker: Broker) -> None:
+    """basic.recover requeues the last delivery that was acknowledged, too."""
     original_ack = broker.acknowledging.acknowledge
     last: list[Delivery] = []
 
@@ -172,12 +147,9 @@ def _(broker: Broker) -> None:
     replace(broker.acknowledging, "acknowledge", acknowledge)
 
 
-@defect(
-    "recover-passes-over-what-was-got",
-    breaks=("AMQP-RECOVER-003",),
-    summary="basic.recover leaves out deliveries of basic.get.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-RECOVER-003")
+def recover_passes_over_what_was_got(broker: Broker) -> None:
+    """basic.recover leaves out deliveries of basic.get."""
 
     @handling(broker, "basic.recover", "basic.recover-async")
     def recovered(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -188,12 +160,9 @@ def _(broker: Broker) -> None:
         channel.outstanding = dict(sorted({**channel.outstanding, **got}.items()))
 
 
-@defect(
-    "recover-takes-all-channels",
-    breaks=("AMQP-RECOVER-004",),
-    summary="basic.recover requeues what is outstanding on all channels of the connection.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-RECOVER-004")
+def recover_takes_all_channels(broker: Broker) -> None:
+    """basic.recover requeues what is outstanding on all channels of the connection."""
 
     @handling(broker, "basic.recover", "basic.recover-async")
     def recovered(original: Handler, channel: Channel, operation: Method, now: int) -> None:
@@ -204,23 +173,17 @@ def _(broker: Broker) -> None:
         original(channel, operation, now)
 
 
-@defect(
-    "recover-of-nothing-is-silent",
-    breaks=("AMQP-RECOVER-005",),
-    summary="basic.recover with nothing outstanding is not answered.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-RECOVER-005")
+def recover_of_nothing_is_silent(broker: Broker) -> None:
+    """basic.recover with nothing outstanding is not answered."""
     before_handling(
         broker, "basic.recover", lambda channel, operation: operation if channel.outstanding else None
     )
 
 
-@defect(
-    "recover-needs-the-consumer",
-    breaks=("AMQP-RECOVER-008",),
-    summary="basic.recover after basic.cancel loses what that consumer had.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-RECOVER-008")
+def recover_needs_the_consumer(broker: Broker) -> None:
+    """basic.recover after basic.cancel loses what that consumer had."""
     original = broker.deliveries.requeue
 
     def requeue(deliveries: Iterable[Delivery], now: int) -> set[Queue]:

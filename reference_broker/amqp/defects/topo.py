@@ -21,45 +21,36 @@ from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "server-names-are-all-alike",
-    breaks=("AMQP-TOPO-001",),
-    summary="Every queue that is declared without a name gets the same one.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-001")
+def server_names_are_all_alike(broker: Broker) -> None:
+    """Every queue that is declared without a name gets the same one."""
     replace(broker.queue_methods, "unique", lambda prefix: f"{prefix}AAAAAAAAAAAAAAAAAAAAAA")
 
 
-@defect(
-    "equal-queues-are-refused",
-    breaks=("AMQP-TOPO-002",),
-    summary="Declaring a queue again is refused, however equal.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-002")
+def equal_queues_are_refused(broker: Broker) -> None:
+    """Declaring a queue again is refused, however equal."""
+
     def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
         raise AmqpFault(PRECONDITION_FAILED, f"queue '{queue.name}' exists")
 
     replace(broker.queue_methods, "check_same_queue", check_same_queue)
 
 
-@defect(
-    "unequal-queues-are-accepted",
-    breaks=("AMQP-TOPO-003",),
-    summary="Declaring a queue again with other properties is answered as if they were the same.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-003")
+def unequal_queues_are_accepted(broker: Broker) -> None:
+    """Declaring a queue again with other properties is answered as if they were the same."""
+
     def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
         broker.topology.check_owner(queue, channel)
 
     replace(broker.queue_methods, "check_same_queue", check_same_queue)
 
 
-@defect(
-    "passive-declares-make-queues",
-    breaks=("AMQP-TOPO-004",),
-    summary="A passive queue.declare of a missing queue makes it.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-004")
+def passive_declares_make_queues(broker: Broker) -> None:
+    """A passive queue.declare of a missing queue makes it."""
+
     def change(channel: Channel, operation: Method) -> Method:
         vhost = broker.vhosts[channel.connection.vhost]
         if operation.arguments["passive"] and operation.arguments["queue"] not in vhost.queues:
@@ -69,12 +60,10 @@ def _(broker: Broker) -> None:
     before_handling(broker, "queue.declare", change)
 
 
-@defect(
-    "passive-declares-compare",
-    breaks=("AMQP-TOPO-005",),
-    summary="A passive queue.declare with other properties than the queue's is refused.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-005")
+def passive_declares_compare(broker: Broker) -> None:
+    """A passive queue.declare with other properties than the queue's is refused."""
+
     def change(channel: Channel, operation: Method) -> Method:
         vhost = broker.vhosts[channel.connection.vhost]
         known = operation.arguments["queue"] in vhost.queues
@@ -83,12 +72,10 @@ def _(broker: Broker) -> None:
     before_handling(broker, "queue.declare", change)
 
 
-@defect(
-    "delivered-messages-are-counted",
-    breaks=("AMQP-TOPO-006",),
-    summary="queue.declare-ok counts messages that are delivered and not acknowledged.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-006")
+def delivered_messages_are_counted(broker: Broker) -> None:
+    """queue.declare-ok counts messages that are delivered and not acknowledged."""
+
     def message_count(queue: Queue) -> int:
         channels = (one for each in broker.connections.values() for one in each.channels.values())
         held = sum(one.queue is queue for channel in channels for one in channel.outstanding.values())
@@ -97,23 +84,17 @@ def _(broker: Broker) -> None:
     replace(broker.queue_methods, "message_count", message_count)
 
 
-@defect(
-    "no-wait-is-answered",
-    breaks=("AMQP-TOPO-007",),
-    summary="queue.declare with no_wait is answered all the same.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-007")
+def no_wait_is_answered(broker: Broker) -> None:
+    """queue.declare with no_wait is answered all the same."""
     before_handling(
         broker, "queue.declare", lambda channel, operation: with_arguments(operation, no_wait=False)
     )
 
 
-@defect(
-    "reserved-queue-names-are-free",
-    breaks=("AMQP-TOPO-008",),
-    summary="Clients can declare queues whose names begin with amq.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-008")
+def reserved_queue_names_are_free(broker: Broker) -> None:
+    """Clients can declare queues whose names begin with amq."""
     original = broker.topology.check_name
 
     def check_name(kind: str, name: str) -> None:
@@ -123,12 +104,9 @@ def _(broker: Broker) -> None:
     replace(broker.topology, "check_name", check_name)
 
 
-@defect(
-    "long-names-are-cut",
-    breaks=("AMQP-TOPO-009",),
-    summary="A queue name of more than 127 characters is cut.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-009")
+def long_names_are_cut(broker: Broker) -> None:
+    """A queue name of more than 127 characters is cut."""
     before_handling(
         broker,
         "queue.declare",
@@ -136,21 +114,15 @@ def _(broker: Broker) -> None:
     )
 
 
-@defect(
-    "exclusive-queues-are-everybodys",
-    breaks=("AMQP-TOPO-010",),
-    summary="Other connections can use an exclusive queue.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-010")
+def exclusive_queues_are_everybodys(broker: Broker) -> None:
+    """Other connections can use an exclusive queue."""
     replace(broker.topology, "refuse_locked", lambda queue: None)
 
 
-@defect(
-    "exclusive-queues-take-no-strangers",
-    breaks=("AMQP-TOPO-012",),
-    summary="What another connection publishes never reaches an exclusive queue.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-012")
+def exclusive_queues_take_no_strangers(broker: Broker) -> None:
+    """What another connection publishes never reaches an exclusive queue."""
     original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
@@ -163,12 +135,9 @@ def _(broker: Broker) -> None:
     replace(broker.publishing, "route", route)
 
 
-@defect(
-    "exclusive-queues-outlive-their-connection",
-    breaks=("AMQP-TOPO-013",),
-    summary="An exclusive queue is there for everybody after its connection's end.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-013")
+def exclusive_queues_outlive_their_connection(broker: Broker) -> None:
+    """An exclusive queue is there for everybody after its connection's end."""
     original = broker.channels.leave_all
 
     def leave_channels(connection: Connection, now: int) -> None:
@@ -180,55 +149,42 @@ def _(broker: Broker) -> None:
     replace(broker.channels, "leave_all", leave_channels)
 
 
-@defect(
-    "auto-delete-does-nothing",
-    breaks=("AMQP-TOPO-014",),
-    summary="An auto-delete queue stays when its last consumer leaves.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-014")
+def auto_delete_does_nothing(broker: Broker) -> None:
+    """An auto-delete queue stays when its last consumer leaves."""
     replace(broker.topology, "consumer_left", lambda queue, now: None)
 
 
-@defect(
-    "empty-queue-name-means-nothing",
-    breaks=("AMQP-TOPO-019",),
-    summary="An empty queue name never means the last queue declared.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-019")
+def empty_queue_name_means_nothing(broker: Broker) -> None:
+    """An empty queue name never means the last queue declared."""
+
     def last_declared(channel: Channel) -> str:
         raise AmqpFault(NOT_FOUND, "no queue ''")
 
     replace(broker.topology, "last_declared", last_declared)
 
 
-@defect(
-    "queues-in-use-are-deleted",
-    breaks=("AMQP-TOPO-023",),
-    summary="queue.delete ignores if_unused.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-023")
+def queues_in_use_are_deleted(broker: Broker) -> None:
+    """queue.delete ignores if_unused."""
     before_handling(
         broker, "queue.delete", lambda channel, operation: with_arguments(operation, if_unused=False)
     )
 
 
-@defect(
-    "queues-with-messages-are-deleted",
-    breaks=("AMQP-TOPO-024",),
-    summary="queue.delete ignores if_empty.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-024")
+def queues_with_messages_are_deleted(broker: Broker) -> None:
+    """queue.delete ignores if_empty."""
     before_handling(
         broker, "queue.delete", lambda channel, operation: with_arguments(operation, if_empty=False)
     )
 
 
-@defect(
-    "nobody-counts-what-is-deleted",
-    breaks=("AMQP-TOPO-025",),
-    summary="queue.delete-ok and queue.purge-ok say 0.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-025")
+def nobody_counts_what_is_deleted(broker: Broker) -> None:
+    """queue.delete-ok and queue.purge-ok say 0."""
+
     def change(connection: Connection, number: int, values: Values) -> Values:
         return (0,)
 
@@ -236,12 +192,9 @@ def _(broker: Broker) -> None:
     before_sending(broker, "queue.purge-ok", change)
 
 
-@defect(
-    "purge-takes-what-was-delivered",
-    breaks=("AMQP-TOPO-026",),
-    summary="queue.purge drops what is delivered and not acknowledged, too.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-026")
+def purge_takes_what_was_delivered(broker: Broker) -> None:
+    """queue.purge drops what is delivered and not acknowledged, too."""
     original_purge, original_put_back = broker.queue_methods.purge, broker.deliveries.put_back
     purged: dict[Queue, int] = {}
 
@@ -257,12 +210,10 @@ def _(broker: Broker) -> None:
     replace(broker.deliveries, "put_back", put_back)
 
 
-@defect(
-    "wrong-queue-arguments-are-dropped",
-    breaks=("AMQP-TOPO-034",),
-    summary="Optional arguments that make no sense are ignored.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-034")
+def wrong_queue_arguments_are_dropped(broker: Broker) -> None:
+    """Optional arguments that make no sense are ignored."""
+
     def change(channel: Channel, operation: Method) -> Method:
         try:
             configure(Queue("/", "", durable=False, auto_delete=False), operation.arguments["arguments"])

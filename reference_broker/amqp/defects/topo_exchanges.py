@@ -13,12 +13,9 @@ from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
 
 
-@defect(
-    "exclusive-queues-miss-the-default-exchange",
-    breaks=("AMQP-TOPO-015",),
-    summary="The default exchange does not know exclusive queues.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-015")
+def exclusive_queues_miss_the_default_exchange(broker: Broker) -> None:
+    """The default exchange does not know exclusive queues."""
     original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
@@ -29,12 +26,9 @@ def _(broker: Broker) -> None:
     replace(broker.publishing, "route", route)
 
 
-@defect(
-    "what-is-not-there-can-be-bound",
-    breaks=("AMQP-TOPO-016",),
-    summary="queue.bind of an unknown queue or exchange is answered with bind-ok.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-016")
+def what_is_not_there_can_be_bound(broker: Broker) -> None:
+    """queue.bind of an unknown queue or exchange is answered with bind-ok."""
     original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
@@ -67,39 +61,28 @@ def _copies(broker: Broker, *, same_key: bool) -> None:
     replace(broker.publishing, "route", route)
 
 
-@defect(
-    "binding-twice-delivers-twice",
-    breaks=("AMQP-TOPO-017",),
-    summary="A queue that was bound twice with the same key gets each message twice.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-017")
+def binding_twice_delivers_twice(broker: Broker) -> None:
+    """A queue that was bound twice with the same key gets each message twice."""
     _copies(broker, same_key=True)
 
 
-@defect(
-    "each-binding-delivers",
-    breaks=("AMQP-TOPO-018",),
-    summary="A queue gets one copy for each of its bindings.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-018")
+def each_binding_delivers(broker: Broker) -> None:
+    """A queue gets one copy for each of its bindings."""
     _copies(broker, same_key=False)
 
 
-@defect(
-    "unknown-exchange-types-are-direct",
-    breaks=("AMQP-TOPO-027",),
-    summary="exchange.declare of an unknown type makes a direct exchange.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-027")
+def unknown_exchange_types_are_direct(broker: Broker) -> None:
+    """exchange.declare of an unknown type makes a direct exchange."""
     replace(broker.exchange_methods, "check_type", lambda kind: None)
 
 
-@defect(
-    "exchange-types-may-change",
-    breaks=("AMQP-TOPO-028",),
-    summary="Declaring an exchange again with another type is answered as if it were the same.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-028")
+def exchange_types_may_change(broker: Broker) -> None:
+    """Declaring an exchange again with another type is answered as if it were the same."""
+
     def change(channel: Channel, operation: Method) -> Method:
         existing = broker.vhosts[channel.connection.vhost].exchanges.get(operation.arguments["exchange"])
         if existing is None or operation.arguments["type"] not in TYPES:
@@ -109,12 +92,9 @@ def _(broker: Broker) -> None:
     before_handling(broker, "exchange.declare", change)
 
 
-@defect(
-    "passive-declares-find-any-exchange",
-    breaks=("AMQP-TOPO-029",),
-    summary="A passive exchange.declare of a missing exchange is answered.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-029")
+def passive_declares_find_any_exchange(broker: Broker) -> None:
+    """A passive exchange.declare of a missing exchange is answered."""
     original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
@@ -126,22 +106,16 @@ def _(broker: Broker) -> None:
     replace(broker.closing, "fail", fail)
 
 
-@defect(
-    "amq-match-is-missing",
-    breaks=("AMQP-TOPO-030",),
-    summary="There is no exchange amq.match.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-030")
+def amq_match_is_missing(broker: Broker) -> None:
+    """There is no exchange amq.match."""
     for vhost in broker.vhosts.values():
         del vhost.exchanges["amq.match"]
 
 
-@defect(
-    "reserved-exchange-names-are-free",
-    breaks=("AMQP-TOPO-031",),
-    summary="Clients can declare exchanges whose names begin with amq.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-031")
+def reserved_exchange_names_are_free(broker: Broker) -> None:
+    """Clients can declare exchanges whose names begin with amq."""
     original = broker.topology.check_name
 
     def check_name(kind: str, name: str) -> None:
@@ -151,12 +125,9 @@ def _(broker: Broker) -> None:
     replace(broker.topology, "check_name", check_name)
 
 
-@defect(
-    "bound-exchanges-are-deleted",
-    breaks=("AMQP-TOPO-033",),
-    summary="exchange.delete ignores if_unused.",
-)
-def _(broker: Broker) -> None:
+@defect("AMQP-TOPO-033")
+def bound_exchanges_are_deleted(broker: Broker) -> None:
+    """exchange.delete ignores if_unused."""
     before_handling(
         broker, "exchange.delete", lambda channel, operation: with_arguments(operation, if_unused=False)
     )
