@@ -1,6 +1,8 @@
 """Deliberate faults: each alters a freshly built broker so that it breaks one requirement, and little else.
 
-Those of a group of requirements stand in a module of their own here.
+The core knows nothing of them. A defect that only changes a method that comes in or goes out, or a refusal,
+is a row of TOML (``rows``). Every other is a function with ``@defect("AMQP-ACK-001")`` above it, which
+replaces one method or one value of a part of the broker.
 """
 
 from __future__ import annotations
@@ -11,12 +13,23 @@ from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.registry import Defect as _Defect
 from plumbline.reference_broker.registry import Registry, UnknownDefect, replace
 
-__all__ = ["Alteration", "Defect", "UnknownDefect", "all_defects", "apply", "defect", "find", "replace"]
+__all__ = [
+    "Alteration",
+    "Defect",
+    "UnknownDefect",
+    "add",
+    "all_defects",
+    "apply",
+    "defect",
+    "find",
+    "replace",
+]
 
 Alteration = Callable[[Broker], None]
 Defect = _Defect[Broker]
 
 _REGISTRY: Registry[Broker] = Registry(__name__, __path__)
+add = _REGISTRY.add
 defect = _REGISTRY.defect
 all_defects = _REGISTRY.all_defects
 find = _REGISTRY.find

@@ -8,12 +8,10 @@ from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     handling,
-    on_faults,
-    overlooked,
     with_arguments,
 )
 from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
-from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry
 from plumbline.reference_broker.amqp.queues import Consumer
@@ -30,18 +28,6 @@ def single_acks_settle_all_below(broker: Broker) -> None:
             with_arguments(operation, multiple=True)
             if operation.arguments["delivery_tag"] in channel.outstanding
             else operation
-        ),
-    )
-
-
-@defect("AMQP-ACK-002")
-def ack_multiple_settles_one(broker: Broker) -> None:
-    """basic.ack with multiple settles the named tag alone."""
-    before_handling(
-        broker,
-        "basic.ack",
-        lambda channel, operation: (
-            with_arguments(operation, multiple=False) if operation.arguments["delivery_tag"] else operation
         ),
     )
 
@@ -88,12 +74,6 @@ def ack_of_tag_0_needs_deliveries(broker: Broker) -> None:
     takes(broker, "basic.ack", taken)
 
 
-@defect("AMQP-ACK-007")
-def ack_of_tag_0_is_overlooked(broker: Broker) -> None:
-    """basic.ack of tag 0 without multiple is ignored."""
-    overlooked(broker, method="basic.ack", text=f"{UNKNOWN} 0")
-
-
 @defect("AMQP-ACK-008")
 def double_acks_are_overlooked(broker: Broker) -> None:
     """basic.ack of a tag that is settled already is ignored."""
@@ -131,18 +111,6 @@ def acks_on_any_channel(broker: Broker) -> None:
         return None
 
     takes(broker, "basic.ack", taken)
-
-
-@defect("AMQP-ACK-013")
-def wrong_acks_close_the_connection(broker: Broker) -> None:
-    """An unknown delivery tag closes the connection."""
-    on_faults(
-        broker,
-        lambda connection, operation, fault: AmqpFault(NOT_ALLOWED, fault.detail),
-        code=PRECONDITION_FAILED,
-        method="basic.ack",
-        text=UNKNOWN,
-    )
 
 
 @defect("AMQP-ACK-014")
@@ -215,3 +183,43 @@ def acks_are_forgotten(broker: Broker) -> None:
 
     replace(broker.acknowledging, "acknowledge", acknowledge)
     replace(broker.channels, "leave", leave_channel)
+
+
+@defect("AMQP-NACK-005")
+def nack_of_tag_0_settles_nothing(broker: Broker) -> None:
+    """basic.nack of tag 0 with multiple settles nothing."""
+    takes(broker, "basic.nack", lambda channel, tag, multiple: {} if multiple and not tag else None)
+
+
+@defect("AMQP-NACK-008")
+def what_was_got_cannot_be_nacked(broker: Broker) -> None:
+    """basic.nack does not know deliveries of basic.get."""
+
+    def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
+        if tag in channel.outstanding and channel.outstanding[tag].consumer is None:
+            raise AmqpFault(PRECONDITION_FAILED, f"{UNKNOWN} {tag}")
+        return None
+
+    takes(broker, "basic.nack", taken)
+
+
+@defect("AMQP-REJECT-005")
+def reject_of_tag_0_rejects_all(broker: Broker) -> None:
+    """basic.reject of tag 0 settles everything outstanding."""
+    takes(
+        broker,
+        "basic.reject",
+        lambda channel, tag, multiple: None if tag else pop(channel, list(channel.outstanding)),
+    )
+
+
+@defect("AMQP-REJECT-006")
+def reject_settles_all_below(broker: Broker) -> None:
+    """basic.reject settles all lower tags, too."""
+
+    def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
+        if tag not in channel.outstanding:
+            return None
+        return pop(channel, [one for one in list(channel.outstanding) if one <= tag])
+
+    takes(broker, "basic.reject", taken)

@@ -17,6 +17,8 @@ from plumbline.wire.amqp import AmqpError, Method
 from plumbline.wire.errors import ErrorKind
 
 Values = tuple[Any, ...]
+# Called in the place of a handler, with that handler first.
+Around = Callable[[Handler, Any, Any, int], None]
 
 
 def before_sending(
@@ -31,16 +33,6 @@ def before_sending(
             original(connection, number, name, *changed)
 
     replace(broker.outbox, "send", send)
-
-
-def never_sent(broker: Broker, *methods: str) -> None:
-    """These methods are never sent."""
-    for method in methods:
-        before_sending(broker, method, lambda connection, number, values: None)
-
-
-# Called in the place of a handler, with that handler first.
-Around = Callable[[Handler, Any, Any, int], None]
 
 
 def handling(
@@ -81,7 +73,7 @@ def on_faults(
     method: str = "",
     text: str = "",
 ) -> None:
-    """Refusals with this code, method and text are changed; None: there is none."""
+    """Refusals with this code, method and text are changed; None: the method has no effect and no answer."""
     original = broker.closing.fail
 
     def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
@@ -92,22 +84,6 @@ def on_faults(
             original(connection, operation, changed, now)
 
     replace(broker.closing, "fail", fail)
-
-
-def overlooked(broker: Broker, *, code: int = 0, method: str = "", text: str = "") -> None:
-    """The refusal does not happen: the method has no effect and no answer."""
-    on_faults(broker, lambda connection, operation, fault: None, code=code, method=method, text=text)
-
-
-def refused_with(broker: Broker, other: int, *, code: int = 0, method: str = "", text: str = "") -> None:
-    """The refusal has another reply code."""
-    on_faults(
-        broker,
-        lambda connection, operation, fault: AmqpFault(other, fault.detail, fault.cause),
-        code=code,
-        method=method,
-        text=text,
-    )
 
 
 def forgives(

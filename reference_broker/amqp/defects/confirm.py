@@ -8,30 +8,13 @@ from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     handling,
-    never_sent,
     on_faults,
-    overlooked,
-    with_arguments,
 )
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry, Message
 from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
-
-
-@defect("AMQP-CONFIRM-001")
-def confirm_select_is_not_answered(broker: Broker) -> None:
-    """confirm.select gets no select-ok."""
-    never_sent(broker, "confirm.select-ok")
-
-
-@defect("AMQP-CONFIRM-002")
-def confirm_select_no_wait_is_answered(broker: Broker) -> None:
-    """confirm.select with no_wait is answered all the same."""
-    before_handling(
-        broker, "confirm.select", lambda channel, operation: with_arguments(operation, no_wait=False)
-    )
 
 
 @defect("AMQP-CONFIRM-003")
@@ -315,12 +298,6 @@ def acked_is_not_written(broker: Broker) -> None:
 
 
 # Transactions
-
-
-@defect("AMQP-CONFIRM-030")
-def commit_needs_no_transaction(broker: Broker) -> None:
-    """tx.commit and tx.rollback are ignored on a channel without transactions."""
-    overlooked(broker, code=PRECONDITION_FAILED, text="not transactional")
 
 
 @defect("AMQP-CONFIRM-032")

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from plumbline.reference_broker.amqp.alarms import Alarm
 from plumbline.reference_broker.amqp.connection import Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
-    Values,
     before_sending,
+    forgives,
     handling,
-    never_sent,
-    on_faults,
-    overlooked,
-    refused_with,
 )
 from plumbline.reference_broker.amqp.errors import (
-    CHANNEL_ERROR,
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
     NOT_ALLOWED,
     AmqpFault,
 )
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
-from plumbline.wire.amqp import AmqpError, Method, Operation, ProtocolHeader
-
-
-@defect("AMQP-CONN-001")
-def start_names_another_version(broker: Broker) -> None:
-    """connection.start says version 0.8."""
-    before_sending(broker, "connection.start", lambda connection, number, values: (0, 8, *values[2:]))
+from plumbline.wire.amqp import (
+    FRAME_OVERHEAD,
+    AmqpError,
+    FrameType,
+    Heartbeat,
+    Limits,
+    Method,
+    Operation,
+    ProtocolHeader,
+    frame,
+)
+from plumbline.wire.errors import ErrorKind
 
 
 @defect("AMQP-CONN-002")
@@ -59,12 +58,6 @@ def start_before_the_header_is_whole(broker: Broker) -> None:
         return operations, error
 
     replace(broker, "decode", decode)
-
-
-@defect("AMQP-CONN-007")
-def no_english(broker: Broker) -> None:
-    """The only locale that is offered is de_DE."""
-    before_sending(broker, "connection.start", lambda connection, number, values: (*values[:-1], "de_DE"))
 
 
 @defect("AMQP-CONN-008")
@@ -205,19 +198,6 @@ def handshake_in_any_order(broker: Broker) -> None:
     handling(broker, "connection.open", phase=Phase.TUNE_OK)(open_early)
 
 
-@defect("AMQP-CONN-023")
-def second_handshake_is_overlooked(broker: Broker) -> None:
-    """A second connection.start-ok or connection.open is ignored."""
-    overlooked(broker, code=CHANNEL_ERROR, method="connection.start-ok")
-    overlooked(broker, code=CHANNEL_ERROR, method="connection.open")
-
-
-@defect("AMQP-CONN-024")
-def close_is_not_answered(broker: Broker) -> None:
-    """A client's connection.close closes the socket without connection.close-ok."""
-    never_sent(broker, "connection.close-ok")
-
-
 @defect("AMQP-CONN-025")
 def socket_outlives_close_ok(broker: Broker) -> None:
     """After the client's connection.close-ok the socket stays open."""
@@ -231,27 +211,61 @@ def socket_outlives_close_ok(broker: Broker) -> None:
     replace(broker, "ring", ring)
 
 
-@defect("AMQP-ERRORS-002")
-def the_end_is_an_internal_error(broker: Broker) -> None:
-    """When the broker stops it says 541 INTERNAL_ERROR."""
-
-    def change(connection: Connection, number: int, values: Values) -> Values:
-        return (INTERNAL_ERROR, *values[1:]) if values[0] == CONNECTION_FORCED else values
-
-    before_sending(broker, "connection.close", change)
+@defect("AMQP-CONN-028")
+def large_frames_are_taken(broker: Broker) -> None:
+    """Frames above the agreed frame_max are accepted; bodies without a method are dropped."""
+    replace(broker.handshake, "frame_limits", lambda frame_max: Limits(frame_max=16 * frame_max))
+    forgives(broker, ErrorKind.UNEXPECTED_FRAME, words="frame type 3 where a method")
 
 
-@defect("AMQP-ERRORS-012")
-def unknown_virtual_host_is_an_internal_error(broker: Broker) -> None:
-    """530 NOT_ALLOWED is told as 541 INTERNAL_ERROR."""
-    refused_with(broker, INTERNAL_ERROR, code=NOT_ALLOWED)
+@defect("AMQP-CONN-029")
+def frames_of_exactly_frame_max_are_refused(broker: Broker) -> None:
+    """A frame of exactly frame_max octets is refused as too large."""
+    replace(
+        broker.handshake, "frame_limits", lambda frame_max: Limits(frame_max=frame_max - FRAME_OVERHEAD - 1)
+    )
 
 
-@defect("AMQP-ERRORS-016", "AMQP-CHAN-011")
-def close_names_no_method(broker: Broker) -> None:
-    """channel.close names class 60, method 40, whatever method was wrong."""
+@defect("AMQP-CONN-030")
+def bodies_are_not_split(broker: Broker) -> None:
+    """A body goes out in one frame, however small the client's frame_max is."""
+    replace(broker.outbox, "largest_frame", lambda connection: 0)
 
-    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
-        return AmqpFault(fault.code, fault.detail, cause=(60, 40))
 
-    on_faults(broker, change)
+@defect("AMQP-CONN-032")
+def heartbeats_on_channel_1(broker: Broker) -> None:
+    """Heartbeat frames are sent on channel 1."""
+
+    def beat(connection: Connection, now: int) -> None:
+        broker.outbox.write(connection, frame(FrameType.HEARTBEAT, 1, b""))
+        broker.alarms.set((Alarm.BEAT, connection.id), now + connection.heartbeat // 2)
+
+    replace(broker.heartbeats, "beat", beat)
+
+
+@defect("AMQP-CONN-033")
+def no_heartbeats(broker: Broker) -> None:
+    """The server sends no heartbeats."""
+    replace(broker.heartbeats, "beat", lambda connection, now: None)
+
+
+@defect("AMQP-CONN-034")
+def silence_is_not_noticed(broker: Broker) -> None:
+    """A client that says nothing for two heartbeat intervals stays connected."""
+    replace(broker.heartbeats, "check_silence", lambda connection, now: None)
+
+
+@defect("AMQP-CONN-035")
+def only_heartbeats_count(broker: Broker) -> None:
+    """Methods of the client do not count as a sign of life."""
+    original = broker.received
+
+    def received(connection_id: int, data: bytes | Sequence[Operation], now: int) -> Any:
+        connection = broker.connections.get(connection_id)
+        before = connection.heard if connection is not None else 0
+        outputs = original(connection_id, data, now)
+        if connection is not None and connection.heartbeat and data != Heartbeat.make().raw:
+            connection.heard = before
+        return outputs
+
+    replace(broker, "received", received)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
+from plumbline.reference_broker.amqp.defects.alterations import (
+    handling,
+)
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Entry, Message
@@ -79,14 +81,6 @@ def reopened_channels_go_on_counting(broker: Broker) -> None:
     replace(broker.channels, "open", opens_channel)
 
 
-@defect("AMQP-CONSUME-008")
-def consume_no_wait_is_answered(broker: Broker) -> None:
-    """basic.consume with no_wait is answered all the same."""
-    before_handling(
-        broker, "basic.consume", lambda channel, operation: with_arguments(operation, no_wait=False)
-    )
-
-
 @defect("AMQP-CONSUME-009")
 def consuming_nothing_is_fine(broker: Broker) -> None:
     """basic.consume of an unknown queue is answered with consume-ok."""
@@ -142,14 +136,6 @@ def unknown_consumers_cannot_be_cancelled(broker: Broker) -> None:
         original(channel, operation, now)
 
 
-@defect("AMQP-CONSUME-014")
-def cancel_no_wait_is_answered(broker: Broker) -> None:
-    """basic.cancel with no_wait is answered all the same."""
-    before_handling(
-        broker, "basic.cancel", lambda channel, operation: with_arguments(operation, no_wait=False)
-    )
-
-
 @defect("AMQP-CONSUME-015")
 def cancel_requeues(broker: Broker) -> None:
     """basic.cancel requeues what its consumer has not acknowledged."""
@@ -187,14 +173,6 @@ def exclusive_consumers_get_company(broker: Broker) -> None:
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
 
-@defect("AMQP-CONSUME-020", "AMQP-REQUEUE-012")
-def no_ack_is_ignored(broker: Broker) -> None:
-    """Deliveries to no_ack consumers wait for an acknowledgement, and come back without."""
-    before_handling(
-        broker, "basic.consume", lambda channel, operation: with_arguments(operation, no_ack=False)
-    )
-
-
 @defect("AMQP-CONSUME-022")
 def everybody_hears_of_cancelled_consumers(broker: Broker) -> None:
     """basic.cancel is sent to clients that did not say they know it."""
@@ -207,3 +185,82 @@ def everybody_hears_of_cancelled_consumers(broker: Broker) -> None:
         connection.capabilities = told
 
     replace(broker.topology, "notify_cancel", notify_cancel)
+
+
+@defect("AMQP-GET-001")
+def get_counts_itself(broker: Broker) -> None:
+    """basic.get-ok counts its own message."""
+
+    @handling(broker, "basic.get")
+    def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        queue = broker.topology.usable_queue(channel, operation.arguments["queue"])
+        extra = Entry(Message.make("", "", {}, b"\0\0", b""), queue.last_position + 1, None)
+        if not len(queue.ready):
+            original(channel, operation, now)
+            return
+        queue.append(extra)
+        original(channel, operation, now)
+        entries = [entry for entry in queue.clear() if entry is not extra]
+        for entry in entries:
+            queue.append(entry)
+
+
+@defect("AMQP-GET-004")
+def got_is_gone(broker: Broker) -> None:
+    """What basic.get got is gone at once."""
+    original = broker.deliveries.requeue
+
+    def requeue(deliveries: object, now: int) -> set[Queue]:
+        return original([one for one in deliveries if one.consumer is not None], now)  # type: ignore[attr-defined]
+
+    replace(broker.deliveries, "requeue", requeue)
+
+
+@defect("AMQP-GET-006")
+def get_without_ack_uses_no_tag(broker: Broker) -> None:
+    """basic.get with no_ack does not count delivery tags on."""
+
+    @handling(broker, "basic.get")
+    def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        before = channel.last_tag
+        original(channel, operation, now)
+        if operation.arguments["no_ack"]:
+            channel.last_tag = before
+
+
+def _limited_get(broker: Broker, *, by_channel: bool) -> None:
+    """basic.get finds nothing while as much is outstanding as basic.qos allows."""
+
+    @handling(broker, "basic.get")
+    def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        most = channel.limit if by_channel else channel.prefetch
+        if most and len(channel.outstanding) >= most:
+            broker.outbox.answer(channel, "basic.get-empty", "")
+        else:
+            original(channel, operation, now)
+
+
+@defect("AMQP-GET-007", "AMQP-QOS-008")
+def prefetch_limits_get(broker: Broker) -> None:
+    """basic.get finds nothing while prefetch_count messages are outstanding."""
+    _limited_get(broker, by_channel=False)
+
+
+@defect("AMQP-GET-008")
+def global_prefetch_limits_get(broker: Broker) -> None:
+    """basic.get finds nothing while as many messages are outstanding as the channel may have."""
+    _limited_get(broker, by_channel=True)
+
+
+@defect("AMQP-GET-009")
+def multiple_passes_over_what_was_got(broker: Broker) -> None:
+    """Acknowledging several deliveries at once leaves out those of basic.get, but the named one."""
+    original = broker.acknowledging.take_outstanding
+
+    def take_outstanding(channel: Channel, tag: int, *, multiple: bool) -> object:
+        taken = original(channel, tag, multiple=multiple)
+        kept = {one: taken.pop(one) for one in list(taken) if one != tag and taken[one].consumer is None}
+        channel.outstanding = dict(sorted({**channel.outstanding, **kept}.items()))
+        return taken
+
+    replace(broker.acknowledging, "take_outstanding", take_outstanding)

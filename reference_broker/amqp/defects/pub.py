@@ -7,19 +7,13 @@ from typing import Any
 from plumbline.reference_broker.amqp.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import handling, overlooked
-from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, NOT_FOUND, AmqpFault
+from plumbline.reference_broker.amqp.defects.alterations import handling
+from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, AmqpFault
 from plumbline.reference_broker.amqp.exchanges import Exchange
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages import Message
 from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
-
-
-@defect("AMQP-PUB-001")
-def unknown_exchanges_swallow(broker: Broker) -> None:
-    """What is published to an unknown exchange is dropped silently."""
-    overlooked(broker, code=NOT_FOUND, method="basic.publish")
 
 
 @defect("AMQP-PUB-002")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, never_sent
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
 from plumbline.reference_broker.amqp.errors import AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
 from plumbline.reference_broker.amqp.messages import Entry
@@ -119,12 +119,6 @@ def requeued_waits_for_its_consumer(broker: Broker) -> None:
 
 
 # basic.recover
-
-
-@defect("AMQP-RECOVER-001")
-def recover_is_not_answered(broker: Broker) -> None:
-    """basic.recover gets no basic.recover-ok."""
-    never_sent(broker, "basic.recover-ok")
 
 
 @defect("AMQP-RECOVER-002")

@@ -9,13 +9,11 @@ from plumbline.reference_broker.amqp.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
-    Values,
     before_handling,
-    before_sending,
     with_arguments,
 )
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
-from plumbline.reference_broker.amqp.exchanges import Exchange
+from plumbline.reference_broker.amqp.exchanges import TYPES, Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.messages import Entry, Message
 from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.wire.amqp import Method
@@ -82,14 +80,6 @@ def delivered_messages_are_counted(broker: Broker) -> None:
         return len(queue.ready) + held
 
     replace(broker.queue_methods, "message_count", message_count)
-
-
-@defect("AMQP-TOPO-007")
-def no_wait_is_answered(broker: Broker) -> None:
-    """queue.declare with no_wait is answered all the same."""
-    before_handling(
-        broker, "queue.declare", lambda channel, operation: with_arguments(operation, no_wait=False)
-    )
 
 
 @defect("AMQP-TOPO-008")
@@ -165,33 +155,6 @@ def empty_queue_name_means_nothing(broker: Broker) -> None:
     replace(broker.topology, "last_declared", last_declared)
 
 
-@defect("AMQP-TOPO-023")
-def queues_in_use_are_deleted(broker: Broker) -> None:
-    """queue.delete ignores if_unused."""
-    before_handling(
-        broker, "queue.delete", lambda channel, operation: with_arguments(operation, if_unused=False)
-    )
-
-
-@defect("AMQP-TOPO-024")
-def queues_with_messages_are_deleted(broker: Broker) -> None:
-    """queue.delete ignores if_empty."""
-    before_handling(
-        broker, "queue.delete", lambda channel, operation: with_arguments(operation, if_empty=False)
-    )
-
-
-@defect("AMQP-TOPO-025")
-def nobody_counts_what_is_deleted(broker: Broker) -> None:
-    """queue.delete-ok and queue.purge-ok say 0."""
-
-    def change(connection: Connection, number: int, values: Values) -> Values:
-        return (0,)
-
-    before_sending(broker, "queue.delete-ok", change)
-    before_sending(broker, "queue.purge-ok", change)
-
-
 @defect("AMQP-TOPO-026")
 def purge_takes_what_was_delivered(broker: Broker) -> None:
     """queue.purge drops what is delivered and not acknowledged, too."""
@@ -222,3 +185,87 @@ def wrong_queue_arguments_are_dropped(broker: Broker) -> None:
         return operation
 
     before_handling(broker, "queue.declare", change)
+
+
+@defect("AMQP-TOPO-015")
+def exclusive_queues_miss_the_default_exchange(broker: Broker) -> None:
+    """The default exchange does not know exclusive queues."""
+    original = broker.publishing.route
+
+    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+        return [
+            queue for queue in original(channel, exchange, message) if exchange.name or queue.owner is None
+        ]
+
+    replace(broker.publishing, "route", route)
+
+
+def _copies(broker: Broker, *, same_key: bool) -> None:
+    """A queue gets a message once more for each further binding, or bind of a binding."""
+    binds: dict[tuple[str, str, str], int] = {}
+    original_bind, original_route = broker.topology.add_binding, broker.publishing.route
+
+    def add_binding(vhost: VirtualHost, binding: Binding) -> None:
+        key = (binding.source, binding.destination, binding.routing_key if same_key else "")
+        binds[key] = binds.get(key, 0) + 1
+        original_bind(vhost, binding)
+
+    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+        queues = []
+        for queue in original_route(channel, exchange, message):
+            key = (exchange.name, queue.name, message.routing_key if same_key else "")
+            queues += [queue] * max(binds.get(key, 1), 1)
+        return queues
+
+    replace(broker.topology, "add_binding", add_binding)
+    replace(broker.publishing, "route", route)
+
+
+@defect("AMQP-TOPO-017")
+def binding_twice_delivers_twice(broker: Broker) -> None:
+    """A queue that was bound twice with the same key gets each message twice."""
+    _copies(broker, same_key=True)
+
+
+@defect("AMQP-TOPO-018")
+def each_binding_delivers(broker: Broker) -> None:
+    """A queue gets one copy for each of its bindings."""
+    _copies(broker, same_key=False)
+
+
+@defect("AMQP-TOPO-027")
+def unknown_exchange_types_are_direct(broker: Broker) -> None:
+    """exchange.declare of an unknown type makes a direct exchange."""
+    replace(broker.exchange_methods, "check_type", lambda kind: None)
+
+
+@defect("AMQP-TOPO-028")
+def exchange_types_may_change(broker: Broker) -> None:
+    """Declaring an exchange again with another type is answered as if it were the same."""
+
+    def change(channel: Channel, operation: Method) -> Method:
+        existing = broker.vhosts[channel.connection.vhost].exchanges.get(operation.arguments["exchange"])
+        if existing is None or operation.arguments["type"] not in TYPES:
+            return operation
+        return with_arguments(operation, type=existing.kind)
+
+    before_handling(broker, "exchange.declare", change)
+
+
+@defect("AMQP-TOPO-030")
+def amq_match_is_missing(broker: Broker) -> None:
+    """There is no exchange amq.match."""
+    for vhost in broker.vhosts.values():
+        del vhost.exchanges["amq.match"]
+
+
+@defect("AMQP-TOPO-031")
+def reserved_exchange_names_are_free(broker: Broker) -> None:
+    """Clients can declare exchanges whose names begin with amq."""
+    original = broker.topology.check_name
+
+    def check_name(kind: str, name: str) -> None:
+        if kind != "exchange":
+            original(kind, name)
+
+    replace(broker.topology, "check_name", check_name)
