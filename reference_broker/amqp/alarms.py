@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.reference_broker.timers import Timers
 
 

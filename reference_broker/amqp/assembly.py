@@ -20,7 +20,7 @@ def build(
     """
     broker = Broker(config, random.randrange, ledger)
     if config.confirms:
-        from plumbline.reference_broker.amqp.confirm_script import follow, read_script
+        from plumbline.reference_broker.amqp.messages.confirm_script import follow, read_script
 
         follow(broker, read_script(config.confirms))
     for name in defects:

@@ -14,31 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from plumbline.reference_broker.amqp.acknowledging import Acknowledging
 from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.blocking import Blocking
-from plumbline.reference_broker.amqp.channels import Channels
-from plumbline.reference_broker.amqp.closing import Closing
 from plumbline.reference_broker.amqp.config import NS, Config
-from plumbline.reference_broker.amqp.confirms import Confirms
-from plumbline.reference_broker.amqp.connection import Channel, Connection
-from plumbline.reference_broker.amqp.consuming import Consuming
-from plumbline.reference_broker.amqp.delivery import Deliveries
+from plumbline.reference_broker.amqp.connections.blocking import Blocking
+from plumbline.reference_broker.amqp.connections.channels import Channels
+from plumbline.reference_broker.amqp.connections.closing import Closing
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.handshake import Handshake
+from plumbline.reference_broker.amqp.connections.heartbeats import Heartbeats
 from plumbline.reference_broker.amqp.errors import CONNECTION_FORCED, AmqpFault
-from plumbline.reference_broker.amqp.exchange_methods import ExchangeMethods
-from plumbline.reference_broker.amqp.exchanges import VirtualHost
-from plumbline.reference_broker.amqp.handshake import Handshake
-from plumbline.reference_broker.amqp.heartbeats import Heartbeats
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Phase, handlers
+from plumbline.reference_broker.amqp.messages.acknowledging import Acknowledging, Transactions
+from plumbline.reference_broker.amqp.messages.consuming import Consuming
+from plumbline.reference_broker.amqp.messages.delivery import Deliveries
+from plumbline.reference_broker.amqp.messages.publishing import Confirms, Publishing
 from plumbline.reference_broker.amqp.names import unique_names
 from plumbline.reference_broker.amqp.outbox import Close, Outbox, Output, Send
-from plumbline.reference_broker.amqp.publishing import Publishing
-from plumbline.reference_broker.amqp.queue_methods import QueueMethods
-from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.reference_broker.amqp.storage.recovery import Recovery
 from plumbline.reference_broker.amqp.storage.store import Store
-from plumbline.reference_broker.amqp.topology import Topology
-from plumbline.reference_broker.amqp.transactions import Transactions
+from plumbline.reference_broker.amqp.topology.exchange_methods import ExchangeMethods
+from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
+from plumbline.reference_broker.amqp.topology.queue_methods import QueueMethods
+from plumbline.reference_broker.amqp.topology.queues import Queue
+from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.reference_broker.ledger import Ledger
 from plumbline.wire.amqp import AmqpError, Decoder, Limits, Method, Operation, Sender
 

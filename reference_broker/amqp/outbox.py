@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection
-from plumbline.reference_broker.amqp.messages import Message
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.messages.message import Message
 from plumbline.reference_broker.outputs import Close, Send
 from plumbline.wire.amqp import SHAPES, FrameType, frame
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace as with_fields
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.errors import AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Handler, Phase
@@ -61,8 +61,7 @@ def before_handling(broker: Broker, method: str, change: Callable[[Channel, Meth
 
 def with_arguments(operation: Method, **arguments: Any) -> Method:
     """The same operation with other arguments."""
-    given = {name.rstrip("_"): value for name, value in arguments.items()}
-    return with_fields(operation, arguments={**operation.arguments, **given})
+    return with_fields(operation, arguments={**operation.arguments, **arguments})
 
 
 def on_faults(

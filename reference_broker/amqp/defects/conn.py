@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plumbline.reference_broker.amqp.alarms import Alarm
-from plumbline.reference_broker.amqp.connection import Connection
+from plumbline.reference_broker.amqp.connections.connection import Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (

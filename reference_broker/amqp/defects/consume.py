@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -10,8 +10,8 @@ from plumbline.reference_broker.amqp.defects.alterations import (
 )
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages import Entry, Message
-from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
+from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
 
 

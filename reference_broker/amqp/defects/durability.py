@@ -8,9 +8,9 @@ from typing import Any
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
-from plumbline.reference_broker.amqp.messages import Entry, Message
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
 from plumbline.reference_broker.amqp.storage.restoring import Restored
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling
 from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, AmqpFault
-from plumbline.reference_broker.amqp.exchanges import Exchange
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages import Message
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.messages.message import Message
+from plumbline.reference_broker.amqp.topology.exchanges import Exchange
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.queues import Consumer
+from plumbline.reference_broker.amqp.topology.queues import Consumer
 from plumbline.wire.amqp import Method
 
 

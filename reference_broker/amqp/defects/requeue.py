@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection, Delivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
 from plumbline.reference_broker.amqp.errors import AmqpFault
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
-from plumbline.reference_broker.amqp.messages import Entry
-from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import Entry
+from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
 from plumbline.wire.amqp import Method
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import Defect, add, replace
 from plumbline.reference_broker.amqp.defects.alterations import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection, Delivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects.alterations import handling, on_faults
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault

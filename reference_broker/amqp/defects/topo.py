@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.arguments import configure
-from plumbline.reference_broker.amqp.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -13,9 +12,10 @@ from plumbline.reference_broker.amqp.defects.alterations import (
     with_arguments,
 )
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
-from plumbline.reference_broker.amqp.exchanges import TYPES, Binding, Exchange, VirtualHost
-from plumbline.reference_broker.amqp.messages import Entry, Message
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
+from plumbline.reference_broker.amqp.topology.arguments import configure
+from plumbline.reference_broker.amqp.topology.exchanges import TYPES, Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plumbline.reference_broker.amqp.arguments import configure
-from plumbline.reference_broker.amqp.delivery import Deliveries
-from plumbline.reference_broker.amqp.exchanges import VirtualHost
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.storage.restoring import Restored, read_journal
 from plumbline.reference_broker.amqp.storage.store import Store
-from plumbline.reference_broker.amqp.topology import Topology
+from plumbline.reference_broker.amqp.topology.arguments import configure
+from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
+from plumbline.reference_broker.amqp.topology.queues import Queue
+from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.wire.amqp import decode_entries
 
 

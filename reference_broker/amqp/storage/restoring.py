@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.amqp.exchanges import Binding, Exchange
-from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
 from plumbline.reference_broker.amqp.storage.records import (
     JOURNAL,
     Bound,
@@ -25,6 +24,7 @@ from plumbline.reference_broker.amqp.storage.records import (
     Unbound,
     decode_frames,
 )
+from plumbline.reference_broker.amqp.topology.exchanges import Binding, Exchange
 from plumbline.wire.amqp import decode_entries, decode_properties
 
 

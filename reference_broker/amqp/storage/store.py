@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from plumbline.reference_broker.amqp.exchanges import PREDECLARED, Binding, Exchange, VirtualHost
-from plumbline.reference_broker.amqp.messages import Entry, Message
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
 from plumbline.reference_broker.amqp.storage.records import (
     JOURNAL,
     Bound,
@@ -26,6 +24,8 @@ from plumbline.reference_broker.amqp.storage.records import (
     Unbound,
     encode_frame,
 )
+from plumbline.reference_broker.amqp.topology.exchanges import PREDECLARED, Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.reference_broker.ledger import Ledger, Replace
 from plumbline.wire.amqp import encode_entries
 

@@ -9,7 +9,7 @@ import pika
 import pytest
 from pika.exceptions import NackError
 
-from plumbline.reference_broker.amqp.confirm_script import read_script
+from plumbline.reference_broker.amqp.messages.confirm_script import read_script
 from plumbline.wire.amqp import Method, Operation
 from tests.reference_broker.amqp.virtual import Client, Virtual
 

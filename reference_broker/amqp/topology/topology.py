@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.connection import Channel
-from plumbline.reference_broker.amqp.delivery import Deliveries
+from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -19,10 +18,11 @@ from plumbline.reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
-from plumbline.reference_broker.amqp.exchanges import Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.topology.exchanges import Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
 
 MILLISECOND = 1_000_000
 RESERVED = "amq."

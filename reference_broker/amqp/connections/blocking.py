@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.reference_broker.amqp.connection import Connection
+from plumbline.reference_broker.amqp.connections.connection import Connection
 from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.outbox import Outbox
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plumbline.reference_broker.amqp.arguments import check_equivalent, configure
-from plumbline.reference_broker.amqp.connection import Channel
-from plumbline.reference_broker.amqp.delivery import Deliveries
+from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
-from plumbline.reference_broker.amqp.exchanges import Binding, VirtualHost
-from plumbline.reference_broker.amqp.messages import Entry
+from plumbline.reference_broker.amqp.messages.delivery import Deliveries
+from plumbline.reference_broker.amqp.messages.message import Entry
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.queues import Queue
 from plumbline.reference_broker.amqp.storage.store import Store
-from plumbline.reference_broker.amqp.topology import (
+from plumbline.reference_broker.amqp.topology.arguments import check_equivalent, configure
+from plumbline.reference_broker.amqp.topology.exchanges import Binding, VirtualHost
+from plumbline.reference_broker.amqp.topology.queues import Queue
+from plumbline.reference_broker.amqp.topology.topology import (
     Topology,
     check_same,
     default_exchange_refused,

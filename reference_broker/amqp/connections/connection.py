@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.reference_broker.amqp.lifecycle import Phase
-from plumbline.reference_broker.amqp.messages import Entry, Message
-from plumbline.reference_broker.amqp.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
+from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
 from plumbline.wire.amqp import Decoder, Operation
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from plumbline.reference_broker.amqp.messages import Entry
+from plumbline.reference_broker.amqp.messages.message import Entry
 
 if TYPE_CHECKING:
-    from plumbline.reference_broker.amqp.connection import Channel, Connection
+    from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
 
 
 class Lane:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from plumbline.reference_broker.amqp.config import ConfigError
-from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker, Output
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED
 from plumbline.reference_broker.registry import replace

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plumbline.reference_broker.amqp.arguments import check_priority
-from plumbline.reference_broker.amqp.connection import Channel, Delivery
-from plumbline.reference_broker.amqp.delivery import Deliveries
+from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
@@ -18,9 +16,11 @@ from plumbline.reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
+from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.queues import Consumer, Queue
-from plumbline.reference_broker.amqp.topology import Topology
+from plumbline.reference_broker.amqp.topology.arguments import check_priority
+from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
 from plumbline.wire.amqp.fields import encode_short
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.blocking import Blocking
-from plumbline.reference_broker.amqp.closing import Closing
 from plumbline.reference_broker.amqp.config import NS, Config
-from plumbline.reference_broker.amqp.connection import Connection
+from plumbline.reference_broker.amqp.connections.blocking import Blocking
+from plumbline.reference_broker.amqp.connections.closing import Closing
+from plumbline.reference_broker.amqp.connections.connection import Connection
+from plumbline.reference_broker.amqp.connections.heartbeats import Heartbeats
 from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, NOT_ALLOWED, AmqpFault, reply_text
-from plumbline.reference_broker.amqp.heartbeats import Heartbeats
 from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.wire.amqp import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
-from plumbline.reference_broker.amqp.queues import PriorityLanes, Queue
+from plumbline.reference_broker.amqp.topology.queues import PriorityLanes, Queue
 from plumbline.wire.amqp import Decimal, Float, Integer, Timestamp
 
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.reference_broker.amqp.connection import Channel, Connection
-from plumbline.reference_broker.amqp.delivery import Deliveries
+from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
 from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpFault, reply_text
+from plumbline.reference_broker.amqp.messages.acknowledging import Transactions
+from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.queues import Queue
-from plumbline.reference_broker.amqp.topology import Topology
-from plumbline.reference_broker.amqp.transactions import Transactions
+from plumbline.reference_broker.amqp.topology.queues import Queue
+from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.wire.amqp import Method
 
 

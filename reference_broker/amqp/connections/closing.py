@@ -6,9 +6,9 @@ Sources: AMQP 0-9-1, 1.2 ("Reply codes"), 4.10.2 (closing); RabbitMQ, "Authentic
 from __future__ import annotations
 
 from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.channels import Channels
 from plumbline.reference_broker.amqp.config import NS
-from plumbline.reference_broker.amqp.connection import Connection
+from plumbline.reference_broker.amqp.connections.channels import Channels
+from plumbline.reference_broker.amqp.connections.connection import Connection
 from plumbline.reference_broker.amqp.errors import INTERNAL_ERROR, AmqpFault, reply_text
 from plumbline.reference_broker.amqp.lifecycle import HANDSHAKE, Phase
 from plumbline.reference_broker.amqp.outbox import Outbox

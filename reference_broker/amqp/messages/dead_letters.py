@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.reference_broker.amqp.config import NS
-from plumbline.reference_broker.amqp.messages import Message, altered
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.messages.message import Message, altered
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Timestamp
 
 REJECTED, EXPIRED, MAXLEN = "rejected", "expired", "maxlen"

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.reference_broker.amqp.queues import Queue
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import encode_table
 
 TYPES = ("direct", "fanout", "headers", "topic")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.arguments import invalid, type_name
-from plumbline.reference_broker.amqp.connection import Channel
+from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -17,10 +16,17 @@ from plumbline.reference_broker.amqp.errors import (
     AmqpFault,
     quoted,
 )
-from plumbline.reference_broker.amqp.exchanges import PREDECLARED, TYPES, Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.storage.store import Store
-from plumbline.reference_broker.amqp.topology import (
+from plumbline.reference_broker.amqp.topology.arguments import invalid, type_name
+from plumbline.reference_broker.amqp.topology.exchanges import (
+    PREDECLARED,
+    TYPES,
+    Binding,
+    Exchange,
+    VirtualHost,
+)
+from plumbline.reference_broker.amqp.topology.topology import (
     Topology,
     check_same,
     default_exchange_refused,

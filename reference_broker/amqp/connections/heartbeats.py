@@ -6,7 +6,7 @@ Source: AMQP 0-9-1, 4.2.7 ("Heartbeats").
 from __future__ import annotations
 
 from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.connection import Connection
+from plumbline.reference_broker.amqp.connections.connection import Connection
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.wire.amqp import Heartbeat
 

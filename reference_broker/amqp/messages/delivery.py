@@ -10,13 +10,13 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.connection import Channel, Delivery
-from plumbline.reference_broker.amqp.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
-from plumbline.reference_broker.amqp.exchanges import VirtualHost
-from plumbline.reference_broker.amqp.messages import Entry, Message
+from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
+from plumbline.reference_broker.amqp.messages.message import Entry, Message
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.queues import Consumer, Queue
 from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
+from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
 from plumbline.wire.amqp.frames import FRAME_HEAD
 
 MILLISECOND = 1_000_000

@@ -1,0 +1,1 @@
+"""Messages of an AMQP broker: from publishers to queues, to consumers, and how they are settled."""
