@@ -43,6 +43,8 @@ from plumbline.wire.amqp import AmqpError, Decoder, Limits, Method, Operation, S
 __all__ = ["Broker", "Close", "Output", "Send"]
 
 _HANDSHAKE_FRAME_MAX = 131072
+# A constant of a module is found quicker than a member of an enum.
+_RUNNING, _OPENED, _CLOSING = Phase.RUNNING, ChannelPhase.OPENED, ChannelPhase.CLOSING
 
 
 class Broker:
@@ -228,20 +230,20 @@ class Broker:
 
     def handle(self, connection: Connection, operation: Operation, now: int) -> None:
         """One operation: call what ``lifecycle`` has for it."""
+        phase: Phase | ChannelPhase = connection.phase
         if not isinstance(operation, Method):
-            if connection.phase is Phase.HEADER:
-                row = self.handlers[Phase.HEADER]
+            if phase is Phase.HEADER:
+                row = self.handlers[phase]
                 row.get(operation.method, row[OTHER])(connection, operation, now)
             return
-        phase: Phase | ChannelPhase = connection.phase
         subject: Connection | Channel = connection
-        if phase is Phase.RUNNING and operation.channel:
+        if phase is _RUNNING and operation.channel:
             channel = connection.channels.get(operation.channel)
             if channel is None:
                 phase = ChannelPhase.UNOPENED
             else:
                 subject = channel
-                phase = ChannelPhase.CLOSING if channel.closing else ChannelPhase.OPENED
+                phase = _CLOSING if channel.closing else _OPENED
         row = self.handlers[phase]
         handler = row.get(operation.shape.name) or row[OTHER]
         try:

@@ -39,11 +39,7 @@ class Outbox:
     def send_content(self, channel: Channel, method_frame: bytes, message: Message) -> None:
         """Send a method frame and the content of ``message`` after it."""
         connection = channel.connection
-        self.write(connection, method_frame + message.content(channel.number, self.largest_frame(connection)))
-
-    def largest_frame(self, connection: Connection) -> int:
-        """The size in bytes that no frame to this client exceeds."""
-        return connection.frame_max
+        self.write(connection, method_frame + message.content(channel.number, connection.frame_max))
 
     def end(self, connection: Connection) -> None:
         """Close the socket once everything is written."""

@@ -24,7 +24,7 @@ class Connection:
         self.vhost = ""
         self.capabilities: Mapping[str, Any] = {}  # of the client
         self.channel_max = 0
-        self.frame_max = 0
+        self.frame_max = 0  # bytes of the largest frame to this client; 0: no limit
         self.heartbeat = 0  # nanoseconds; 0: none
         self.heard = 0
         self.spoke = 0

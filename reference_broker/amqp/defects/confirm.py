@@ -45,11 +45,13 @@ def channels_share_confirm_numbers(broker: Broker) -> None:
     """Confirms are counted for the whole connection."""
     numbers: dict[Connection, int] = {}
 
-    def confirm_tag(channel: Channel) -> int:
-        numbers[channel.connection] = numbers.get(channel.connection, 0) + 1
-        return numbers[channel.connection]
+    original = broker.confirms.confirm
 
-    replace(broker.confirms, "tag", confirm_tag)
+    def confirm(channel: Channel, tag: int, *, taken: bool) -> None:
+        numbers[channel.connection] = numbers.get(channel.connection, 0) + 1
+        original(channel, numbers[channel.connection], taken=taken)
+
+    replace(broker.confirms, "confirm", confirm)
 
 
 @defect("AMQP-CONFIRM-006")

@@ -229,7 +229,11 @@ def frames_of_exactly_frame_max_are_refused(broker: Broker) -> None:
 @defect("AMQP-CONN-030")
 def bodies_are_not_split(broker: Broker) -> None:
     """A body goes out in one frame, however small the client's frame_max is."""
-    replace(broker.outbox, "largest_frame", lambda connection: 0)
+
+    @handling(broker, "connection.tune-ok", phase=Phase.TUNE_OK)
+    def tune_ok(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+        original(connection, operation, now)
+        connection.frame_max = 0
 
 
 @defect("AMQP-CONN-032")

@@ -16,12 +16,6 @@ from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
 
-@defect("AMQP-PUB-002")
-def internal_exchanges_are_open(broker: Broker) -> None:
-    """Clients can publish to internal exchanges."""
-    replace(broker.publishing, "check_not_internal", lambda exchange, vhost: None)
-
-
 @defect("AMQP-PUB-003")
 def unroutable_messages_close_the_channel(broker: Broker) -> None:
     """An unroutable message without mandatory is a channel error."""
@@ -81,12 +75,12 @@ def routable_messages_are_returned(broker: Broker) -> None:
 @defect("AMQP-PUB-007")
 def returned_bodies_are_not_split(broker: Broker) -> None:
     """The body of a basic.return goes out in one frame."""
-    original_return, original_cut = broker.publishing.give_back, broker.outbox.largest_frame
+    original = broker.publishing.give_back
 
     def give_back(channel: Channel, message: Message) -> None:
-        replace(broker.outbox, "largest_frame", lambda connection: 0)
-        original_return(channel, message)
-        replace(broker.outbox, "largest_frame", original_cut)
+        agreed, channel.connection.frame_max = channel.connection.frame_max, 0
+        original(channel, message)
+        channel.connection.frame_max = agreed
 
     replace(broker.publishing, "give_back", give_back)
 

@@ -81,7 +81,8 @@ class Acknowledging:
 
     def acknowledge(self, delivery: Delivery, now: int) -> None:
         """It is the client's now."""
-        self.deliveries.discard(delivery.queue, delivery.entry)
+        if delivery.queue.kept:
+            self.deliveries.discard(delivery.queue, delivery.entry)
         self.deliveries.settle(delivery)
         self.go_on(delivery, now)
 

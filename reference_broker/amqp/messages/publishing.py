@@ -48,10 +48,6 @@ class Confirms:
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "confirm.select-ok")
 
-    def tag(self, channel: Channel) -> int:
-        """What the message just published is confirmed as."""
-        return channel.published
-
     def confirm(self, channel: Channel, tag: int, *, taken: bool) -> None:
         """Ack once every queue took it, nack if one did not.
 
@@ -109,10 +105,13 @@ class Publishing:
         message = self.message(operation)
         vhost = self.vhosts[channel.connection.vhost]
         exchange = vhost.exchanges.get(message.exchange)
-        self.check_size(operation)
+        if len(operation.raw) > self.max_message_size:
+            self.check_size(operation)
         if exchange is None:
             raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', message.exchange, vhost.name)}")
-        self.check_not_internal(exchange, vhost.name)
+        if exchange.internal:
+            what = quoted("internal exchange", exchange.name, vhost.name)
+            raise AmqpFault(ACCESS_REFUSED, f"cannot publish to {what}")
         if message.properties:
             self.check_properties(channel, message.properties)
         queues = self.route(channel, exchange, message)
@@ -126,7 +125,7 @@ class Publishing:
             self.give_back(channel, message)
         taken = self.distribute(queues, message, now)
         if channel.confirms:
-            self.confirms.confirm(channel, self.confirms.tag(channel), taken=taken)
+            self.confirms.confirm(channel, channel.published, taken=taken)
 
     def message(self, operation: Method) -> Message:
         arguments = operation.arguments
@@ -152,14 +151,7 @@ class Publishing:
             taken &= self.deliveries.enqueue(queue, message, now)
         return taken
 
-    def check_not_internal(self, exchange: Exchange, vhost: str) -> None:
-        if exchange.internal:
-            what = quoted("internal exchange", exchange.name, vhost)
-            raise AmqpFault(ACCESS_REFUSED, f"cannot publish to {what}")
-
     def check_size(self, operation: Method) -> None:
-        if len(operation.raw) <= self.max_message_size:
-            return
         if (size := len(operation.body)) > self.max_message_size:
             text = f"message size {size} is larger than configured max size {self.max_message_size}"
             raise AmqpFault(PRECONDITION_FAILED, text)
