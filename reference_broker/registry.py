@@ -51,23 +51,17 @@ class Registry(Generic[B]):
         self,
         *requirements: str,
         name: str | None = None,
-        breaks: tuple[str, ...] = (),
-        summary: str = "",
         needs: tuple[str, ...] = (),
     ) -> Callable[[Callable[[B], None]], Callable[[B], None]]:
         """Register the decorated function as a defect that breaks these requirements.
 
         Its name is the function's, with "-" for "_"; give ``name`` where that is no Python identifier. Its
         summary is the first paragraph of the docstring. Raises what ``add`` raises.
-
-        The older form ``defect(NAME, breaks=..., summary=...)`` does the same.
         """
-        if breaks:
-            (name,) = requirements
 
         def register(alter: Callable[[B], None]) -> Callable[[B], None]:
             called = name or alter.__name__.replace("_", "-")
-            self.add(Defect(called, breaks or requirements, summary or _summary(alter), alter, needs))
+            self.add(Defect(called, requirements, _summary(alter), alter, needs))
             return alter
 
         return register
