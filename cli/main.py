@@ -26,59 +26,66 @@ def _mounted(*registers: Callable[[typer.Typer], None]) -> typer.Typer:
 
 
 def _conformance() -> typer.Typer:
-    import plumbline.cli.browse
-    import plumbline.cli.explore
-    import plumbline.cli.verify
-    from plumbline.cli.parts import Parts
+    import plumbline.cli.commands.browse
+    import plumbline.cli.commands.explore
+    import plumbline.cli.commands.verify
+    from plumbline.cli.start_target import Parts
 
-    verify, explore = plumbline.cli.verify.register, plumbline.cli.explore.register
+    verify, explore = plumbline.cli.commands.verify.register, plumbline.cli.commands.explore.register
     return _mounted(
         lambda mounted: verify(mounted, Parts()),
         lambda mounted: explore(mounted, Parts()),
-        plumbline.cli.browse.register,
+        plumbline.cli.commands.browse.register,
     )
 
 
 def _reference_broker() -> typer.Typer:
-    import plumbline.cli.broker
+    import plumbline.cli.commands.broker
 
-    return _mounted(lambda mounted: mounted.add_typer(plumbline.cli.broker.app, name="broker"))
+    return _mounted(lambda mounted: mounted.add_typer(plumbline.cli.commands.broker.app, name="broker"))
 
 
 def _gate() -> typer.Typer:
-    import plumbline.cli.gate
-    import plumbline.cli.observe
-    from plumbline.cli.stands import Stands
+    import plumbline.cli.commands.gate
+    import plumbline.cli.commands.observe
+    from plumbline.cli.watched_brokers import Stands
 
-    gate, observe = plumbline.cli.gate.register, plumbline.cli.observe.register
+    gate, observe = plumbline.cli.commands.gate.register, plumbline.cli.commands.observe.register
     return _mounted(lambda mounted: gate(mounted, Stands()), lambda mounted: observe(mounted, Stands()))
 
 
 def _proxy() -> typer.Typer:
-    import plumbline.cli.traffic
+    from plumbline.cli.commands import diff, mitm_addon, record, replay, show, trace
 
-    return _mounted(plumbline.cli.traffic.register)
+    mounted = typer.Typer(rich_markup_mode=None)
+    mounted.command(epilog=record.EPILOG)(record.record)
+    mounted.command(epilog=show.EPILOG)(show.show)
+    mounted.command(epilog=trace.EPILOG)(trace.trace)
+    mounted.command(epilog=diff.EPILOG)(diff.diff)
+    mounted.command(epilog=replay.EPILOG)(replay.replay)
+    mounted.command(epilog=mitm_addon.EPILOG)(mitm_addon.mitm_addon)
+    return mounted
 
 
 def _audit() -> typer.Typer:
-    import plumbline.cli.audit
+    import plumbline.cli.commands.audit
 
-    return _mounted(plumbline.cli.audit.register)
+    return _mounted(plumbline.cli.commands.audit.register)
 
 
 def _judge() -> typer.Typer:
-    import plumbline.cli.judge
+    import plumbline.cli.commands.judge
 
-    return _mounted(plumbline.cli.judge.register)
+    return _mounted(plumbline.cli.commands.judge.register)
 
 
 def _reports() -> typer.Typer:
-    import plumbline.cli.report
-    from plumbline.cli.capture import capture
+    import plumbline.cli.commands.report
+    from plumbline.cli.check_capture import capture
     from plumbline.interrupts import terminated_as_interrupted
 
     return _mounted(
-        lambda mounted: plumbline.cli.report.register(
+        lambda mounted: plumbline.cli.commands.report.register(
             mounted, _every_target, capture, terminated_as_interrupted
         )
     )
@@ -93,9 +100,9 @@ def _every_target(names: Sequence[str]) -> list[Wanted]:
 
 
 def _ci() -> typer.Typer:
-    import plumbline.cli.targets
+    import plumbline.cli.commands.targets
 
-    return plumbline.cli.targets.app
+    return plumbline.cli.commands.targets.app
 
 
 # What is listed, in this order, and who has it.

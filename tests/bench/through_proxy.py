@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from plumbline.cli.parts import Parts
+from plumbline.cli.start_target import Parts
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers

@@ -17,7 +17,7 @@ import pytest
 
 from plumbline.reference_broker.nats.defects import all_defects
 
-COMMAND = [sys.executable, "-c", "from plumbline.cli.broker import app; app()", "nats"]
+COMMAND = [sys.executable, "-c", "from plumbline.cli.commands.broker import app; app()", "nats"]
 
 
 @contextmanager

@@ -60,7 +60,14 @@ def test_a_damaged_end_is_a_warning_and_the_rest_is_there(tmp_path: Path, policy
         say(line, GREETING % (len(CREATE), CREATE) + messages, '"seq":3')
     (block,) = tmp_path.glob("jetstream/streams/F/msgs/*.blk")
     block.write_bytes(block.read_bytes()[:-5])
-    command = [sys.executable, "-c", "from plumbline.cli.broker import app; app()", "nats", "-p", "-1"]
+    command = [
+        sys.executable,
+        "-c",
+        "from plumbline.cli.commands.broker import app; app()",
+        "nats",
+        "-p",
+        "-1",
+    ]
     pipe = subprocess.PIPE
     with subprocess.Popen([*command, "-sd", str(tmp_path)], stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None

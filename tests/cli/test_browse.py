@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from plumbline.cli.browse import register
+from plumbline.cli.commands.browse import register
 from plumbline.cli.exits import CommandGroup
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.requirements.references import written_checks

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from plumbline.captures.files import read
 from plumbline.ci import allure as command
-from plumbline.cli.capture import capture
+from plumbline.cli.check_capture import capture
 from plumbline.cli.main import app
 from plumbline.reports import ReportError, open_reports
 from plumbline.reports.junit import render as junit

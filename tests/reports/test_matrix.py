@@ -12,8 +12,8 @@ import typer
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
+from plumbline.cli.commands.report import register
 from plumbline.cli.exits import CommandGroup
-from plumbline.cli.report import register
 from plumbline.reports import ReportError
 from plumbline.reports.matrix.batch import Wanted
 from plumbline.reports.matrix.compare import compare

@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from plumbline.cli.commands.report import register
 from plumbline.cli.exits import CommandGroup
-from plumbline.cli.report import register
 from plumbline.interrupts import terminated_as_interrupted
 from plumbline.reports.matrix.batch import Missed, Wanted, run_all
 from plumbline.reports.matrix.runs import Run, load
@@ -65,7 +65,7 @@ def test_an_interrupted_batch_leaves_what_had_ended(
         yield from load([str(ended)] * count)
         interrupt()
 
-    monkeypatch.setattr("plumbline.cli.report.run_all", batch)
+    monkeypatch.setattr("plumbline.cli.commands.report.run_all", batch)
     app = typer.Typer(cls=CommandGroup)
     register(app, lambda names: [Wanted(name, ()) for name in names], interrupts=terminated_as_interrupted)
     asked = ["matrix", "--run", "one", "--run", "other", "-o", str(tmp_path / "site")]

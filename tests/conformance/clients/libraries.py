@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.cli.stands import Stands
+from plumbline.cli.watched_brokers import Stands
 from plumbline.conformance.clients.gate import Gated, Wanted, gate
 from plumbline.verdicts import Level
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from plumbline.cli.stands import Stands
+from plumbline.cli.watched_brokers import Stands
 from plumbline.conformance.clients.gate import Wanted, catalogue, gate
 from plumbline.verdicts import CheckResult, Level, Outcome
 from tests.mutation import broken_amqp_client

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.cli.stands import Stands
+from plumbline.cli.watched_brokers import Stands
 from plumbline.conformance.check import Check
 from plumbline.conformance.clients.gate import catalogue
 from plumbline.conformance.clients.play import Player

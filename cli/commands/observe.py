@@ -17,7 +17,7 @@ from typing import Annotated, Protocol
 import typer
 from msgspec import Struct
 
-from plumbline.cli.command_line import FOLLOWING, BeforeCommand
+from plumbline.cli.pass_through import FOLLOWING, BeforeCommand
 from plumbline.errors import UsageProblem
 from plumbline.interrupts import terminated_as_interrupted
 from plumbline.monitors import MONITORS, Side, Violation

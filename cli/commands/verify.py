@@ -90,7 +90,7 @@ Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
 """
 
 
-FOLLOWING = "plumbline.cli.verify.following"
+FOLLOWING = "plumbline.cli.commands.verify.following"
 
 
 class BeforePytest(TyperCommand):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from plumbline.cli.brokers import (
+from plumbline.cli.check_capture import capture
+from plumbline.cli.embedded_brokers import (
     MAIN,
     broker_program,
     broker_with,
@@ -18,11 +19,10 @@ from plumbline.cli.brokers import (
     served_at,
     with_jetstream,
 )
-from plumbline.cli.capture import capture
 
 if TYPE_CHECKING:
-    from plumbline.cli.explore import Running
-    from plumbline.cli.verify import Paths, Served
+    from plumbline.cli.commands.explore import Running
+    from plumbline.cli.commands.verify import Paths, Served
     from plumbline.conformance.explore.reference import Reference
     from plumbline.conformance.runner.verify import Consumer
 
@@ -58,7 +58,7 @@ class Parts:
     @contextmanager
     def embedded_amqp(self, defects: Sequence[str]) -> Iterator[Served]:
         """The reference broker for AMQP, in a thread of this process."""
-        from plumbline.cli.verify import Served
+        from plumbline.cli.commands.verify import Served
         from plumbline.interrupts import kept_from_children
         from plumbline.reference_broker.amqp.server import AmqpBroker
 
@@ -75,7 +75,7 @@ class Parts:
         """A real server, once for every configuration."""
         import msgspec
 
-        from plumbline.cli.verify import Served
+        from plumbline.cli.commands.verify import Served
         from plumbline.servers.amqp.garagemq import GarageMQ, is_garagemq
         from plumbline.servers.amqp.qpid import Qpid, is_qpid
         from plumbline.servers.amqp.rabbitmq import RabbitMQ, is_rabbitmq
@@ -111,7 +111,7 @@ class Parts:
     @contextmanager
     def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[Running]:
         """The reference broker in a thread of this process."""
-        from plumbline.cli.explore import Running
+        from plumbline.cli.commands.explore import Running
         from plumbline.interrupts import kept_from_children
         from plumbline.reference_broker.nats.server import NatsBroker
 
@@ -124,7 +124,7 @@ class Parts:
     @contextmanager
     def started_alone(self, binary: str) -> Iterator[Running]:
         """A real server in its plain configuration."""
-        from plumbline.cli.explore import Running
+        from plumbline.cli.commands.explore import Running
         from plumbline.servers.nats.nats_server import start_variants
 
         with start_variants(binary, {MAIN: configurations()[MAIN].config}) as urls:

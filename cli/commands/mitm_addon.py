@@ -21,4 +21,4 @@ def mitm_addon() -> None:
     It shows NATS and AMQP as operations, and writes captures as plumbline record does. mitmproxy must run in
     an environment where Plumbline is installed: pip install 'plumbline-mq[mitm]'.
     """
-    typer.echo(Path(__file__).parents[1] / "proxy" / "mitm" / "addon.py")
+    typer.echo(Path(__file__).parents[2] / "proxy" / "mitm" / "addon.py")

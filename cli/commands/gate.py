@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli.command_line import FOLLOWING, BeforeCommand
+from plumbline.cli.commands.verify import Paths
 from plumbline.cli.exits import ended, ending
-from plumbline.cli.verify import Paths
+from plumbline.cli.pass_through import FOLLOWING, BeforeCommand
 from plumbline.conformance.clients.gate import WORKERS, Wanted, gate
 from plumbline.conformance.clients.stand import Stands
 from plumbline.errors import UsageProblem

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.cli.brokers import broker_alone
-from plumbline.cli.parts import Parts
+from plumbline.cli.embedded_brokers import broker_alone
+from plumbline.cli.start_target import Parts
 
 if TYPE_CHECKING:
     from plumbline.conformance.clients.scenario import Stage

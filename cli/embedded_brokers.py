@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plumbline.cli.verify import Served
+    from plumbline.cli.commands.verify import Served
     from plumbline.conformance.variants import Variant
     from plumbline.reference_broker.nats.config import Config
     from plumbline.reference_broker.nats.server import BrokerThread
@@ -70,7 +70,7 @@ def configurations() -> dict[str, Variant]:
 
 def served_at(urls: Mapping[str, str], flags: tuple[str, ...]) -> Served:
     """Servers of several configurations, with the credentials that each asks for."""
-    from plumbline.cli.verify import Served
+    from plumbline.cli.commands.verify import Served
     from plumbline.conformance.target import Url
 
     known = configurations()
