@@ -1,6 +1,6 @@
-"""Where the packages meet: what one of them is handed of the others.
+"""The command line: the only room that knows all the others. It parses flags, connects rooms and prints.
 
-``Parts`` hands verify and explore what they may not import: the embedded broker, real servers, reports.
-``Stands`` hands gate and observe reference brokers with watching proxies.
-What they are made of is imported when it is needed.
+``commands`` has one module per command, ``options`` what several commands have. ``start_target`` starts what
+verify and explore check, ``watched_brokers`` what gate and observe use; ``reporting`` opens reports. Other
+rooms are imported when a command needs them.
 """

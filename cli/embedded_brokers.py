@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plumbline.cli.commands.verify import Served
     from plumbline.conformance.variants import Variant
     from plumbline.reference_broker.nats.config import Config
     from plumbline.reference_broker.nats.server import BrokerThread
+    from plumbline.reference_broker.nats.virtual import VirtualBroker
 
 MAIN = "main"
 
@@ -62,17 +62,15 @@ def broker_with(config: Config, defects: Sequence[str]) -> BrokerThread:
 
 
 def configurations() -> dict[str, Variant]:
-    """Every configuration that a check may ask for, by name; ``MAIN`` is the plain one."""
+    """Every configuration that a check may need, by name; ``MAIN`` is the plain one."""
     from plumbline.conformance.variants import main_server, variants
 
     return {MAIN: main_server(), **variants()}
 
 
-def served_at(urls: Mapping[str, str], flags: tuple[str, ...]) -> Served:
-    """Servers of several configurations, with the credentials that each asks for."""
-    from plumbline.cli.commands.verify import Served
-    from plumbline.conformance.target import Url
+def virtual_brokers(level: str) -> Callable[[], VirtualBroker]:
+    """Makes fresh brokers of that level without sockets, on clocks of their own. Raises UsageProblem."""
+    from plumbline.reference_broker.nats.virtual import VirtualBroker
 
-    known = configurations()
-    ready = {name: known[name].url(Url.parse(url).address) for name, url in urls.items()}
-    return Served(ready.pop(MAIN), ready, flags)
+    config = with_jetstream(level)
+    return lambda: VirtualBroker(config)

@@ -1,4 +1,4 @@
-"""How a command ends: every way it can, as one sentence on stderr and an exit code."""
+"""How a command ends: with an exit code, and with one sentence on stderr if something was wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CommandGroup(TyperGroup):
 
 
 def ending(command: Callable[[], ExitCode]) -> ExitCode:
-    """Runs a command; interrupts and mistakes of Plumbline become exit codes. Raises ``PlumblineError``."""
+    """Runs a command; interrupts and errors of Plumbline become exit codes. Raises ``PlumblineError``."""
     try:
         with terminated_as_interrupted():
             return command()
@@ -35,11 +35,11 @@ def ending(command: Callable[[], ExitCode]) -> ExitCode:
         return ended(ExitCode.INTERRUPTED, "interrupted")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"an error of Plumbline itself: {type(error).__name__}: {error}"
-        return ended(ExitCode.HARNESS_ERROR, f"{said} ({place.filename}:{place.lineno})")
+        what = f"an error of Plumbline itself: {type(error).__name__}: {error}"
+        return ended(ExitCode.HARNESS_ERROR, f"{what} ({place.filename}:{place.lineno})")
 
 
 def ended(code: ExitCode, sentence: str) -> ExitCode:
-    """One sentence on stderr."""
+    """Prints one sentence on stderr; gives the exit code back."""
     typer.echo(f"plumbline: {sentence}", err=True)
     return code

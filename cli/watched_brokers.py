@@ -1,4 +1,4 @@
-"""What gate and observe are handed: reference brokers, each behind a proxy that watches or records."""
+"""The brokers of gate and observe: reference brokers, each behind a proxy that watches or records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.cli.embedded_brokers import broker_alone
-from plumbline.cli.start_target import Parts
 
 if TYPE_CHECKING:
     from plumbline.conformance.clients.scenario import Stage
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from plumbline.proxy.record import RecordingProxy
 
 
-class Stands(Parts):
+class Stands:
     """The ``Stands`` of ``conformance.clients``: for each scenario a reference broker, watched."""
 
     @contextmanager
@@ -61,7 +60,7 @@ class Stands(Parts):
 
 
 class Observed:
-    """See ``cli.observe``."""
+    """The ``Observed`` of ``conformance.clients.observe``."""
 
     def __init__(self) -> None:
         self.urls: dict[str, str] = {}

@@ -10,11 +10,17 @@ import os
 import tempfile
 from pathlib import Path
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import PlumblineError, UsageProblem
 
 
 class ReportError(PlumblineError, OSError):
     """A report cannot be written where it was asked for; the message says what to do."""
+
+
+def usage_problem(error: OSError) -> UsageProblem:
+    """The file and the reason, without the error number of the operating system."""
+    place = f"{error.filename}: " if error.filename else ""
+    return UsageProblem(f"{place}{error.strerror or error}")
 
 
 class ReportFile:

@@ -1,4 +1,4 @@
-"""``plumbline broker``: starts a reference broker. Parses flags, and nothing else.
+"""``plumbline broker``: the reference brokers.
 
 The flags are those of the real server, so that scripts and client test suites can use it in its place.
 """
@@ -6,27 +6,51 @@ The flags are those of the real server, so that scripts and client test suites c
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from plumbline.cli.exits import CommandGroup
-from plumbline.cli.serving import ANY_PORT, run, show_defects
-from plumbline.errors import UsageProblem
+from plumbline.cli.command import command_app
+from plumbline.cli.exits import CommandGroup, ended
+from plumbline.errors import ExitCode, UsageProblem
+from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.nats.levels import NEWEST, OLDEST
+from plumbline.reference_broker.registry import Defect
+from plumbline.reference_broker.serving import ANY_PORT, defect_table, serve
 
 NATS_PORT = 4222
 AMQP_PORT = 5672
 
-app = typer.Typer(
+EPILOG = """
+A reference broker follows the specification. With --defect it breaks exactly one rule.
+
+\b
+Examples:
+
+\b
+  plumbline broker nats -js                a NATS server with JetStream, on port 4222
+  plumbline broker amqp                    an AMQP 0-9-1 server, on port 5672
+  plumbline broker nats --list-defects     the faults that --defect enables
+"""
+
+app = command_app(
     cls=CommandGroup,
     name="broker",
-    help="Start a reference broker: it behaves as the documents say, or misbehaves in one exact way.",
+    help="Start a reference broker for NATS or AMQP 0-9-1.",
+    epilog=EPILOG,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+DefectNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--defect", metavar="NAME", help="Enable a deliberate fault; see --list-defects. Repeatable."
+    ),
+]
+NO_EFFECT = "Accepted for compatibility; has no effect."
 
 
 class GoFlags(TyperCommand):
@@ -46,18 +70,31 @@ def _respelled(arg: str, known: set[str]) -> str:
     return arg
 
 
+def _print_defects(defects: Sequence[Defect[Any]]) -> None:
+    for line in defect_table(defects):
+        typer.echo(line)
+    raise typer.Exit
+
+
+def _serve(broker: DurableShell, traits: Sequence[str]) -> None:
+    """Until a signal; exits with 1 if the store cannot be written any more."""
+    failure = serve(broker, traits, ready=typer.echo, warn=lambda line: typer.echo(line, err=True))
+    if failure:
+        raise typer.Exit(ended(ExitCode.NOT_CONFORMANT, failure))
+
+
 def _list_nats_defects(wanted: bool) -> None:
     if wanted:
         from plumbline.reference_broker.nats.defects import all_defects
 
-        show_defects(all_defects())
+        _print_defects(all_defects())
 
 
 def _list_amqp_defects(wanted: bool) -> None:
     if wanted:
         from plumbline.reference_broker.amqp.defects import all_defects
 
-        show_defects(all_defects())
+        _print_defects(all_defects())
 
 
 _LEVELS = " to ".join(".".join(map(str, level)) for level in (OLDEST, NEWEST))
@@ -65,15 +102,12 @@ _LEVELS = " to ".join(".".join(map(str, level)) for level in (OLDEST, NEWEST))
 EXAMPLES = """
 Examples:
 
-    plumbline broker nats -js                        port 4222, JetStream in memory
-
-    plumbline broker nats -js -sd DIR                streams in files, which outlive the broker
-
-    plumbline broker nats -p -1 -a 127.0.0.1         any free port; the URL is printed
-
-    plumbline broker nats -c server.json --level 2.9
-
-    plumbline broker nats --defect NAME              what NAME breaks: --list-defects
+\b
+  plumbline broker nats -js                        port 4222, JetStream in memory
+  plumbline broker nats -js -sd DIR                streams in files, which survive a restart
+  plumbline broker nats -p -1 -a 127.0.0.1         any free port; the broker prints its URL
+  plumbline broker nats -c server.json --level 2.9
+  plumbline broker nats --defect NAME              break one rule; --list-defects has the names
 """
 
 
@@ -81,53 +115,74 @@ Examples:
 def nats(
     *,
     addr: Annotated[
-        str | None, typer.Option("--addr", "-a", "--net", help="Address to listen on; 127.0.0.1 by default.")
+        str | None,
+        typer.Option(
+            "--addr", "-a", "--net", metavar="HOST", help="Address to listen on. Default: 127.0.0.1."
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", help="Port; 4222 by default, -1 takes a free one.")
+        int | None,
+        typer.Option(
+            "--port", "-p", metavar="PORT", help="Port to listen on; -1: any free port. Default: 4222."
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", "-n", "--server_name", help="Server name in INFO.")
+        str | None, typer.Option("--name", "-n", "--server_name", metavar="NAME", help="Server name in INFO.")
     ] = None,
     jetstream: Annotated[bool, typer.Option("--jetstream", "-js", help="Enable JetStream.")] = False,
     store_dir: Annotated[
-        str | None, typer.Option("--store_dir", "-sd", help="Keep streams in files, in this folder.")
+        str | None,
+        typer.Option("--store_dir", "-sd", metavar="DIR", help="Store streams as files in this folder."),
     ] = None,
     fsync: Annotated[
         str | None,
         typer.Option(
             "--fsync",
             metavar="always|interval|never",
-            help="When what is written is brought to the disk: before it is acknowledged, every two minutes "
-            "(the default), or when the operating system likes. Written it is before it is acknowledged.",
+            help="When to fsync. always: before each acknowledgement. interval (default): every two minutes. "
+            "never: leave it to the operating system. Data is always written before it is acknowledged.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="nats-server configuration, written as JSON; flags overrule it."),
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="Configuration of nats-server, as JSON. Options override it.",
+        ),
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="User that clients must name.")] = None,
-    password: Annotated[str | None, typer.Option("--pass", help="Password of that user.")] = None,
-    token: Annotated[str | None, typer.Option("--auth", help="Token that clients must show.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="User name that clients must send.")
+    ] = None,
+    password: Annotated[
+        str | None, typer.Option("--pass", metavar="TEXT", help="Password that clients must send.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--auth", metavar="TOKEN", help="Token that clients must send.")
+    ] = None,
     level: Annotated[
-        str | None, typer.Option("--level", help=f"Behave like servers of that age: {_LEVELS}, or newest.")
+        str | None,
+        typer.Option(
+            "--level",
+            metavar="VERSION",
+            help=f"Behave like nats-server of this version: {_LEVELS}, or newest.",
+        ),
     ] = None,
-    defect: Annotated[
-        list[str] | None, typer.Option("--defect", help="Switch on a deliberate fault; may be given again.")
-    ] = None,
+    defect: DefectNames = None,
     list_defects: Annotated[
         bool,
         typer.Option(
-            "--list-defects", is_eager=True, callback=_list_nats_defects, help="Show all defects and leave."
+            "--list-defects", is_eager=True, callback=_list_nats_defects, help="List all faults and exit."
         ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", "-D", help="Accepted, changes nothing.")] = False,
-    trace: Annotated[bool, typer.Option("--trace", "-V", help="Accepted, changes nothing.")] = False,
-    debug_trace: Annotated[bool, typer.Option("-DV", help="Accepted, changes nothing.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", "-D", help=NO_EFFECT)] = False,
+    trace: Annotated[bool, typer.Option("--trace", "-V", help=NO_EFFECT)] = False,
+    debug_trace: Annotated[bool, typer.Option("-DV", help=NO_EFFECT)] = False,
 ) -> None:
-    """Run a NATS server, with JetStream if asked for, until Ctrl-C.
+    """Run a NATS server until Ctrl-C; -js enables JetStream.
 
-    Prints one line that starts with its URL when clients can connect.
+    It prints one line that starts with its URL as soon as clients can connect.
     """
     from plumbline.reference_broker.nats.config import ConfigError
     from plumbline.reference_broker.nats.config_file import convert, load
@@ -146,11 +201,11 @@ def nats(
     usual = {"port": NATS_PORT}
     settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
     if fsync and (settings.jetstream is None or settings.jetstream.store_dir is None):
-        raise ConfigError("--fsync: without --store_dir DIR streams are in memory")
+        raise ConfigError("--fsync needs --store_dir DIR: without it streams are in memory")
     broker = NatsBroker(settings, defect=defect)
     traits = [f"level {'.'.join(map(str, broker.config.level))}"]
     traits += ["JetStream"] if broker.config.jetstream else []
-    run(broker, traits + [f"defect {name}" for name in defect or []])
+    _serve(broker, traits + [f"defect {name}" for name in defect or []])
 
 
 def _policy(fsync: str | None) -> str | None:
@@ -166,13 +221,11 @@ def _given(**values: Any) -> dict[str, Any]:
 AMQP_EXAMPLES = """
 Examples:
 
-    plumbline broker amqp                            port 5672, guest:guest, everything in memory
-
-    plumbline broker amqp -d DIR                     what is durable outlives the broker
-
-    plumbline broker amqp -p -1                      any free port; the URL is printed
-
-    plumbline broker amqp --defect NAME              what NAME breaks: --list-defects
+\b
+  plumbline broker amqp                            port 5672, guest:guest, everything in memory
+  plumbline broker amqp -d DIR                     durable queues survive a restart
+  plumbline broker amqp -p -1                      any free port; the broker prints its URL
+  plumbline broker amqp --defect NAME              break one rule; --list-defects has the names
 """
 
 
@@ -180,42 +233,47 @@ Examples:
 def amqp(
     *,
     addr: Annotated[
-        str, typer.Option("--addr", "-a", help="Address to listen on; 127.0.0.1 by default.")
+        str, typer.Option("--addr", "-a", metavar="HOST", help="Address to listen on.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", "-p", help="Port; 5672 by default, -1 takes a free one.")
+        int, typer.Option("--port", "-p", metavar="PORT", help="Port to listen on; -1: any free port.")
     ] = AMQP_PORT,
     data_dir: Annotated[
-        str | None, typer.Option("--data-dir", "-d", help="Keep what is durable in this folder.")
+        str | None,
+        typer.Option(
+            "--data-dir", "-d", metavar="DIR", help="Store durable queues and messages in this folder."
+        ),
     ] = None,
-    user: Annotated[str, typer.Option("--user", help="User that may log in.")] = "guest",
-    password: Annotated[str, typer.Option("--pass", help="Password of that user.")] = "guest",
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="User who may log in.")] = "guest",
+    password: Annotated[str, typer.Option("--pass", metavar="TEXT", help="Password of that user.")] = "guest",
     vhost: Annotated[
-        list[str] | None, typer.Option("--vhost", help="A virtual host beside /; may be given again.")
+        list[str] | None,
+        typer.Option("--vhost", metavar="NAME", help="Another virtual host besides /. Repeatable."),
     ] = None,
     heartbeat: Annotated[
-        int, typer.Option("--heartbeat", min=0, max=65535, help="Seconds proposed; 0 for none.")
+        int,
+        typer.Option(
+            "--heartbeat", min=0, max=65535, metavar="SECONDS", help="Heartbeat interval to propose; 0: none."
+        ),
     ] = 60,
     confirms: Annotated[
         str,
         typer.Option(
             metavar="SCRIPT",
-            help="Confirm in this order, once so many were published: '3: ack 2, nack 1, ack 3'.",
+            help="Order of publisher confirms, e.g. '3: ack 2, nack 1, ack 3' after three messages.",
         ),
     ] = "",
-    defect: Annotated[
-        list[str] | None, typer.Option("--defect", help="Switch on a deliberate fault; may be given again.")
-    ] = None,
+    defect: DefectNames = None,
     list_defects: Annotated[
         bool,
         typer.Option(
-            "--list-defects", is_eager=True, callback=_list_amqp_defects, help="Show all defects and leave."
+            "--list-defects", is_eager=True, callback=_list_amqp_defects, help="List all faults and exit."
         ),
     ] = False,
 ) -> None:
-    """Run an AMQP 0-9-1 server that behaves as RabbitMQ does, until Ctrl-C.
+    """Run an AMQP 0-9-1 server, similar to RabbitMQ, until Ctrl-C.
 
-    Prints one line that starts with its URL when clients can connect.
+    It prints one line that starts with its URL as soon as clients can connect.
     """
     from plumbline.reference_broker.amqp.config import Config
     from plumbline.reference_broker.amqp.server import AmqpBroker
@@ -230,4 +288,4 @@ def amqp(
         confirms=confirms,
     )
     broker = AmqpBroker(config, defect=defect)
-    run(broker, [f"defect {name}" for name in defect or []])
+    _serve(broker, [f"defect {name}" for name in defect or []])

@@ -1,4 +1,4 @@
-"""``plumbline diff``: parses flags, and nothing else."""
+"""``plumbline diff``: two recordings, compared operation by operation."""
 
 from __future__ import annotations
 
@@ -12,32 +12,42 @@ from plumbline.captures import diff_reports
 from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
 from plumbline.captures.filters import parse
-from plumbline.cli.common import Spoken
+from plumbline.cli.command import command_app
+from plumbline.cli.options import CaptureProtocol, Filter, JsonFile
 from plumbline.errors import ExitCode
 
 EPILOG = """
-Example:
+Inboxes, ids and times are not compared: they differ from run to run.
 
 \b
-  plumbline diff good.pcapng bad.pcapng --html d.html
+Examples:
+
+\b
+  plumbline diff good.pcapng bad.pcapng
+  plumbline diff good/ bad/ --filter 'subject ~ "ORDERS.*"' --html diff.html
+
+\b
+Exit codes: 0 no differences, 1 differences, 2 usage or configuration.
 """
 
-Asked = Annotated[str, typer.Option("--filter", help='like: subject ~ "ORDERS.*" and op in (MSG, HMSG)')]
-FirstCapture = Annotated[Path, typer.Argument(help="a capture, or a folder of one recording")]
-SecondCapture = Annotated[Path, typer.Argument(help="the one to compare it with")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="write the differences as JSON")]
-HtmlFile = Annotated[Path | None, typer.Option("--html", help="write the two side by side")]
+app = command_app()
 
 
+@app.command("diff", epilog=EPILOG)
 def diff(
-    first: FirstCapture,
-    second: SecondCapture,
-    where: Asked = "",
-    protocol: Spoken = None,
+    first: Annotated[
+        Path, typer.Argument(metavar="FIRST", help="A capture, or a folder with one recording.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="SECOND", help="The capture or folder to compare with.")],
+    where: Filter = "",
+    protocol: CaptureProtocol = None,
     json: JsonFile = None,
-    html: HtmlFile = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write both recordings side by side as HTML."),
+    ] = None,
 ) -> None:
-    """Compare two recordings by what was said, not by inboxes, ids and times. Exit 1 if they differ."""
+    """Compare the operations of two recordings."""
     wanted = parse(where)
     one, other = (filter(lambda row: wanted(row.fields), read([side], protocol)) for side in (first, second))
     pairs = compare(one, other)

@@ -1,61 +1,57 @@
-"""``plumbline explore``: flags in, exit code out. ``Services`` is how it reaches brokers and servers."""
+"""``plumbline explore``: random commands for a server, compared with the reference broker."""
 
 from __future__ import annotations
 
 import random
 import secrets
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated
 
 import typer
 from msgspec import Struct
 
+from plumbline.cli.command import command_app
+from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
 from plumbline.cli.exits import ended, ending
+from plumbline.cli.options import Defects, ProtocolLevel, Seed, ServerProgram, TargetName, output_option
+from plumbline.cli.start_target import NATS, Served, TargetChoice, choose_target
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.target import TargetAccess, Url, open_target
-from plumbline.errors import UsageProblem
+from plumbline.errors import ExitCode, UsageProblem
 from plumbline.interrupts import uninterrupted
-from plumbline.verdicts import ExitCode
 from plumbline.wire.units import SECOND, read_duration
-
-if TYPE_CHECKING:
-    from plumbline.conformance.explore.reference import Reference
 
 SEEDS = 1_000_000
 DEFAULT_FOLDER = Path(".plumbline/explore")
 
+EPILOG = """
+Each difference is reduced to a short trace file. Anyone can replay it: plumbline verify URL --trace FILE.
 
-class Running(Struct, frozen=True):
-    """A broker or server that runs; ``program`` starts another like it (``conformance.own_server``)."""
+\b
+Examples:
 
-    url: str
-    program: tuple[str, ...] = ()
+\b
+  plumbline explore                                      the embedded reference broker, for a minute
+  plumbline explore nats://127.0.0.1:4222 --budget 10m   any NATS server with JetStream
+  plumbline explore --server /usr/sbin/nats-server       start that program
+  plumbline explore --target nats-server@2.10.14         install and start that release
+  plumbline explore URL --seed 17 -o traces              the same programs again; write traces there
 
+\b
+Exit codes: 0 no difference, 1 differences, 2 usage or configuration,
+3 target unreachable or lost, 4 error of Plumbline itself, 130 interrupted.
+"""
 
-class Services(Protocol):
-    """What the command needs of the other packages."""
-
-    def reference(self, level: str) -> Callable[[], Reference]:
-        """Makes fresh reference brokers of that level. Raises ``UsageProblem``."""
-
-    def embedded_alone(self, level: str, defects: Sequence[str]) -> AbstractContextManager[Running]:
-        """The reference broker behind a socket. Raises ``UsageProblem``."""
-
-    def started_alone(self, binary: str) -> AbstractContextManager[Running]:
-        """A server binary with JetStream. Raises ``UsageProblem``."""
+app = command_app()
 
 
 class _Asked(Struct, frozen=True):
     """The command line."""
 
-    url: str | None
-    server: str | None
-    level: str | None
-    defects: tuple[str, ...]
+    choice: TargetChoice
     seconds: float
     examples: int | None
     most: int | None
@@ -63,97 +59,62 @@ class _Asked(Struct, frozen=True):
     folder: Path
 
 
-EPILOG = """
-Examples:
+@app.command("explore", epilog=EPILOG)
+def explore(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL",
+            help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.",
+        ),
+    ] = None,
+    server: ServerProgram = None,
+    target: TargetName = None,
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Time to search for differences, e.g. 60s or 10m.")
+    ] = "60s",
+    examples: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after N random programs.")
+    ] = None,
+    most: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N differences.")] = None,
+    seed: Seed = None,
+    output: Annotated[Path, output_option("DIR", "Write trace files to this folder.")] = DEFAULT_FOLDER,
+    level: ProtocolLevel = None,
+    defect: Defects = None,
+) -> None:
+    """Compare a server with the reference broker by random commands."""
 
-\b
-  plumbline explore                                      the embedded reference broker, for a minute
-  plumbline explore nats://127.0.0.1:4222 --budget 10m   any server
-  plumbline explore --server /usr/sbin/nats-server       start that program
-  plumbline explore URL --seed 17 -o traces              the same programs again; traces go there
+    def command() -> ExitCode:
+        asked = _Asked(
+            choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
+            seconds=_seconds(budget),
+            examples=examples,
+            most=most,
+            seed=random.randrange(SEEDS) if seed is None else seed,
+            folder=output,
+        )
+        return _explore(asked)
 
-\b
-Exit codes: 0 no divergence, 1 divergences, 2 usage or configuration,
-3 target unreachable or lost, 4 error of Plumbline itself.
-"""
-
-
-def register(app: typer.Typer, services: Services) -> None:
-    """Mount ``explore`` on ``app``."""
-
-    @app.command(epilog=EPILOG)
-    def explore(
-        url: Annotated[
-            str | None,
-            typer.Argument(
-                metavar="URL",
-                help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.",
-            ),
-        ] = None,
-        server: Annotated[
-            str | None, typer.Option(metavar="BINARY", help="Start this program instead of a URL.")
-        ] = None,
-        budget: Annotated[
-            str, typer.Option(metavar="TIME", help="How long to look for divergences: 60s, 10m.")
-        ] = "60s",
-        examples: Annotated[
-            int | None, typer.Option(metavar="N", min=1, help="Stop after so many programs.")
-        ] = None,
-        most: Annotated[
-            int | None, typer.Option(metavar="N", min=1, help="Stop after so many divergences.")
-        ] = None,
-        seed: Annotated[
-            int | None, typer.Option(metavar="N", help="Decides which programs; printed at the end.")
-        ] = None,
-        output: Annotated[
-            Path, typer.Option("--output", "-o", metavar="DIR", help="Where trace files go.")
-        ] = DEFAULT_FOLDER,
-        level: Annotated[
-            str | None,
-            typer.Option(
-                metavar="VERSION", help="Protocol level, e.g. 2.9. Default: what the target reports."
-            ),
-        ] = None,
-        defect: Annotated[
-            list[str] | None,
-            typer.Option(metavar="NAME", help="Give the embedded broker a deliberate fault."),
-        ] = None,
-    ) -> None:
-        """Drive a server with random commands and compare it with the reference broker.
-
-        What differs is shrunk to a trace file that anyone can replay: plumbline verify URL --trace FILE.
-        """
-
-        def command() -> ExitCode:
-            asked = _Asked(
-                url=url,
-                server=server,
-                level=level,
-                defects=tuple(defect or ()),
-                seconds=_seconds(budget),
-                examples=examples,
-                most=most,
-                seed=random.randrange(SEEDS) if seed is None else seed,
-                folder=output,
-            )
-            return _explore(services, asked)
-
-        raise typer.Exit(ending(command))
+    raise typer.Exit(ending(command))
 
 
-def _explore(services: Services, asked: _Asked) -> ExitCode:
+def _explore(asked: _Asked) -> ExitCode:
     from plumbline.conformance.explore.findings import Teller
     from plumbline.conformance.explore.search import Budget, Search
     from plumbline.conformance.explore.trial import Lost
 
+    plain = {MAIN: configurations()[MAIN]}
     with ExitStack() as running:
-        target = _target(services, asked, running)
-        level = asked.level or ".".join(map(str, target.level[:2]))
-        reference = services.reference(level)
-        witness = _opened(running.enter_context(services.embedded_alone(level, ())))
+        served = running.enter_context(choose_target(asked.choice, plain, [NATS]))
+        target = _opened(served)
+        level = asked.choice.level or ".".join(map(str, target.level[:2]))
+        reference = virtual_brokers(level)
+        embedded = running.enter_context(choose_target(TargetChoice(level=level), plain))
+        witness = _opened(embedded)
         if "jetstream" not in target.target.features:
-            raise UsageProblem(f"{target.url} does not claim JetStream: there is nothing to explore")
-        teller = Teller(target, level, asked.folder, _replay(asked, target), out=sys.stdout, err=sys.stderr)
+            raise UsageProblem(f"{target.url} does not offer JetStream, and explore compares JetStream only")
+        replay = str(target.url) if served.arguments is None else " ".join(served.arguments)
+        teller = Teller(target, level, asked.folder, replay, out=sys.stdout, err=sys.stderr)
         search = Search(
             target,
             witness,
@@ -181,33 +142,10 @@ def _explore(services: Services, asked: _Asked) -> ExitCode:
     return code
 
 
-def _target(services: Services, asked: _Asked, running: ExitStack) -> TargetAccess:
-    if asked.url and asked.server:
-        raise UsageProblem("give a URL or --server, one of the two")
-    if asked.defects and (asked.url or asked.server):
-        raise UsageProblem("--defect is for the embedded reference broker: leave out the URL and --server")
-    if asked.url:
-        return _opened(Running(asked.url))
-    if asked.server:
-        return _opened(running.enter_context(services.started_alone(asked.server)))
-    return _opened(running.enter_context(services.embedded_alone(asked.level or "newest", asked.defects)))
-
-
-def _opened(running: Running) -> TargetAccess:
-    access = open_target(Url.parse(running.url), run=secrets.token_hex(3))
-    access.program = running.program
+def _opened(served: Served) -> TargetAccess:
+    access = open_target(Url.parse(served.url), run=secrets.token_hex(3))
+    access.program = served.program
     return access
-
-
-def _replay(asked: _Asked, target: TargetAccess) -> str:
-    """What reaches the target again on a command line, without secrets."""
-    if asked.url:
-        return str(target.url)
-    if asked.server:
-        return f"--server {asked.server}"
-    return " ".join(
-        [f"--defect={name}" for name in asked.defects] + ([f"--level={asked.level}"] if asked.level else [])
-    )
 
 
 def _swept(target: TargetAccess) -> None:
@@ -215,7 +153,9 @@ def _swept(target: TargetAccess) -> None:
     try:
         sweep(target)
     except CheckEnded as refused:
-        ended(ExitCode.TARGET_LOST, f"what exploration made could not be deleted: {refused.message}")
+        ended(
+            ExitCode.TARGET_LOST, f"the objects of this exploration could not be deleted: {refused.message}"
+        )
 
 
 def _seconds(text: str) -> float:

@@ -1,4 +1,4 @@
-"""``plumbline judge``: parses flags, and nothing else."""
+"""``plumbline judge``: captures of any size, judged by the rules of the protocols with Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plumbline.cli.command import command_app
 from plumbline.cli.exits import ended, ending
+from plumbline.cli.options import Follow, output_option
 from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.pipeline.input.files import capture_files
 from plumbline.pipeline.spark.storage import is_remote
@@ -21,45 +23,69 @@ if TYPE_CHECKING:
     from plumbline.pipeline.judge import Asked
     from plumbline.pipeline.results import Manifest
 
-Places = Annotated[
-    list[str], typer.Argument(help="pcapng or pcap files, plain, .gz or .zst; or folders; or s3a://...")
-]
-Output = Annotated[str, typer.Option("--output", "-o", help="the folder of the result, which is replaced")]
-Master = Annotated[str, typer.Option("--master", help="where Spark runs: local[4], spark://host:7077, yarn")]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="go on with what is being recorded, until Ctrl-C")
-]
-Payloads = Annotated[
-    bool, typer.Option("--payloads", help="keep payloads in the tables, not only size and hash")
-]
-Most = Annotated[int, typer.Option("--most", help="violations that are printed; all are in the table")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", help="a setting of Spark: name=value")]
+EPILOG = """
+The output folder gets an HTML page and Parquet tables: packets, operations, deliveries, pulls, publishes,
+violations, compliance, problems. It is replaced as a whole: a run that is killed leaves the old result.
+
+All captures together are one history: connections and streams continue from file to file. Addresses with a
+scheme (s3a, hdfs) are read and written by Spark's file systems, files of at most 1 GiB, not with --follow;
+local files must be at the same path on every worker.
+
+A problem is what cannot be judged: a file that is truncated, damaged, unreadable or no capture, a folder
+without captures, missing bytes in a connection, bytes that cannot be decoded, an unknown protocol. Each is
+printed and is in the table problems; the rest is judged.
+
+With --follow, growing files and new files are judged as they are written. Ctrl-C judges the rest of what is
+written and ends the run.
+
+\b
+Examples:
+
+\b
+  plumbline judge captures/
+  plumbline judge captures/ -o judged/ --master 'local[4]'
+  plumbline judge captures/ --follow                            while plumbline record writes there
+  plumbline judge s3a://bucket/captures/ -o s3a://bucket/judged --master spark://host:7077 \\
+      --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1
+
+\b
+Exit codes: 0 no violations and no problems, 1 violations or problems, 2 usage or configuration,
+3 Spark master unreachable, 4 the job failed, 130 interrupted.
+"""
+
+app = command_app()
 
 
+@app.command("judge", epilog=EPILOG)
 def judge(
-    captures: Places,
-    output: Output = "judged",
-    master: Master = "local[*]",
+    captures: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CAPTURE",
+            help="pcapng or pcap files, plain, .gz or .zst, or folders with such files, or s3a://...",
+        ),
+    ],
+    output: Annotated[
+        str, output_option("DIR", "Write the result to this folder; an old result is replaced.")
+    ] = "judged",
+    master: Annotated[
+        str,
+        typer.Option("--master", metavar="URL", help="Spark master: local[4], spark://host:7077 or yarn."),
+    ] = "local[*]",
     follow: Follow = False,
-    payloads: Payloads = False,
-    most: Most = 100,
-    conf: Conf = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Keep payloads in the tables, not only their size and hash.")
+    ] = False,
+    most: Annotated[
+        int,
+        typer.Option("--most", metavar="N", help="Print at most N violations; the table has all of them."),
+    ] = 100,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="NAME=VALUE", help="Set a property of Spark. Repeatable."),
+    ] = None,
 ) -> None:
-    """Judge recorded traffic, of any size, by the rules that monitors know; write it all as tables.
-
-    Prints violations and leaves an HTML page and Parquet tables in the output folder: packets, operations,
-    deliveries, pulls, publishes, violations, compliance, problems. The result is replaced as a whole: a run
-    that is killed leaves the old one. Captures are one history: connections and streams go on from file to
-    file. Addresses with a scheme (s3a, hdfs) are read and written by Spark's file systems, files of 1 GiB at
-    most, not with --follow; the rest must be where every worker finds it.
-
-    What cannot be judged is a problem: a file that is truncated, damaged, unreadable or no capture, a folder
-    without captures, a hole in a connection, bytes that are not the protocol, a protocol that is not known.
-    Each is printed and stands in the table problems; all the rest is judged.
-
-    With --follow, files that grow and files that come are judged as they are written. What is printed stands
-    in the result by then; Ctrl-C judges what is written until then and ends as a run without --follow does.
-    """
+    """Judge captures of any size; write tables and an HTML page."""
 
     def run() -> ExitCode:
         settings = dict(map(_setting, conf or []))
@@ -112,7 +138,7 @@ def _followed(spark: SparkSession, asked: Asked) -> Manifest:
     following = Following(spark, asked, sys.stdout)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: following.stop())
-    typer.echo(f"plumbline: following {', '.join(asked.places)}; Ctrl-C ends it", err=True)
+    typer.echo(f"plumbline: following {', '.join(asked.places)}; press Ctrl-C to end", err=True)
     manifest = following.run()
     sys.stdout.write(f"page: {write_page(spark, asked.output)}\n")
     return manifest
@@ -127,7 +153,7 @@ def _session(master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
     except PlumblineError:
         raise
     except Exception as error:  # whatever Spark raises where there is no master
-        raise TargetUnreachable(f"no Spark at {master}: {error}") from None
+        raise TargetUnreachable(f"Spark cannot be reached at {master}: {error}") from None
     try:
         yield spark
     finally:
@@ -139,25 +165,3 @@ def _setting(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageProblem(f"--conf {text}: write name=value")
     return name, value
-
-
-EPILOG = """
-\b
-Examples:
-
-\b
-  plumbline judge captures/
-  plumbline judge captures/ -o judged/ --master 'local[4]'
-  plumbline judge captures/ --follow                            while plumbline record writes there
-  plumbline judge s3a://bucket/captures/ -o s3a://bucket/judged --master spark://host:7077 \\
-      --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1
-
-\b
-Exit codes: 0 all was judged and nothing is broken, 1 violations or problems, 2 usage or configuration,
-3 no Spark at that master, 4 the job failed, 130 interrupted.
-"""
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(epilog=EPILOG)(judge)

@@ -1,4 +1,4 @@
-"""``plumbline record``: parses flags, and nothing else."""
+"""``plumbline record``: a proxy that records traffic, and can inject faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from plumbline.captures.judging import LiveJudge
 from plumbline.captures.rolling import CaptureFiles
-from plumbline.cli.common import seconds, size
+from plumbline.cli.command import command_app
+from plumbline.cli.options import Faults, Seed, output_option, seconds, size
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.faults.control import Control
@@ -26,90 +27,128 @@ from plumbline.proxy.tls.contexts import Side, for_clients, needed
 from plumbline.wire.nats.secrets import SECRETS
 
 EPILOG = """
+Bytes are forwarded as they arrive. Secrets are masked in the files, by as many characters.
+
+\b
+Faults of the connection, one per --fault, on both directions or with "on upstream" or "on downstream":
+  latency 50ms ±10ms, bandwidth 100k, slice 10 every 5ms, slow_close 500ms, limit 10k, reset 2s, timeout 2s
+
+\b
+Faults of operations:
+  drop +ACK every 10th, duplicate MSG the 3rd, reorder HMSG with 5%, delay 200ms PUB where subject ~ "a.>"
+
+\b
 Examples:
 
 \b
   plumbline record nats://127.0.0.1:4222 --listen 127.0.0.1:4333 -o captures/
   plumbline record amqp://127.0.0.1:5672 --listen 127.0.0.1:5673 --live
   plumbline record URL --listen :4333 --fault 'drop +ACK every 10th'
+
+\b
+Exit codes: 0 ended by Ctrl-C, 1 violations (with --live), 2 usage or configuration,
+4 the recording failed.
 """
 
-Server = Annotated[
-    str, typer.Argument(metavar="URL", help="the server: nats://host:port, tcp://..., nats+unix:///path")
-]
-Listen = Annotated[
-    str, typer.Option("--listen", "-l", help="where clients connect: host:port, [::1]:port, unix:/path")
-]
-Output = Annotated[Path, typer.Option("--output", "-o", help="a folder, or a file that ends in .pcapng")]
-Strict = Annotated[bool, typer.Option("--strict", help="write before forwarding; else at most 100 ms later")]
-RollSize = Annotated[
-    str,
-    typer.Option(help="begin the next file at that size: 64M, 1GiB; 0: never"),
-]
-RollAfter = Annotated[str, typer.Option(help="begin the next file after that time: 10m, 1h; 0: never")]
-Full = Annotated[
-    WhenFull, typer.Option(help="if the capture cannot be written: close everything, or forward unrecorded")
-]
-Secrets = Annotated[bool, typer.Option("--keep-secrets", help=f"do not mask {', '.join(SECRETS)}")]
-FaultTexts = Annotated[list[str] | None, typer.Option("--fault", help="like: latency 50ms ±10ms")]
-Seed = Annotated[int, typer.Option(help="of what faults leave to chance")]
-ControlPort = Annotated[int | None, typer.Option("--control", help="serve the control API; 0: any port")]
-Generated = Annotated[bool, typer.Option("--tls", help="clients are to use TLS; make a certificate for them")]
-TlsFolder = Annotated[
-    Path | None,
-    typer.Option(help="where --tls keeps its authority; mitmproxy's own works, too (~/.mitmproxy)"),
-]
-TlsFirst = Annotated[
-    list[Side] | None, typer.Option("--tls-first", help="NATS: this side's TLS comes before INFO")
-]
-Certificate = Annotated[Path | None, typer.Option(help="PEM: clients are to use TLS, and are shown this")]
-Key = Annotated[Path | None, typer.Option(help="PEM: the certificate's key, if it is a file of its own")]
-Authority = Annotated[Path | None, typer.Option(help="PEM: who certifies a tls:// or amqps:// server")]
-Insecure = Annotated[bool, typer.Option("--tls-insecure", help="take any certificate of the server")]
-Told = Annotated[
-    str,
-    typer.Option(
-        "--rewrite-info",
-        metavar="here|HOST:PORT",
-        help="NATS: INFO tells clients this host, port and connect_urls, and of TLS what they are to do",
-    ),
-]
-LiveRules = Annotated[bool, typer.Option("--live", help="tell violations of the protocol as they happen")]
-Drain = Annotated[str, typer.Option(help="after Ctrl-C, wait so long for clients to leave")]
+app = command_app()
 
 
+@app.command("record", epilog=EPILOG)
 def record(
-    url: Server,
-    listen: Listen,
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="The server: nats://, tls://, amqp:// or amqps://host:port, tcp://host:port, nats+unix:///path.",
+        ),
+    ],
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            "-l",
+            metavar="ADDRESS",
+            help="Listen for clients here: host:port, :port, [::1]:port or unix:/path.",
+        ),
+    ],
     *,
-    output: Output = Path("captures"),
-    strict: Strict = False,
-    roll_size: RollSize = "256M",
-    roll_after: RollAfter = "1h",
-    when_full: Full = WhenFull.CLOSE,
-    keep_secrets: Secrets = False,
-    fault: FaultTexts = None,
+    output: Annotated[
+        Path, output_option("PATH", "Write captures to this folder, or to a file that ends in .pcapng.")
+    ] = Path("captures"),
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Write data before it is forwarded. Default: at most 100 ms later."),
+    ] = False,
+    roll_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Begin a new file at this size, e.g. 64M or 1G; 0: never.")
+    ] = "256M",
+    roll_after: Annotated[
+        str, typer.Option(metavar="TIME", help="Begin a new file after this time, e.g. 10m or 1h; 0: never.")
+    ] = "1h",
+    when_full: Annotated[
+        WhenFull,
+        typer.Option(
+            help="If the capture cannot be written: close all connections, or forward without recording."
+        ),
+    ] = WhenFull.CLOSE,
+    keep_secrets: Annotated[
+        bool,
+        typer.Option("--keep-secrets", help=f"Do not mask {', '.join(SECRETS)} and responses of SASL."),
+    ] = False,
+    fault: Faults = None,
     seed: Seed = 0,
-    control: ControlPort = None,
-    tls: Generated = False,
-    tls_folder: TlsFolder = None,
-    tls_first: TlsFirst = None,
-    tls_cert: Certificate = None,
-    tls_key: Key = None,
-    tls_ca: Authority = None,
-    tls_insecure: Insecure = False,
-    told: Told = "",
-    live_rules: LiveRules = False,
-    drain: Drain = "0s",
+    control: Annotated[
+        int | None,
+        typer.Option("--control", metavar="PORT", help="Serve the control API on this port; 0: any port."),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS with clients, with a generated certificate.")
+    ] = False,
+    tls_folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the certificate authority of --tls; that of mitmproxy works, too (~/.mitmproxy).",
+        ),
+    ] = None,
+    tls_first: Annotated[
+        list[Side] | None,
+        typer.Option(
+            "--tls-first",
+            metavar="SIDE",
+            help="NATS: start TLS before INFO on this side: client or server. Repeatable.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Use TLS with clients, with this certificate (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Key of the certificate (PEM), if it is in a file of its own."),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificate authority of a tls:// or amqps:// server (PEM)."),
+    ] = None,
+    tls_insecure: Annotated[
+        bool, typer.Option("--tls-insecure", help="Accept any certificate of the server.")
+    ] = False,
+    rewrite_info: Annotated[
+        str,
+        typer.Option(
+            "--rewrite-info",
+            metavar="here|HOST:PORT",
+            help="NATS: rewrite host, port and connect_urls in INFO to this address, and whether to use TLS.",
+        ),
+    ] = "",
+    live_rules: Annotated[
+        bool, typer.Option("--live", help="Print violations of the protocol as they happen.")
+    ] = False,
+    drain: Annotated[
+        str, typer.Option(metavar="TIME", help="After Ctrl-C, wait at most this long for clients to leave.")
+    ] = "0s",
 ) -> None:
-    """Stand between clients and a server, and write what passes to pcapng files, until Ctrl-C.
-
-    Bytes are forwarded as they come. Secrets of CONNECT are masked in the files, at equal length. Faults are
-    one line each: latency 50ms ±10ms, bandwidth 100k, slice 10 every 5ms, slow_close 500ms, limit 10k,
-    reset 2s, timeout 2s, with "on upstream" or "on downstream" or both ways; and of operations: drop +ACK
-    every 10th, duplicate MSG the 3rd, reorder HMSG with 5%, delay 200ms PUB where subject ~ "a.>".
-    Sizes are as in the configuration of nats-server: 10k is 10,000 bytes; 10kb, 10Ki and 10KiB are 10,240.
-    """
+    """Proxy a server and record the traffic as pcapng, until Ctrl-C."""
     try:
         server, address = Endpoint.parse(url), Endpoint.parse(listen, Endpoint.parse(url).protocol)
         faults = [parse_fault(text) for text in fault or []]
@@ -130,11 +169,11 @@ def record(
             recording,
             live.stopped,
             faults=faults,
-            seed=seed,
+            seed=seed or 0,
             tls=needed(
                 server, shown.context, tls_ca, trusts_anyone=tls_insecure, first=frozenset(tls_first or ())
             ),
-            told=told,
+            told=rewrite_info,
         )
         controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
     except OSError as error:
@@ -159,7 +198,7 @@ def record(
 
 
 class Shown(Struct, frozen=True):
-    """What clients are shown, and the file that they have to trust, if the proxy made it."""
+    """The certificate for clients, and the file that they have to trust, if the proxy made it."""
 
     context: ssl.SSLContext | None = None
     trusted: Path | None = None

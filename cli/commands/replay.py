@@ -1,4 +1,4 @@
-"""``plumbline replay``: parses flags, and nothing else."""
+"""``plumbline replay``: recorded clients played against a server, or the recorded server against clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from plumbline.captures import diff_reports
 from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
 from plumbline.captures.operations import Row
-from plumbline.cli.common import Captures, Spoken
+from plumbline.cli.command import command_app
+from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
 from plumbline.errors import ExitCode, TargetUnreachable
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
@@ -22,39 +23,51 @@ from plumbline.proxy.replay.playback import Pace, Replay
 from plumbline.proxy.replay.server import ReplayedServer
 
 EPILOG = """
-Example:
+The replay uses the same names: it creates the streams and queues that the recorded clients created. Names,
+tags and subjects that the server chooses are replaced by those that it chooses now. With --serve the
+clients are real and the recording answers: the n-th client to connect gets the answers of the n-th recorded
+connection.
+
+\b
+Examples:
 
 \b
   plumbline replay captures/ nats://host:4222
   plumbline replay captures/ amqp://guest:guest@host:5672 --pace original
   plumbline replay captures/ nats://127.0.0.1:4222 --serve
+
+\b
+Exit codes: 0 the answers are the same, 1 differences, 2 usage or configuration, 3 server unreachable.
 """
 
-Target = Annotated[str, typer.Argument(metavar="URL", help="nats:// or amqp://[user:pass@]host:port[/vhost]")]
-SomeNumbers = Annotated[list[int] | None, typer.Option("--connection", help="only these")]
-Speed = Annotated[Pace, typer.Option(help="with the pauses of the recording, or without")]
-ReplayOutput = Annotated[Path, typer.Option("--output", "-o", help="the capture of the replay")]
-Serve = Annotated[
-    bool, typer.Option("--serve", help="play the server instead, for clients that connect to URL")
-]
+app = command_app()
 
 
+@app.command("replay", epilog=EPILOG)
 def replay(
     captures: Captures,
-    url: Target,
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="Server to replay to, or with --serve the address to listen on: "
+            "nats:// or amqp://[user:password@]host:port[/vhost].",
+        ),
+    ],
     *,
-    connection: SomeNumbers = None,
-    pace: Speed = Pace.FAST,
-    output: ReplayOutput = Path("replay"),
-    serve: Serve = False,
-    protocol: Spoken = None,
+    connection: Connections = None,
+    pace: Annotated[
+        Pace, typer.Option(help="Keep the pauses of the recording (original) or leave them out (fast).")
+    ] = Pace.FAST,
+    output: Annotated[
+        Path, output_option("PATH", "Record the replay to this folder, or file that ends in .pcapng.")
+    ] = Path("replay"),
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Replay the server instead, to clients that connect to URL.")
+    ] = False,
+    protocol: CaptureProtocol = None,
 ) -> None:
-    """Send once more what the clients of a capture sent, record that, too, and tell what differs.
-
-    The server gets the same names: streams and queues that the clients made are made. Names, tags and
-    subjects that it chooses are those that it chooses now. With --serve the clients are real and the server
-    is the recording: the n-th client to connect is answered as the n-th was. Exit 1 if something differs.
-    """
+    """Replay recorded clients to a server and compare the answers."""
     try:
         chosen = [
             row for row in read(captures, protocol) if not connection or row.connection.number in connection
@@ -62,7 +75,8 @@ def replay(
         again = _served(chosen, url, output, pace) if serve else _sent(chosen, url, output, pace)
         pairs = compare(chosen, again)
     except Unreachable as error:
-        raise TargetUnreachable(f"{url.rpartition('@')[2]} cannot be reached: {error}") from None
+        place = url.rpartition("@")[2]
+        raise TargetUnreachable(f"{place} cannot be reached: {error}") from None
     for line in diff_reports.as_text(pairs):
         sys.stdout.write(line + "\n")
     if differs(pairs):
@@ -70,24 +84,24 @@ def replay(
 
 
 def _sent(chosen: list[Row], url: str, output: Path, pace: Pace) -> Iterator[Row]:
-    """The recording of what the clients say now, and hear."""
+    """Replay the clients; gives the rows of the new recording."""
     with recorded(url, output) as proxy:
         again = Replay(proxy.relay.address, Login.of(url), pace)
         again.run(chosen)
-    late = f"{again.late} of them without all that had come then"
-    typer.echo(f"{again.sent} operations sent, {late}; in {output}")
+    late = f"{again.late} of them before all earlier answers had arrived"
+    typer.echo(f"{again.sent} operations sent, {late}; recorded in {output}")
     return read([Path(name) for name in proxy.counters.files], Endpoint.parse(url).protocol)
 
 
 def _served(chosen: list[Row], url: str, output: Path, pace: Pace) -> Iterator[Row]:
-    """The recording of what the clients hear now, and say."""
+    """Replay the server; gives the rows of the new recording."""
     address = Endpoint.parse(url)
     server = ReplayedServer(chosen, pace)
     with recorded(f"{address.protocol}://{server.address}", output, listen=str(address)) as proxy:
         typer.echo(f"{proxy.url}: waiting for {server.clients} clients")
         sys.stdout.flush()
         server.run()
-    typer.echo(f"{server.said} operations sent to {server.accepted} clients; in {output}")
+    typer.echo(f"{server.said} operations sent to {server.accepted} clients; recorded in {output}")
     for line in server.unheard:
         typer.echo(line)
     return read([Path(name) for name in proxy.counters.files], address.protocol)

@@ -1,4 +1,4 @@
-"""``plumbline show``: parses flags, and nothing else."""
+"""``plumbline show``: the operations in captures, one line each."""
 
 from __future__ import annotations
 
@@ -7,59 +7,54 @@ from typing import Annotated
 
 import typer
 
-from plumbline.captures.dialects import known
 from plumbline.captures.files import Source, rows
 from plumbline.captures.filters import parse
 from plumbline.captures.judging import Judge, violation_json
 from plumbline.captures.operations import Reader
 from plumbline.captures.show import as_json, as_text
-from plumbline.cli.common import Captures, Spoken
-from plumbline.errors import ExitCode, UsageProblem
+from plumbline.cli.command import command_app
+from plumbline.cli.options import CaptureProtocol, Captures, Filter, Follow
+from plumbline.errors import ExitCode
 
 EPILOG = """
+Fields of a filter: op, subject, reply, sid, payload, header.NAME, status, size, connection, sender (client
+or server); for AMQP also channel and every argument of a method. Events of a connection have the op opened,
+closed, reset, lost, undecodable, entered or note. --violations ignores the filter: a rule needs all
+operations.
+
+\b
 Examples:
 
 \b
+  plumbline show captures/
   plumbline show captures/ --follow --filter 'subject ~ "ORDERS.*" and op in (MSG, HMSG)'
   plumbline show captures/ --violations
+
+\b
+Exit codes: 0 no violations, 1 violations (with --violations), 2 usage or configuration.
 """
 
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="go on with what is being recorded, until Ctrl-C")
-]
-Asked = Annotated[str, typer.Option("--filter", help='like: subject ~ "ORDERS.*" and op in (MSG, HMSG)')]
-Json = Annotated[bool, typer.Option("--json", help="one JSON object a line")]
+app = command_app()
 
 
-Rules = Annotated[
-    bool,
-    typer.Option("--violations", help="only what breaks the protocol's rules; exit code 1 if any"),
-]
-
-
+@app.command("show", epilog=EPILOG)
 def show(
     captures: Captures,
     *,
     follow: Follow = False,
-    where: Asked = "",
-    violations: Rules = False,
-    json: Json = False,
-    protocol: Spoken = None,
+    where: Filter = "",
+    violations: Annotated[
+        bool, typer.Option("--violations", help="Show only operations that break a rule of the protocol.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    protocol: CaptureProtocol = None,
 ) -> None:
-    """Decode captures, of plumbline record or of tcpdump: one operation a line.
-
-    A filter compares fields: op, subject, reply, sid, payload, header.NAME, status, size, connection,
-    sender (client, server); of AMQP also channel and every argument of the method. Remarks have the op
-    opened, closed, reset, lost, undecodable, entered, note. With --violations the filter does not matter:
-    a rule needs all that was said.
-    """
+    """Show the operations in captures, one per line."""
     judge = Judge() if violations else None
     found = 0
     try:
         wanted = parse(where)
         source = Source(captures)
-        if protocol is not None and protocol not in known():
-            raise UsageProblem(f"--protocol {protocol}: known are {', '.join(known())}")
         reader = Reader(protocol)
         form = as_json if json else as_text
         packets = source.follow(lambda: False) if follow else source.packets()
@@ -75,13 +70,13 @@ def show(
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read has seen enough
+        sys.stderr.close()  # the reader, such as head, has seen enough
         return
     for remark in source.remarks:
         typer.echo(f"plumbline: {remark}", err=True)
     if reader.lost or reader.undecodable:
         typer.echo(
-            f"plumbline: {reader.lost} bytes lost, {reader.undecodable} places that are not the protocol",
+            f"plumbline: {reader.lost} bytes lost, {reader.undecodable} places that could not be decoded",
             err=True,
         )
     if found:

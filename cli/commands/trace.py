@@ -1,4 +1,4 @@
-"""``plumbline trace``: parses flags, and nothing else."""
+"""``plumbline trace``: a trace made from recorded traffic."""
 
 from __future__ import annotations
 
@@ -11,39 +11,49 @@ import typer
 from plumbline.captures import trace_writer
 from plumbline.captures.files import read
 from plumbline.captures.trace_text import Source as TraceSource
-from plumbline.cli.common import Captures, Spoken
+from plumbline.cli.command import command_app
+from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
 from plumbline.errors import UsageProblem
 
 EPILOG = """
-Example:
+Edit the trace before you use it: it expects exactly what the recorded server sent, in the same order.
+
+\b
+Examples:
 
 \b
   plumbline trace captures/ --connection 3 -o my.trace
+  plumbline verify URL --trace my.trace
 """
 
-Numbers = Annotated[list[int], typer.Option("--connection", help="as show numbers it; may be given again")]
-TraceFile = Annotated[Path | None, typer.Option("--output", "-o", help="instead of standard output")]
-Verifies = Annotated[list[str] | None, typer.Option("--verifies", help="the requirement that it shows")]
-Title = Annotated[str | None, typer.Option("--title", help="one line")]
+app = command_app()
 
 
+@app.command("trace", epilog=EPILOG)
 def trace(
     captures: Captures,
-    connection: Numbers,
-    output: TraceFile = None,
-    verifies: Verifies = None,
-    title: Title = None,
-    protocol: Spoken = None,
+    connection: Connections,
+    output: Annotated[
+        Path | None, output_option("FILE", "Write the trace to this file. Default: standard output.")
+    ] = None,
+    verifies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--verifies", metavar="ID", help="Id of the requirement that the trace verifies. Repeatable."
+        ),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TEXT", help="Title of the trace, one line.")
+    ] = None,
+    protocol: CaptureProtocol = None,
 ) -> None:
-    """Write recorded traffic as a trace, to be played against any server: plumbline verify URL --trace.
-
-    Edit it afterwards: it expects what the recorded server did, in the order in which it came.
-    """
-    found = [row for row in read(captures, protocol) if row.connection.number in connection]
-    missing = sorted(set(connection) - {row.connection.number for row in found})
+    """Write recorded traffic as a trace for verify."""
+    wanted = connection or []
+    found = [row for row in read(captures, protocol) if row.connection.number in wanted]
+    missing = sorted(set(wanted) - {row.connection.number for row in found})
     if missing:
         raise UsageProblem(f"no connection {', '.join(map(str, missing))} in {', '.join(map(str, captures))}")
-    named = f"connection {', '.join(map(str, connection))} of {', '.join(path.name for path in captures)}"
+    named = f"connection {', '.join(map(str, wanted))} of {', '.join(path.name for path in captures)}"
     about = TraceSource(
         title or f"Recorded: {named}", trace_writer.source_of(named, found), tuple(verifies or ())
     )

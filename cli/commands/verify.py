@@ -1,250 +1,143 @@
-"""``plumbline verify``: flags in, exit code out. What it is composed of is handed in by ``plumbline_parts``.
-
-This module knows neither the reference broker nor the reports: ``Services`` is how it reaches them.
-"""
+"""``plumbline verify``: the conformance suite, run against a server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 import typer
 from msgspec import Struct
-from typer.core import TyperCommand
 
+from plumbline.cli.command import BeforePytest, after_dashes, command_app
+from plumbline.cli.embedded_brokers import configurations
 from plumbline.cli.exits import ended, ending
+from plumbline.cli.options import (
+    Defects,
+    ProtocolLevel,
+    Select,
+    ServerProgram,
+    Strict,
+    TargetName,
+    Waivers,
+    with_report_options,
+)
+from plumbline.cli.reporting import consumers
+from plumbline.cli.start_target import Served, TargetChoice, choose_target
 from plumbline.conformance.runner.prepare import Prepared, Wanted, prepare
-from plumbline.conformance.runner.verify import Consumer, Finished, run_suite
+from plumbline.conformance.runner.verify import Finished, run_suite
 from plumbline.conformance.waivers import draft
-from plumbline.errors import UsageProblem
-from plumbline.verdicts import ExitCode
-
-
-class Served(Struct, frozen=True):
-    """A target: its URL, variants (name -> URL), and, if Plumbline started it, the flags that do so again."""
-
-    url: str
-    variants: dict[str, str]
-    arguments: tuple[str, ...] | None = None
-    has_level: bool = False  # the level asked for is the one it was started with, and reports
-    program: tuple[str, ...] = ()  # a command that takes -c FILE and starts another server like it
-    fresh: bool = False  # every check gets a server of its own, since this one survives no other
-
-
-class Paths(Struct, frozen=True):
-    """Where reports go; None: not wanted."""
-
-    json: Path | None = None
-    junit: Path | None = None
-    html: Path | None = None
-    markdown: Path | None = None
-    sarif: Path | None = None
-    badge: Path | None = None
-    allure: Path | None = None
-    requirement_url: str = ""  # where links to requirements lead, with {group} and {id} in it
-
-
-class Services(Protocol):
-    """What the command needs of the other packages."""
-
-    def embedded(self, level: str | None, defects: Sequence[str]) -> AbstractContextManager[Served]:
-        """The reference broker and its variants. Raises ``UsageProblem``."""
-
-    def embedded_amqp(self, defects: Sequence[str]) -> AbstractContextManager[Served]:
-        """The reference broker for AMQP. Raises ``UsageProblem``."""
-
-    def started(self, binary: str) -> AbstractContextManager[Served]:
-        """A server binary, started once for each variant. Raises ``UsageProblem``."""
-
-    def named(self, target: str) -> AbstractContextManager[Served]:
-        """A real server by its name, got if need be, once for each variant. Raises ``UsageProblem``."""
-
-    def consumers(self, paths: Paths) -> list[Consumer]:
-        """The terminal and the reports asked for. Raises ``UsageProblem`` if one cannot be written."""
-
-
-EMBEDDED_AMQP = "amqp"  # in the place of a URL
+from plumbline.errors import ExitCode, UsageProblem
+from plumbline.reports import ReportOptions
 
 EPILOG = """
 Examples:
 
 \b
   plumbline verify                                   the embedded reference broker for NATS
-  plumbline verify amqp                              the one for AMQP
+  plumbline verify amqp                              the embedded reference broker for AMQP
   plumbline verify nats://127.0.0.1:4222             any NATS server
   plumbline verify amqp://guest:guest@127.0.0.1/%2f  any AMQP 0-9-1 broker
   plumbline verify nats://user:password@host:4222 --select 'JS-PULL-*' --strict --html report.html
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
-  plumbline verify --target nats-server@2.10.14      get that release first (plumbline targets)
-  plumbline verify URL --write-waivers waivers.toml  draft the list of known failures from a run
+  plumbline verify --target nats-server@2.10.14      install and start that release
+  plumbline verify URL --write-waivers waivers.toml  draft a list of known failures from a run
   plumbline verify URL --trace my.trace              run a trace of your own
   plumbline verify URL --allure allure-results       then: allure generate allure-results
-  plumbline verify URL -- -k pull -x                 what follows -- goes to pytest
+  plumbline verify URL -- -k pull -x                 pass arguments to pytest
 
 \b
 Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
-3 target unreachable or lost, 4 error of Plumbline itself.
+3 target unreachable or lost, 4 error of Plumbline itself, 130 interrupted.
 """
 
-
-FOLLOWING = "plumbline.cli.commands.verify.following"
-
-
-class BeforePytest(TyperCommand):
-    """Leaves alone what follows ``--``: it goes to pytest."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[FOLLOWING] = args[end + 1 :]
-        return super().parse_args(ctx, args[:end])
-
-    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        return [*super().collect_usage_pieces(ctx), "[-- PYTEST-ARGUMENT...]"]
+app = command_app()
 
 
-def register(app: typer.Typer, services: Services) -> None:
-    """Mount ``verify`` on ``app``."""
-
-    @app.command(cls=BeforePytest, epilog=EPILOG)
-    def verify(
-        context: typer.Context,
-        url: Annotated[
-            str | None,
-            typer.Argument(
-                metavar="URL",
-                help="nats://[user:password@|token@]host[:port], amqp://[user:password@]host[:port][/vhost]. "
-                "Default: the embedded reference broker for NATS.",
-            ),
-        ] = None,
-        server: Annotated[
-            str | None,
-            typer.Option(
-                metavar="BINARY",
-                help="Start this program (rabbitmq-server, or one that takes nats-server's -c FILE) "
-                "instead of a URL.",
-            ),
-        ] = None,
-        target: Annotated[
-            str | None,
-            typer.Option(
-                metavar="NAME",
-                help="Get and start a real server by its name, e.g. nats-server@2.10.14 (plumbline targets).",
-            ),
-        ] = None,
-        select: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="PATTERN", help="Only these requirements or checks, e.g. 'JS-PULL-*'. Repeatable."
-            ),
-        ] = None,
-        strict: Annotated[
-            bool, typer.Option("--strict", help="A failed SHOULD turns the run red too.")
-        ] = False,
-        level: Annotated[
-            str | None,
-            typer.Option(
-                metavar="VERSION",
-                help="Protocol level to hold the target to, e.g. 2.9. Default: what it reports.",
-            ),
-        ] = None,
-        variant: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="NAME=URL", help="The same server software with another configuration. Repeatable."
-            ),
-        ] = None,
-        waivers: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures (TOML).")] = None,
-        write_waivers: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="Draft a waiver file from this run's failures.")
-        ] = None,
-        trace: Annotated[
-            list[Path] | None,
-            typer.Option(
-                metavar="FILE", help="A trace of your own; without --select it runs alone. Repeatable."
-            ),
-        ] = None,
-        json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JSON.")] = None,
-        junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
-        html: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")
-        ] = None,
-        markdown: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="Write a Markdown summary.")
-        ] = None,
-        allure: Annotated[
-            Path | None, typer.Option(metavar="DIR", help="Write results for Allure into this folder.")
-        ] = None,
-        sarif: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="Write what failed as SARIF.")
-        ] = None,
-        badge: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a badge as SVG.")] = None,
-        requirement_url: Annotated[
-            str,
-            typer.Option(
-                metavar="URL",
-                help="Where requirements are published, for links in Allure and SARIF: "
-                "https://.../requirements/{group}.html#{id} on a site of plumbline matrix.",
-            ),
-        ] = "",
-        workers: Annotated[
-            int | None,
-            typer.Option(
-                "--workers",
-                "-n",
-                metavar="N",
-                min=0,
-                help="Processes that run checks; 0: this one alone.",
-            ),
-        ] = None,
-        defect: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="NAME",
-                help="Give the embedded broker a deliberate fault (plumbline broker nats --list-defects).",
-            ),
-        ] = None,
-    ) -> None:
-        """Hold a server up against its protocol and say what became of every requirement."""
-        wanted = Wanted(
-            url=url or "",
-            level=level,
-            variants=tuple(variant or ()),
-            select=tuple(select or ()),
-            waivers=waivers,
-            traces=tuple(path.resolve() for path in trace or ()),
-            strict=strict,
-        )
-        asked = _Asked(
-            wanted=wanted,
-            server=server,
-            target=target,
-            defects=tuple(defect or ()),
-            paths=Paths(json, junit, html, markdown, sarif, badge, allure, requirement_url),
-            write_waivers=write_waivers,
-            workers=workers,
-            pytest_args=tuple(context.meta[FOLLOWING]),
-        )
-        raise typer.Exit(ending(lambda: _verify(services, asked)))
+@app.command("verify", cls=BeforePytest, epilog=EPILOG)
+@with_report_options
+def verify(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL",
+            help="nats://[user:password@|token@]host[:port], amqp://[user:password@]host[:port][/vhost], or "
+            "amqp. Default: the embedded reference broker for NATS.",
+        ),
+    ] = None,
+    *,
+    server: ServerProgram = None,
+    target: TargetName = None,
+    select: Select = None,
+    strict: Strict = False,
+    level: ProtocolLevel = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URL",
+            help="URL of the same server software with another configuration. 'plumbline variants' lists "
+            "the names. Repeatable.",
+        ),
+    ] = None,
+    waivers: Waivers = None,
+    write_waivers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a draft of a waiver file from the failures of this run."),
+    ] = None,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Run this trace of your own; without --select only this. Repeatable."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-n",
+            metavar="N",
+            min=0,
+            help="Number of worker processes. 0: run the checks in this process.",
+        ),
+    ] = None,
+    defect: Defects = None,
+    reports: ReportOptions,
+) -> None:
+    """Verify a server and report a verdict per requirement."""
+    wanted = Wanted(
+        url="",
+        level=level,
+        variants=tuple(variant or ()),
+        select=tuple(select or ()),
+        waivers=waivers,
+        traces=tuple(path.resolve() for path in trace or ()),
+        strict=strict,
+    )
+    asked = _Asked(
+        wanted=wanted,
+        choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
+        reports=reports,
+        write_waivers=write_waivers,
+        workers=workers,
+        pytest_args=after_dashes(context),
+    )
+    raise typer.Exit(ending(lambda: _verify(asked)))
 
 
 class _Asked(Struct, frozen=True):
     """The command line."""
 
-    wanted: Wanted  # its url is "" if none was given
-    server: str | None
-    target: str | None
-    defects: tuple[str, ...]
-    paths: Paths
+    wanted: Wanted  # its url is filled in once the target runs
+    choice: TargetChoice
+    reports: ReportOptions
     write_waivers: Path | None
     workers: int | None
     pytest_args: tuple[str, ...]
 
 
-def _verify(services: Services, asked: _Asked) -> ExitCode:
-    finished = _run(services, asked)
+def _verify(asked: _Asked) -> ExitCode:
+    finished = _run(asked)
     for sentence in finished.problems:
         ended(finished.exit_code, sentence)
     if finished.exit_code > ExitCode.USAGE and finished.result is not None:
@@ -252,11 +145,11 @@ def _verify(services: Services, asked: _Asked) -> ExitCode:
     return finished.exit_code
 
 
-def _run(services: Services, asked: _Asked) -> Finished:
-    consumers = services.consumers(asked.paths)
+def _run(asked: _Asked) -> Finished:
+    reports = consumers(asked.reports)
     if asked.write_waivers is not None:
         _require_new(asked.write_waivers)
-    with _served(services, asked) as served:
+    with choose_target(asked.choice, configurations()) as served:
         variants = (*(f"{name}={url}" for name, url in served.variants.items()), *asked.wanted.variants)
         level = None if served.has_level else asked.wanted.level
         prepared = prepare(
@@ -267,7 +160,7 @@ def _run(services: Services, asked: _Asked) -> Finished:
         )
         prepared.access.program = served.program
         prepared.access.fresh = served.fresh
-        finished = run_suite(prepared, consumers, workers=asked.workers, pytest_args=asked.pytest_args)
+        finished = run_suite(prepared, reports, workers=asked.workers, pytest_args=asked.pytest_args)
     if asked.write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)
         try:
@@ -275,26 +168,6 @@ def _run(services: Services, asked: _Asked) -> Finished:
         except OSError as error:
             raise UsageProblem(f"--write-waivers {asked.write_waivers}: {error.strerror}") from None
     return finished
-
-
-def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]:
-    url, server, target = asked.wanted.url, asked.server, asked.target
-    if sum(map(bool, (url, server, target))) > 1:
-        raise UsageProblem("give a URL, --server or --target, one of them")
-    embedded_amqp = url == EMBEDDED_AMQP
-    if asked.defects and (url or server or target) and not embedded_amqp:
-        raise UsageProblem(
-            "--defect is for the embedded reference broker: leave out the URL, --server and --target"
-        )
-    if target:
-        return services.named(target)
-    if server:
-        return services.started(server)
-    if embedded_amqp:
-        return services.embedded_amqp(asked.defects)
-    if url:
-        return nullcontext(Served(url, {}))
-    return services.embedded(asked.wanted.level, asked.defects)
 
 
 def _require_new(path: Path) -> None:

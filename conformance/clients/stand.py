@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 from plumbline.conformance.clients.scenario import Stage
 from plumbline.monitors import Observation
@@ -55,10 +55,7 @@ class Stand(Protocol):
 
 
 class Stands(Protocol):
-    """Makes stands, and says what it makes them of."""
+    """Makes stands."""
 
     def stand(self, protocol: str, stage: Stage) -> AbstractContextManager[Stand]:
         """A fresh one, while the block runs. ``stage.options`` go to the broker's configuration."""
-
-    def consumers(self, paths: Any) -> list[Any]:
-        """The terminal and the reports asked for. Raises ``UsageProblem`` if one cannot be written."""

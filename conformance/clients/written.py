@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from plumbline.conformance.clients.gate import catalogue
+from plumbline.conformance.clients.gate import catalogue as catalogue_of_clients
 from plumbline.conformance.clients.rules import RULES
 from plumbline.conformance.clients.scenario import all_scenarios
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.requirements.references import Reference, Written, WrittenCheck
+from plumbline.conformance.requirements.references import (
+    Reference,
+    Written,
+    WrittenCheck,
+    written_checks,
+)
 
 PREFIX = "CLIENT"  # of ids, groups and profiles of client libraries
 
@@ -31,8 +36,15 @@ def written_scenarios() -> Written:
     )
 
 
+def requirements_and_checks(names: Sequence[str]) -> tuple[Catalogue, Written]:
+    """The requirements of servers and their checks; with those of clients if one of these patterns, groups or
+    profiles is about clients. Raises ``CatalogueError``."""
+    catalogue, written = Catalogue.load(), written_checks()
+    return with_clients(catalogue, written) if is_about_clients(names) else (catalogue, written)
+
+
 def with_clients(servers: Catalogue, written: Written) -> tuple[Catalogue, Written]:
     """Both catalogues as one, and what verifies them. Raises ``CatalogueError``."""
-    clients = catalogue()
+    clients = catalogue_of_clients()
     groups, by_id = (*servers.groups, *clients.groups), {**servers.by_id, **clients.by_id}
     return Catalogue(groups, by_id), Written(written.checks + written_scenarios().checks, written.problems)

@@ -43,6 +43,26 @@ def run_all(wanted: Iterable[Wanted], tell: Tell, verify: Sequence[str] = VERIFY
             yield found
 
 
+def verify_all(wanted: Iterable[Wanted], tell: Tell) -> tuple[list[Run], int]:
+    """Verify each target in turn: the runs, and the exit code of the batch.
+
+    The code is the highest of the targets that gave no result. ``KeyboardInterrupt`` ends the batch, which
+    may take an hour: the code is 130, and the runs are those that had ended.
+    """
+    runs: list[Run] = []
+    code: int = ExitCode.CONFORMANT
+    try:
+        for one in run_all(wanted, tell):
+            if isinstance(one, Run):
+                runs.append(one)
+            else:
+                code = max(code, one.exit_code)
+    except KeyboardInterrupt:
+        tell(f"interrupted; {len(runs)} targets were verified")
+        code = ExitCode.INTERRUPTED
+    return runs, code
+
+
 def _run(target: Wanted, command: Sequence[str], path: Path) -> Run | Missed:
     """A run that is red is a result; one that left none is missed."""
     with subprocess.Popen(
@@ -62,7 +82,7 @@ def _run(target: Wanted, command: Sequence[str], path: Path) -> Run | Missed:
     if path.exists() and process.returncode in (ExitCode.CONFORMANT, ExitCode.NOT_CONFORMANT):
         result = read(path)
         return Run(target_name(result.target), result)
-    why = (words.strip().splitlines() or ["it said nothing"])[-1].removeprefix("plumbline: ")
+    why = (words.strip().splitlines() or ["it printed no reason"])[-1].removeprefix("plumbline: ")
     return Missed(target.name, process.returncode, why)
 
 

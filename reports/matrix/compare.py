@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from plumbline.reports.digest import NOT_SELECTED
+from plumbline.reports.text import one_line
 from plumbline.verdicts import Outcome, RequirementResult, RunResult
 
 ABSENT = "not in this run"
@@ -80,3 +83,23 @@ def _waivers(result: RunResult) -> dict[str, str]:
         if check.waiver
         for requirement in check.requirements
     }
+
+
+def as_lines(found: Comparison) -> Iterator[str]:
+    """The differences, list by list, for a terminal."""
+    for heading, changes in (
+        ("newly failing", found.newly_failing),
+        ("newly passing", found.newly_passing),
+        ("changed waivers", found.waivers),
+        ("otherwise changed", found.other),
+    ):
+        if changes:
+            yield f"{heading}: {len(changes)}"
+            yield from (f"  {_line(change)}" for change in changes)
+    if found.same:
+        yield "no requirement has another verdict"
+
+
+def _line(change: Change) -> str:
+    why = f": {one_line(change.why)[:200]}" if change.why else ""
+    return f"{change.requirement.id:<16} {change.requirement.level:<6} {change.before} -> {change.after}{why}"

@@ -28,7 +28,7 @@ from tests.bench.command_line import runs_asked
 MESSAGES = 10_000
 BODY = b"x" * 100
 PREFETCH = 100
-COMMAND = [sys.executable, "-c", "from plumbline.cli.commands.broker import app; app()", "amqp", "-p", "-1"]
+COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1"]
 # As they begin on the wire: frame type, channel 1; then the method in a frame.
 _HEAD = struct.Struct(">BHI")
 _ACK = bytes.fromhex("003c0050")

@@ -17,7 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from plumbline.cli.start_target import Parts
+from plumbline.cli.embedded_brokers import configurations
+from plumbline.cli.start_target import EMBEDDED_AMQP, TargetChoice, choose_target
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers
@@ -29,9 +30,9 @@ MAIN = "main"
 @contextmanager
 def started(target: str) -> Iterator[dict[str, str]]:
     """Name of a configuration to its URL; ``main`` is the one without a name."""
-    parts = Parts()
-    embedded = {"embedded": lambda: parts.embedded(None, ()), "amqp": lambda: parts.embedded_amqp(())}
-    with embedded.get(target, lambda: parts.started(target))() as served:
+    embedded = {"embedded": TargetChoice(), EMBEDDED_AMQP: TargetChoice(url=EMBEDDED_AMQP)}
+    choice = embedded.get(target, TargetChoice(server=target))
+    with choose_target(choice, configurations()) as served:
         yield {MAIN: served.url, **served.variants}
 
 

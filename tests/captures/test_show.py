@@ -95,7 +95,7 @@ def test_a_classic_capture_with_a_lost_and_a_doubled_segment(tmp_path: Path) -> 
         "! lost: 7 bytes are not in the capture (client)",
         "! entered: 10 bytes passed over (client)",
         "> PUB d 1 | z",
-        "plumbline: 7 bytes lost, 0 places that are not the protocol",
+        "plumbline: 7 bytes lost, 0 places that could not be decoded",
     ]
 
 

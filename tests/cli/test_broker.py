@@ -17,7 +17,7 @@ import pytest
 
 from plumbline.reference_broker.nats.defects import all_defects
 
-COMMAND = [sys.executable, "-c", "from plumbline.cli.commands.broker import app; app()", "nats"]
+COMMAND = [sys.executable, "-m", "plumbline", "broker", "nats"]
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def test_a_defect_that_is_nearly_named_is_offered() -> None:
 
 def test_defects_are_listed_with_what_they_break() -> None:
     lines = run("--list-defects").stdout.splitlines()
-    assert lines[0].split() == ["DEFECT", "BREAKS", "WHAT", "IS", "WRONG"]
+    assert lines[0].split() == ["DEFECT", "BREAKS", "SUMMARY"]
     assert [line.split()[0] for line in lines[1:]] == [one.name for one in all_defects()]
 
 

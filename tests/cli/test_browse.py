@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from plumbline.cli.commands.browse import register
-from plumbline.cli.exits import CommandGroup
+from plumbline.cli.main import app
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.requirements.references import written_checks
 from plumbline.conformance.variants import variants
@@ -18,8 +16,6 @@ CATALOGUE = Catalogue.load()
 
 
 def plumbline(*arguments: str) -> Result:
-    app = typer.Typer(cls=CommandGroup)
-    register(app)
     return CliRunner().invoke(app, arguments)
 
 
@@ -102,10 +98,10 @@ def test_explain_takes_patterns() -> None:
     [
         (["explain", "JS-PULX-021"], "did you mean JS-PULL-021"),
         (["list", "JS-PUL-*"], "did you mean JS-PULL-*"),
-        (["list", "--group", "JS"], "--group 'JS' is not known; there are: AMQP-ACK"),
-        (["list", "--profile", "no-such"], "--profile 'no-such' is not known; there are: nats-core"),
+        (["list", "--group", "JS"], "--group 'JS' is not known; known are: AMQP-ACK"),
+        (["list", "--profile", "no-such"], "--profile 'no-such' is not known; known are: nats-core"),
         (["list", "--group", "CORE", "--profile", "jetstream", "--level", "may"], "no requirement matches"),
-        (["variants", "outh"], "'outh' is not known; there are: main, auth"),
+        (["variants", "outh"], "'outh' is not known; known are: main, auth"),
     ],
 )
 def test_what_is_not_known_is_refused_with_what_to_write(arguments: list[str], told: str) -> None:

@@ -52,7 +52,7 @@ def test_a_program_is_started_and_explored(nats_server: NatsServer, tmp_path: Pa
     [
         (("--budget=soon",), "--budget 'soon': write a time such as 60s or 10m"),
         (("--level=1.0",), "level '1.0' is not known"),
-        (("nats://127.0.0.1:4222", "--server=x"), "give a URL or --server, one of the two"),
+        (("nats://127.0.0.1:4222", "--server=x"), "give only one of URL, --server and --target"),
         (("nats://127.0.0.1:4222", DEFECT), "--defect is for the embedded reference broker"),
         (("--defect=none-such",), "none-such"),
         (("http://127.0.0.1",), "scheme"),

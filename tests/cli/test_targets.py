@@ -21,9 +21,9 @@ def test_the_list_names_what_is_here_with_its_version_and_place(
 ) -> None:
     ended = plumbline(tmp_path, "targets", f"nats-server@{server_binary.version}")
     assert ended.code == 0
-    name, protocol, here, version, path = ended.out.split()
+    name, protocol, state, version, path = ended.out.split()
     assert (name, protocol) == (f"nats-server@{server_binary.version}", "nats")
-    assert (here, version) == ("here", server_binary.version)
+    assert (state, version) == ("installed", server_binary.version)
     assert Path(path).exists()
 
 

@@ -82,7 +82,7 @@ USAGE = {
     "a level for a URL that is none": (("nats://127.0.0.1:1", "--level", "newish"), "such as 2.9"),
     "a trace that is not there": (("--trace", "none.trace"), "cannot be read: No such file"),
     "a server that is none": (("--server", "broken"), "not an executable file"),
-    "a URL and a server": (("nats://h", "--server", "s"), "one of them"),
+    "a URL and a server": (("nats://h", "--server", "s"), "give only one of URL, --server and --target"),
     "a defect of somebody else's server": (("nats://h", "--defect", "d"), "leave out the URL"),
 }
 

@@ -138,9 +138,9 @@ def test_a_problem_alone_is_in_the_exit_code(
 
 def test_help_says_what_problems_there_are_and_the_exit_codes() -> None:
     said = CliRunner().invoke(app, ["judge", "--help"]).output
-    assert "Exit codes: 0 all was judged and nothing is broken, 1 violations or problems" in said
+    assert "Exit codes: 0 no violations and no problems, 1 violations or problems" in said
     words: Any = (
-        "truncated", "damaged", "unreadable", "no capture", "without captures", "hole", "not the protocol",
-        "not known",
+        "truncated", "damaged", "unreadable", "no capture", "without captures", "missing bytes",
+        "cannot be decoded", "unknown protocol",
     )  # fmt: skip
     assert [word for word in words if word not in " ".join(said.split())] == []

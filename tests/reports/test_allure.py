@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from plumbline.captures.files import read
 from plumbline.ci import allure as command
-from plumbline.cli.check_capture import capture
 from plumbline.cli.main import app
+from plumbline.cli.reporting import capture
 from plumbline.reports import ReportError, open_reports
 from plumbline.reports.junit import render as junit
 from plumbline.reports.result_json import encode
@@ -35,7 +35,7 @@ WHERE = "https://example.test/requirements.html#{id}"
 
 def written(folder: Path, result: RunResult, requirement_url: str = WHERE) -> dict[str, Any]:
     """The results in ``folder`` by the full name of their check."""
-    (consumer,) = open_reports(allure=folder, requirement_url=requirement_url, capture=capture)
+    (consumer,) = open_reports({"allure": folder}, requirement_url=requirement_url, capture=capture)
     for event in events_of(result):
         consumer.consume(event)
     found = [json.loads(path.read_bytes()) for path in sorted(folder.glob("*-result.json"))]
@@ -179,7 +179,7 @@ def test_results_that_stay_are_replaced_and_those_of_other_targets_stand_beside(
 
 def test_without_a_place_for_requirements_links_lead_to_the_page_of_the_same_run(tmp_path: Path) -> None:
     page = tmp_path / "out" / "r.html"
-    consumers = open_reports(allure=tmp_path / "allure", html=page)
+    consumers = open_reports({"allure": tmp_path / "allure", "html": page})
     for consumer in consumers:
         for event in events_of(only(NO_WAIT)):
             consumer.consume(event)
@@ -206,7 +206,7 @@ def test_results_made_of_a_file_are_those_of_the_run_that_wrote_it(tmp_path: Pat
 def test_a_file_in_the_way_is_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ReportError, match="is a file; name a folder"):
-        open_reports(allure=tmp_path / "file")
+        open_reports({"allure": tmp_path / "file"})
 
 
 def hostile(said: str) -> RunResult:

@@ -8,14 +8,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import typer
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from plumbline.cli.commands.report import register
-from plumbline.cli.exits import CommandGroup
-from plumbline.reports import ReportError
-from plumbline.reports.matrix.batch import Wanted
+from plumbline.cli.main import app
 from plumbline.reports.matrix.compare import compare
 from plumbline.reports.matrix.runs import Run, stored, target_name
 from plumbline.reports.matrix.site import build
@@ -263,13 +259,6 @@ def test_a_verdict_says_how_much_of_it_is_waived(tmp_path: Path) -> None:
 
 
 def plumbline(*arguments: str | Path) -> Result:
-    def unknown(names: Sequence[str]) -> list[Wanted]:
-        if names:
-            raise ReportError(f"no target is named {names[0]!r}")
-        return []
-
-    app = typer.Typer(cls=CommandGroup)
-    register(app, unknown)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -293,7 +282,7 @@ def test_results_become_a_site(files: tuple[Path, Path], tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "name results, or targets with --run"),
+        ([], "give result files, or targets with --run"),
         (["absent.json"], "absent.json: No such file"),
         (["--run", "nope"], "no target is named 'nope'"),
     ],

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from plumbline.cli.commands.report import register
-from plumbline.cli.exits import CommandGroup
-from plumbline.interrupts import terminated_as_interrupted
+from plumbline.cli.main import app
 from plumbline.reports.matrix.batch import Missed, Wanted, run_all
 from plumbline.reports.matrix.runs import Run, load
 from plumbline.reports.result_json import encode
@@ -65,10 +62,8 @@ def test_an_interrupted_batch_leaves_what_had_ended(
         yield from load([str(ended)] * count)
         interrupt()
 
-    monkeypatch.setattr("plumbline.cli.commands.report.run_all", batch)
-    app = typer.Typer(cls=CommandGroup)
-    register(app, lambda names: [Wanted(name, ()) for name in names], interrupts=terminated_as_interrupted)
-    asked = ["matrix", "--run", "one", "--run", "other", "-o", str(tmp_path / "site")]
+    monkeypatch.setattr("plumbline.reports.matrix.batch.run_all", batch)
+    asked = ["matrix", "--run", "reference-nats", "--run", "reference-amqp", "-o", str(tmp_path / "site")]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 130
     assert f"interrupted; {count} targets were verified" in done.stderr

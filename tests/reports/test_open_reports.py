@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.reports import ReportError, open_reports
+from plumbline.reports import FORMATS, ReportError, open_reports
 from plumbline.reports.files import ReportFile
 from tests.reports.samples import events_of, sample_result
 
 
 def test_every_report_asked_for_is_there_after_the_run(tmp_path: Path) -> None:
-    names = ["r.json", "r.xml", "r.html", "r.md", "r.sarif", "r.svg"]
-    paths = [tmp_path / name for name in names]
-    consumers = open_reports(
-        json=paths[0], junit=paths[1], html=paths[2], markdown=paths[3], sarif=paths[4], badge=paths[5]
-    )
+    files = {name: tmp_path / f"r.{name}" for name, known in FORMATS.items() if known.metavar == "FILE"}
+    names, paths = [path.name for path in files.values()], list(files.values())
+    consumers = open_reports(files)
     assert len(consumers) == 6
     for event in events_of(sample_result()):
         assert not any(path.exists() for path in paths), "a report appeared before the run finished"
@@ -28,7 +26,7 @@ def test_every_report_asked_for_is_there_after_the_run(tmp_path: Path) -> None:
 
 
 def test_nothing_asked_for_opens_nothing() -> None:
-    assert open_reports() == []
+    assert open_reports({}) == []
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:
@@ -38,18 +36,18 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 
 def test_a_folder_is_refused_before_the_run_with_a_name_that_works(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"is a folder; name a file in it, such as .*/plumbline\.html"):
-        open_reports(html=tmp_path)
+        open_reports({"html": tmp_path})
 
 
 def test_a_file_in_the_way_is_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ReportError, match=r"cannot write the json report to .*file/r\.json: .*; name a file"):
-        open_reports(json=tmp_path / "file" / "r.json")
+        open_reports({"json": tmp_path / "file" / "r.json"})
 
 
 def test_two_reports_in_one_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="two reports would be written to"):
-        open_reports(json=tmp_path / "r", junit=tmp_path / "x" / ".." / "r")
+        open_reports({"json": tmp_path / "r", "junit": tmp_path / "x" / ".." / "r"})
 
 
 def test_report_error_is_an_os_error() -> None:

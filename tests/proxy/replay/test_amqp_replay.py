@@ -55,7 +55,7 @@ def replay(captures: Path, url: str, *arguments: str) -> subprocess.CompletedPro
 
 def is_the_same(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
-    assert ", 0 of them without all that had come then" in done.stdout
+    assert ", 0 of them before all earlier answers had arrived" in done.stdout
     assert "1 connections, 1 the same" in done.stdout
 
 

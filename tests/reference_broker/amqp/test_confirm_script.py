@@ -13,7 +13,7 @@ from plumbline.reference_broker.amqp.messages.confirm_script import read_script
 from plumbline.wire.amqp import Method, Operation
 from tests.reference_broker.amqp.virtual import Client, Virtual
 
-COMMAND = [sys.executable, "-c", "from plumbline.cli.commands.broker import app; app()", "amqp", "-p", "-1"]
+COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1"]
 
 
 def publisher(script: str) -> tuple[Virtual, Client]:

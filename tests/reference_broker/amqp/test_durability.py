@@ -16,7 +16,7 @@ from tests.reference_broker.amqp.player import Player
 from tests.reference_broker.amqp.virtual import Client, Virtual
 
 PERSISTENT = {"delivery_mode": 2}
-COMMAND = [sys.executable, "-c", "from plumbline.cli.commands.broker import app; app()", "amqp", "-p", "-1"]
+COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1"]
 
 
 def restarted(virtual: Virtual, *, in_order: bool = False) -> tuple[Virtual, Client]:

@@ -16,7 +16,7 @@ from plumbline.reference_broker.amqp.storage.records import JOURNAL
 from plumbline.wire.amqp import Method
 from tests.reference_broker.amqp.player import Player
 
-COMMAND = [sys.executable, "-c", "from plumbline.cli.commands.broker import app; app()", "amqp"]
+COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp"]
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""What a check saw on the wire, as a capture file that other tools open."""
+"""Where the verdicts of verify and gate go: the terminal, and the reports that the command line asks for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from plumbline.reports import Consumer, ReportOptions
     from plumbline.verdicts import Target, WireLine
 
 
+def consumers(asked: ReportOptions) -> list[Consumer]:
+    """The terminal and these reports. Raises ``ReportError`` if one cannot be written."""
+    from plumbline.reports import open_reports
+    from plumbline.reports.terminal.live import Terminal
+
+    files = open_reports(asked.paths, requirement_url=asked.requirement_url, capture=capture)
+    return [*files, Terminal(reports=list(asked.paths.values()))]
+
+
 def capture(target: Target, wire: Sequence[WireLine], began: float) -> bytes:
-    """What a check saw, as a capture file."""
+    """A pcapng file of what a check exchanged with the target; ``began`` in seconds since 1970."""
     from plumbline.captures.exchange import NOWHERE, Exchanged, exchange_capture
     from plumbline.conformance.journal import MOST_RAW_BYTES
     from plumbline.conformance.urls import BadUrl, parse_url

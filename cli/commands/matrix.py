@@ -1,0 +1,84 @@
+"""``plumbline matrix``: a site of the runs of many targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline.cli.command import command_app
+from plumbline.cli.options import output_option
+from plumbline.errors import ExitCode, PlumblineError, UsageProblem
+from plumbline.interrupts import terminated_as_interrupted
+from plumbline.reports.files import usage_problem
+from plumbline.reports.matrix.batch import Wanted, verify_all
+from plumbline.reports.matrix.runs import load, stored
+from plumbline.reports.matrix.site import build
+
+EPILOG = """
+The site has a matrix of all targets, a page for each run, and what changed since the run before. It keeps
+the verdicts of each run, so the next matrix in the same folder continues the history.
+
+\b
+Examples:
+
+\b
+  plumbline matrix results/*.json -o site/            runs that you have
+  plumbline matrix mine=result.json -o site/          the same, with a name of your choice
+  plumbline matrix --run nats-server@2.9.10 --run nats-server --run rabbitmq -o site/
+  plumbline matrix --run all -o site/                 every target that is installed or can be installed
+  plumbline matrix -o site/                           the same site again, from the runs that it keeps
+
+\b
+Exit codes: 0 the site is written, 2 usage or configuration; with --run 3 or 4 if a target could not be
+verified, 130 interrupted. The site has all the runs that ended.
+"""
+
+app = command_app()
+
+
+@app.command("matrix", epilog=EPILOG)
+def matrix(
+    results: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=]RESULT.json", help="Files that --json of runs have written."),
+    ] = None,
+    output: Annotated[Path, output_option("DIR", "Write the site to this folder.")] = Path("site"),
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Verify this target first: a name that 'plumbline targets' lists, reference-nats, "
+            "reference-amqp, or all. Repeatable.",
+        ),
+    ] = None,
+    title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the site.")] = "Conformance matrix",
+) -> None:
+    """Write a site that shows the runs of many targets."""
+    try:
+        wanted = _targets(run or [])
+        runs = load(results or [])
+        before = stored(output)
+        if not (wanted or runs or before):
+            raise UsageProblem("give result files, or targets with --run; see plumbline matrix --help")
+        with terminated_as_interrupted():
+            ended, code = verify_all(wanted, lambda line: typer.echo(f"plumbline: {line}", err=True))
+        runs += ended
+        if code == ExitCode.INTERRUPTED and not runs:
+            raise typer.Exit(code)
+        page = build(runs, before, output, title=title)
+    except PlumblineError:  # ReportError is an OSError
+        raise
+    except OSError as problem:
+        raise usage_problem(problem) from None
+    typer.echo(str(page))
+    raise typer.Exit(code)
+
+
+def _targets(names: Sequence[str]) -> list[Wanted]:
+    """How each of these targets is verified. Raises ``TargetError`` for an unknown name."""
+    from plumbline.servers import every
+
+    return [Wanted(name, arguments) for name, arguments in every.runs(names)]

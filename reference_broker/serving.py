@@ -1,0 +1,74 @@
+"""Runs a reference broker as a program: until a signal, or until its store cannot be written any more."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plumbline.errors import PlumblineError
+from plumbline.reference_broker.durable import DurableShell
+from plumbline.reference_broker.registry import Defect
+
+ANY_PORT = -1
+
+Tell = Callable[[str], None]
+
+
+class CannotListen(PlumblineError):
+    """The address is not free, or not one of this machine; the text says what to do."""
+
+
+def defect_table(defects: Sequence[Defect[Any]]) -> list[str]:
+    """The lines of a table: name, broken requirements, summary."""
+    rows = [(one.name, " ".join(one.breaks), one.summary) for one in defects]
+    names = max(len(name) for name, _, _ in rows)
+    breaks = max(len(requirements) for _, requirements, _ in rows)
+    return [
+        f"{name:{names}}  {requirements:{breaks}}  {summary}"
+        for name, requirements, summary in [("DEFECT", "BREAKS", "SUMMARY"), *rows]
+    ]
+
+
+def serve(broker: DurableShell, traits: Sequence[str], *, ready: Tell, warn: Tell) -> str:
+    """Serve until SIGINT or SIGTERM. ``ready`` gets the line with the URL once clients can connect;
+    ``warn`` gets each warning before. Returns why the store failed, or "" after a signal.
+
+    Raises ``CannotListen``, and ``StoreError`` if the store cannot be opened.
+    """
+    try:
+        return asyncio.run(_serve(broker, traits, ready, warn))
+    except OSError as error:
+        raise CannotListen(_cannot_listen(broker, error)) from None
+
+
+def _cannot_listen(broker: DurableShell, error: OSError) -> str:
+    address = f"{broker.host}:{broker.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is in use: choose another port with -p, or -p {ANY_PORT} for a free one"
+    return f"cannot listen on {address}: {error.strerror or error}"
+
+
+async def _serve(broker: DurableShell, traits: Sequence[str], ready: Tell, warn: Tell) -> str:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with broker as url:
+        for warning in broker.warnings:
+            warn(f"warning: {warning}")
+        suffix = f" ({', '.join(traits)})" if traits else ""
+        ready(f"{url} ready{suffix}")
+        return await _stopped_or_failed(stopped, broker)
+
+
+async def _stopped_or_failed(stopped: asyncio.Event, broker: DurableShell) -> str:
+    """Why the store cannot be written any more, or "" after a signal."""
+    waiting = asyncio.ensure_future(stopped.wait())
+    assert broker.failed is not None
+    tasks: set[asyncio.Future[Any]] = {waiting, broker.failed}
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return str(broker.failed.result()) if broker.failed.done() else ""

@@ -1,0 +1,35 @@
+"""What is known of each target and whether it is installed: the rows of ``plumbline targets``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plumbline.servers.getting import Way, on_this_machine, version, ways
+from plumbline.servers.targets import Target
+
+
+def row_of(known: Target) -> dict[str, Any]:
+    """What ``--json`` shows; ``path`` is null where it is not installed. Raises ``TargetError``."""
+    path = on_this_machine(known)
+    return {
+        "target": known.name,
+        "protocol": known.software.protocol,
+        "description": known.software.description,
+        "version": known.version or (version(known, path) if path else ""),
+        "path": str(path) if path else None,
+        "ways": [_way(way) for way in ways(known)],
+    }
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {"means": way.means, "command": way.command, "possible": not way.missing, "missing": way.missing}
+
+
+def state_of(row: dict[str, Any]) -> str:
+    """Installed and where, or the first way to install it that works, or what each way lacks."""
+    if row["path"]:
+        return f"installed  {row['version']:<8} {row['path']}"
+    possible = [way["command"] for way in row["ways"] if way["possible"]]
+    if possible:
+        return f"available  {possible[0]}"
+    return "missing    " + "; ".join(f"{way['command']}: {way['missing']}" for way in row["ways"])

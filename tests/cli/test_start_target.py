@@ -1,0 +1,60 @@
+"""The target of verify and explore: one rule for what a command line may name."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.cli.embedded_brokers import MAIN, configurations
+from plumbline.cli.start_target import EMBEDDED_AMQP, NATS, TargetChoice, choose_target
+from plumbline.errors import UsageProblem
+
+PLAIN = {MAIN: configurations()[MAIN]}
+URL = "nats://127.0.0.1:4222"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        TargetChoice(url=URL, server="nats-server"),
+        TargetChoice(url=URL, target="nats-server"),
+        TargetChoice(server="nats-server", target="nats-server"),
+    ],
+)
+def test_only_one_target_may_be_named(choice: TargetChoice) -> None:
+    with pytest.raises(UsageProblem, match="give only one of URL, --server and --target"):
+        choose_target(choice, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        TargetChoice(url=URL, defects=("x",)),
+        TargetChoice(server="nats-server", defects=("x",)),
+        TargetChoice(target="nats-server", defects=("x",)),
+    ],
+)
+def test_a_defect_needs_an_embedded_broker(choice: TargetChoice) -> None:
+    with pytest.raises(UsageProblem, match="--defect is for the embedded reference broker"):
+        choose_target(choice, PLAIN)
+
+
+def test_a_server_of_another_protocol_is_refused_before_it_is_installed() -> None:
+    choice = TargetChoice(target="rabbitmq")
+    with (
+        pytest.raises(UsageProblem, match="rabbitmq is a server for amqp; this command supports nats"),
+        choose_target(choice, PLAIN, [NATS]),
+    ):
+        pass
+
+
+def test_embedded_brokers_are_started_with_defects_and_level() -> None:
+    choice = TargetChoice(level="2.10", defects=("nak-acknowledges",))
+    with choose_target(choice, PLAIN, [NATS]) as served:
+        assert served.arguments == ("--defect=nak-acknowledges", "--level=2.10")
+        assert served.has_level
+        assert served.variants == {}
+
+
+def test_the_embedded_amqp_broker_is_named_instead_of_a_url() -> None:
+    with choose_target(TargetChoice(url=EMBEDDED_AMQP), PLAIN) as served:
+        assert served.arguments == ("amqp",)
