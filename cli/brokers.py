@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plumbline.cli.verify import Served
+    from plumbline.conformance.running import RunningTarget
     from plumbline.conformance.variants import Variant
     from plumbline.reference_broker.nats.config import Config
     from plumbline.reference_broker.nats.server import BrokerThread
@@ -72,11 +72,11 @@ def configurations() -> dict[str, Variant]:
     return {MAIN: main_server(), **variants()}
 
 
-def served_at(urls: Mapping[str, str], flags: tuple[str, ...]) -> Served:
+def served_at(urls: Mapping[str, str], flags: tuple[str, ...]) -> RunningTarget:
     """Servers of several configurations, with the credentials that each asks for."""
-    from plumbline.cli.verify import Served
-    from plumbline.conformance.target import Url
+    from plumbline.conformance.running import RunningTarget
+    from plumbline.conformance.urls import Url
 
     known = configurations()
-    ready = {name: known[name].url(Url.parse(url).address) for name, url in urls.items()}
-    return Served(ready.pop(MAIN), ready, flags)
+    ready = {name: Url.parse(known[name].url(Url.parse(url).address)) for name, url in urls.items()}
+    return RunningTarget(ready.pop(MAIN), ready, flags)

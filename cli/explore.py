@@ -17,6 +17,7 @@ from plumbline.cli.exits import ended, ending
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.prepare import UsageProblem
 from plumbline.conformance.runner.sweep import sweep
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import AccessRefused, BadUrl, TargetAccess, Url, open_target
 from plumbline.conformance.trace.durations import nanoseconds
 from plumbline.interrupts import uninterrupted
@@ -29,23 +30,16 @@ SEEDS = 1_000_000
 DEFAULT_FOLDER = Path(".plumbline/explore")
 
 
-class Running(Struct, frozen=True):
-    """A broker or server that runs; ``program`` starts another like it (``conformance.own_server``)."""
-
-    url: str
-    program: tuple[str, ...] = ()
-
-
 class Services(Protocol):
     """What the command needs of the other packages."""
 
     def reference(self, level: str) -> Callable[[], Reference]:
         """Makes fresh reference brokers of that level. Raises ``UsageProblem``."""
 
-    def embedded_alone(self, level: str, defects: Sequence[str]) -> AbstractContextManager[Running]:
+    def embedded_alone(self, level: str, defects: Sequence[str]) -> AbstractContextManager[RunningTarget]:
         """The reference broker behind a socket. Raises ``UsageProblem``."""
 
-    def started_alone(self, binary: str) -> AbstractContextManager[Running]:
+    def started_alone(self, binary: str) -> AbstractContextManager[RunningTarget]:
         """A server binary with JetStream. Raises ``UsageProblem``."""
 
 
@@ -190,16 +184,14 @@ def _target(services: Services, asked: _Asked, running: ExitStack) -> TargetAcce
     if asked.defects and (asked.url or asked.server):
         raise UsageProblem("--defect is for the embedded reference broker: leave out the URL and --server")
     if asked.url:
-        return _opened(Running(asked.url))
+        return _opened(RunningTarget(Url.parse(asked.url)))
     if asked.server:
         return _opened(running.enter_context(services.started_alone(asked.server)))
     return _opened(running.enter_context(services.embedded_alone(asked.level or "newest", asked.defects)))
 
 
-def _opened(running: Running) -> TargetAccess:
-    access = open_target(Url.parse(running.url), run=secrets.token_hex(3))
-    access.program = running.program
-    return access
+def _opened(running: RunningTarget) -> TargetAccess:
+    return open_target(running, run=secrets.token_hex(3))
 
 
 def _replay(asked: _Asked, target: TargetAccess) -> str:

@@ -21,17 +21,17 @@ from plumbline.cli.brokers import (
 from plumbline.cli.capture import capture
 
 if TYPE_CHECKING:
-    from plumbline.cli.explore import Running
-    from plumbline.cli.verify import Paths, Served
+    from plumbline.cli.verify import Paths
     from plumbline.conformance.explore.reference import Reference
     from plumbline.conformance.runner.verify import Consumer
+    from plumbline.conformance.running import RunningTarget
 
 
 class Parts:
     """The ``Services`` of ``cli.verify`` and ``cli.explore``, made of the other packages."""
 
     @contextmanager
-    def embedded(self, level: str | None, defects: Sequence[str]) -> Iterator[Served]:
+    def embedded(self, level: str | None, defects: Sequence[str]) -> Iterator[RunningTarget]:
         """The reference broker, once for every configuration it can take, in threads of this process."""
         import msgspec
 
@@ -56,10 +56,11 @@ class Parts:
             yield msgspec.structs.replace(served_at(urls, flags), has_level=True, program=program)
 
     @contextmanager
-    def embedded_amqp(self, defects: Sequence[str]) -> Iterator[Served]:
+    def embedded_amqp(self, defects: Sequence[str]) -> Iterator[RunningTarget]:
         """The reference broker for AMQP, in a thread of this process."""
-        from plumbline.cli.verify import Served
         from plumbline.conformance.runner.prepare import UsageProblem
+        from plumbline.conformance.running import RunningTarget
+        from plumbline.conformance.urls import AmqpUrl
         from plumbline.interrupts import kept_from_children
         from plumbline.reference_broker.amqp.server import AmqpBroker
 
@@ -72,15 +73,16 @@ class Parts:
             with kept_from_children():
                 url = running.enter_context(broker)
             program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
-            yield Served(url, {}, ("amqp", *flags), program=program)
+            yield RunningTarget(AmqpUrl.parse(url), arguments=("amqp", *flags), program=program)
 
     @contextmanager
-    def started(self, binary: str) -> Iterator[Served]:
+    def started(self, binary: str) -> Iterator[RunningTarget]:
         """A real server, once for every configuration."""
         import msgspec
 
-        from plumbline.cli.verify import Served
         from plumbline.conformance.runner.prepare import UsageProblem
+        from plumbline.conformance.running import RunningTarget
+        from plumbline.conformance.urls import AmqpUrl
         from plumbline.servers.amqp.garagemq import GarageMQ, is_garagemq
         from plumbline.servers.amqp.qpid import Qpid, is_qpid
         from plumbline.servers.amqp.rabbitmq import RabbitMQ, is_rabbitmq
@@ -95,7 +97,12 @@ class Parts:
                 try:
                     with start(binary) as server:
                         again = (sys.executable, "-m", program, binary)
-                        yield Served(server.url, {}, ("--server", binary), program=again, fresh=fresh)
+                        yield RunningTarget(
+                            AmqpUrl.parse(server.url),
+                            arguments=("--server", binary),
+                            program=again,
+                            fresh=fresh,
+                        )
                 except ServerError as error:
                     raise UsageProblem(str(error)) from None
                 return
@@ -108,7 +115,7 @@ class Parts:
             yield msgspec.structs.replace(served_at(urls, ("--server", binary)), program=(binary,))
 
     @contextmanager
-    def named(self, target: str) -> Iterator[Served]:
+    def named(self, target: str) -> Iterator[RunningTarget]:
         """A real server by its name, once for every configuration."""
         import msgspec
 
@@ -124,10 +131,11 @@ class Parts:
             yield msgspec.structs.replace(served, arguments=("--target", known.name))
 
     @contextmanager
-    def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[Running]:
+    def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[RunningTarget]:
         """The reference broker in a thread of this process."""
-        from plumbline.cli.explore import Running
         from plumbline.conformance.runner.prepare import UsageProblem
+        from plumbline.conformance.running import RunningTarget
+        from plumbline.conformance.urls import Url
         from plumbline.interrupts import kept_from_children
         from plumbline.reference_broker.nats.defects import DefectNotApplicable, UnknownDefect
         from plumbline.reference_broker.nats.server import NatsBroker
@@ -139,18 +147,19 @@ class Parts:
         with ExitStack() as running:
             with kept_from_children():
                 url = running.enter_context(broker)
-            yield Running(url, broker_program(flags_of(level, defects)))
+            yield RunningTarget(Url.parse(url), program=broker_program(flags_of(level, defects)))
 
     @contextmanager
-    def started_alone(self, binary: str) -> Iterator[Running]:
+    def started_alone(self, binary: str) -> Iterator[RunningTarget]:
         """A real server in its plain configuration."""
-        from plumbline.cli.explore import Running
         from plumbline.conformance.runner.prepare import UsageProblem
+        from plumbline.conformance.running import RunningTarget
+        from plumbline.conformance.urls import Url
         from plumbline.servers.nats.nats_server import ServerError, start_variants
 
         try:
             with start_variants(binary, {MAIN: configurations()[MAIN].config}) as urls:
-                yield Running(urls[MAIN], (binary,))
+                yield RunningTarget(Url.parse(urls[MAIN]), program=(binary,))
         except ServerError as error:
             raise UsageProblem(str(error)) from None
 

@@ -8,29 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Protocol
 
-import msgspec
 import typer
 from msgspec import Struct
 from typer.core import TyperCommand
 
 from plumbline.cli.exits import ended, ending
-from plumbline.conformance.runner.prepare import Prepared, UsageProblem, Wanted, prepare
+from plumbline.conformance.runner.prepare import UsageProblem, Wanted, prepare, target_url
 from plumbline.conformance.runner.verify import Consumer, Finished, run_suite
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.waivers import draft
 from plumbline.verdicts import ExitCode
-
-
-class Served(Struct, frozen=True):
-    """A target: its URL, variants (name -> URL), and, if Plumbline started it, the flags that do so again."""
-
-    url: str
-    variants: dict[str, str]
-    arguments: tuple[str, ...] | None = None
-    has_level: bool = False  # the level asked for is the one it was started with, and reports
-    program: tuple[str, ...] = ()  # a command that takes -c FILE and starts another server like it
-    fresh: bool = False  # every check gets a server of its own, since this one survives no other
 
 
 class Paths(Struct, frozen=True):
@@ -49,16 +39,16 @@ class Paths(Struct, frozen=True):
 class Services(Protocol):
     """What the command needs of the other packages."""
 
-    def embedded(self, level: str | None, defects: Sequence[str]) -> AbstractContextManager[Served]:
+    def embedded(self, level: str | None, defects: Sequence[str]) -> AbstractContextManager[RunningTarget]:
         """The reference broker and its variants. Raises ``UsageProblem``."""
 
-    def embedded_amqp(self, defects: Sequence[str]) -> AbstractContextManager[Served]:
+    def embedded_amqp(self, defects: Sequence[str]) -> AbstractContextManager[RunningTarget]:
         """The reference broker for AMQP. Raises ``UsageProblem``."""
 
-    def started(self, binary: str) -> AbstractContextManager[Served]:
+    def started(self, binary: str) -> AbstractContextManager[RunningTarget]:
         """A server binary, started once for each variant. Raises ``UsageProblem``."""
 
-    def named(self, target: str) -> AbstractContextManager[Served]:
+    def named(self, target: str) -> AbstractContextManager[RunningTarget]:
         """A real server by its name, got if need be, once for each variant. Raises ``UsageProblem``."""
 
     def consumers(self, paths: Paths) -> list[Consumer]:
@@ -208,7 +198,6 @@ def register(app: typer.Typer, services: Services) -> None:
     ) -> None:
         """Hold a server up against its protocol and say what became of every requirement."""
         wanted = Wanted(
-            url=url or "",
             level=level,
             variants=tuple(variant or ()),
             select=tuple(select or ()),
@@ -218,6 +207,7 @@ def register(app: typer.Typer, services: Services) -> None:
         )
         asked = _Asked(
             wanted=wanted,
+            url=url or "",
             server=server,
             target=target,
             defects=tuple(defect or ()),
@@ -232,7 +222,8 @@ def register(app: typer.Typer, services: Services) -> None:
 class _Asked(Struct, frozen=True):
     """The command line."""
 
-    wanted: Wanted  # its url is "" if none was given
+    wanted: Wanted
+    url: str  # "" if none was given
     server: str | None
     target: str | None
     defects: tuple[str, ...]
@@ -255,17 +246,8 @@ def _run(services: Services, asked: _Asked) -> Finished:
     consumers = services.consumers(asked.paths)
     if asked.write_waivers is not None:
         _require_new(asked.write_waivers)
-    with _served(services, asked) as served:
-        variants = (*(f"{name}={url}" for name, url in served.variants.items()), *asked.wanted.variants)
-        level = None if served.has_level else asked.wanted.level
-        prepared = prepare(
-            msgspec.structs.replace(asked.wanted, url=served.url, variants=variants, level=level)
-        )
-        prepared.access.target = msgspec.structs.replace(
-            prepared.access.target, arguments=_arguments(served, prepared)
-        )
-        prepared.access.program = served.program
-        prepared.access.fresh = served.fresh
+    with _running(services, asked) as running, TemporaryDirectory(prefix="plumbline-") as shared:
+        prepared = prepare(asked.wanted, running, Path(shared))
         finished = run_suite(prepared, consumers, workers=asked.workers, pytest_args=asked.pytest_args)
     if asked.write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)
@@ -276,8 +258,8 @@ def _run(services: Services, asked: _Asked) -> Finished:
     return finished
 
 
-def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]:
-    url, server, target = asked.wanted.url, asked.server, asked.target
+def _running(services: Services, asked: _Asked) -> AbstractContextManager[RunningTarget]:
+    url, server, target = asked.url, asked.server, asked.target
     if sum(map(bool, (url, server, target))) > 1:
         raise UsageProblem("give a URL, --server or --target, one of them")
     embedded_amqp = url == EMBEDDED_AMQP
@@ -292,7 +274,7 @@ def _served(services: Services, asked: _Asked) -> AbstractContextManager[Served]
     if embedded_amqp:
         return services.embedded_amqp(asked.defects)
     if url:
-        return nullcontext(Served(url, {}))
+        return nullcontext(RunningTarget(target_url(url)))
     return services.embedded(asked.wanted.level, asked.defects)
 
 
@@ -307,13 +289,3 @@ def _require_new(path: Path) -> None:
             pass
     except OSError as error:
         raise UsageProblem(f"--write-waivers {path}: {error.strerror}") from None
-
-
-def _arguments(served: Served, prepared: Prepared) -> tuple[str, ...]:
-    """What reaches target and traces again on a command line, without secrets: reports show it."""
-    traces = tuple(f"--trace={path}" for path in prepared.wanted.traces)
-    if served.arguments is not None:
-        return (*served.arguments, *traces)
-    target = prepared.access.target
-    variants = (f"--variant={name}={prepared.access.url_of(name)}" for name in target.variants)
-    return (target.url, *variants, *traces)

@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run
 from plumbline.conformance.runner.items import RESULT, is_check
 from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word
-from plumbline.conformance.runner.ledger import LEDGER
 from plumbline.conformance.runner.prepare import Prepared
 from plumbline.conformance.runner.run import Finish, conclude, suite_of
 from plumbline.conformance.runner.sweep import sweep
@@ -42,17 +40,17 @@ MESSAGE_LIMIT = 500
 
 
 class Controller:
-    """Registered by ``conformance.runner.plugin``; ``folder`` is what it shares with the workers.
+    """Registered by ``conformance.runner.plugin``.
 
     ``complete`` tells that nothing may be deselected, so a check without a result is an error. ``problem``
     is what the user did wrong, found only when the run had begun.
     """
 
-    def __init__(self, config: pytest.Config, prepared: Prepared, folder: Path, *, complete: bool) -> None:
+    def __init__(self, config: pytest.Config, prepared: Prepared, *, complete: bool) -> None:
         self._config = config
-        self._prepared = prepared
-        self._folder = folder
-        prepared.access.ledger = folder / LEDGER
+        self._run = prepared.run
+        self._target = prepared.run.target
+        self._checks = prepared.checks
         self._complete = complete
         self._titles = {check.id: check.title for check in prepared.checks}
         self._results: dict[str, CheckResult] = {}
@@ -78,13 +76,13 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Iterator[None]:
-        hand_over(self._prepared, self._folder)
+        hand_over(self._run)
         with kept_from_children():  # xdist starts its workers here
             yield
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput[SHARED] = str(self._folder)
+        node.workerinput[SHARED] = str(self._target.shared)
         self._nodes.append(node)
         self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
 
@@ -106,13 +104,13 @@ class Controller:
         if session.items:
             self._announce(sum(is_check(item) for item in session.items))
         elif self._complete:
-            self._announce(len(self._prepared.checks))
+            self._announce(len(self._checks))
 
     def _announce(self, checks: int) -> None:
         if checks and not self._announced:
             self._announced = True
-            strict = self._prepared.wanted.strict
-            self._emit(RunStarted(suite_of(), self._prepared.access.target, checks, self._workers, strict))
+            strict = self._run.wanted.strict
+            self._emit(RunStarted(suite_of(), self._target.target, checks, self._workers, strict))
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         identifier = location[2].partition(": ")[0]
@@ -185,10 +183,10 @@ class Controller:
 
     def _conclude(self) -> RunResult:
         lost, notes = self._last_look()
-        missing = [check for check in self._prepared.checks if check.id not in self._results]
+        missing = [check for check in self._checks if check.id not in self._results]
         if self._deaths and not self._errors and not self._interrupted:
             self._error(f"{self._deaths} worker processes died")
-        catalogue = self._prepared.catalogue
+        catalogue = self._run.catalogue
         if lost and self._complete:
             self._results |= {check.id: not_run(check, catalogue, "the target was lost") for check in missing}
         elif self._complete and missing and not (self._interrupted or self._errors):
@@ -196,23 +194,23 @@ class Controller:
             self._error(f"{len(missing)} checks gave no result: {some} ...")
         finish = Finish(
             suite=suite_of(),
-            target=self._prepared.access.target,
+            target=self._target.target,
             started=self._started,
             duration_s=time.monotonic() - self._began,
-            strict=self._prepared.wanted.strict,
-            waivers=self._prepared.waivers,
+            strict=self._run.wanted.strict,
+            waivers=self._run.waivers,
             lost=lost,
             notes=tuple(notes),
             errors=tuple(self._errors),
             interrupted=self._interrupted,
         )
-        order = {check.id: number for number, check in enumerate(self._prepared.checks)}
+        order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))
         return conclude(results, catalogue, finish)
 
     def _last_look(self) -> tuple[str, list[str]]:
         """Whether the target is still there, and what is wrong with what was left on it."""
-        access = self._prepared.access
+        access = self._target
         if lost := self._lost() or access.absence():
             during = ", ".join(self._running_when_lost)
             return f"{lost} Running then: {during}." if during else lost, []
@@ -225,7 +223,7 @@ class Controller:
         return "", []
 
     def _lost(self) -> str:
-        return lost_word(self._folder)
+        return lost_word(self._run)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.problem:

@@ -19,7 +19,7 @@ from plumbline.conformance.check import Check, check_of
 from plumbline.conformance.requirements.catalogue import Catalogue, Requirement
 from plumbline.conformance.runner.engine import strongest_level
 from plumbline.conformance.runner.judge import JUDGE
-from plumbline.conformance.runner.prepare import UsageProblem, require_known
+from plumbline.conformance.runner.prepare import UsageProblem, Wanted, require_known
 from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module, is_packaged, matches
 from plumbline.conformance.trace.check import check_id, load_check
 from plumbline.conformance.trace.parser import TraceSyntaxError
@@ -38,16 +38,14 @@ class Items:
         self,
         catalogue: Catalogue,
         traces: Mapping[str, Check],
-        *,
         protocol: str,
-        strict: bool,
-        select: Iterable[str],
+        wanted: Wanted,
     ) -> None:
-        self._protocol = protocol
         self.catalogue = catalogue
         self.traces = traces
-        self.strict = strict
-        self._select = tuple(select)
+        self._protocol = protocol
+        self.strict = wanted.strict
+        self._select = wanted.select
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A user's ``norecursedirs`` must not lose checks in silence."""

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import UnknownPattern, all_checks, select
 from plumbline.conformance.target import (
     AccessRefused,
@@ -39,9 +41,8 @@ class UsageProblem(Exception):
 
 
 class Wanted(Struct, frozen=True):
-    """What a user asked for, as given."""
+    """What a user asked of a run, as given."""
 
-    url: str
     level: str | None = None
     variants: tuple[str, ...] = ()  # NAME=URL
     select: tuple[str, ...] = ()
@@ -50,21 +51,41 @@ class Wanted(Struct, frozen=True):
     strict: bool = False
 
 
-class Prepared(Struct, frozen=True):
-    """What a run needs."""
+class RunDescription(Struct, frozen=True):
+    """What every process of a run knows. Built once, by ``prepare``, and pickled whole for the workers.
 
-    wanted: Wanted
-    access: TargetAccess
+    ``traces``: by id, all that checks may be made of. Checks that are functions are found by import.
+    """
+
+    target: TargetAccess
     catalogue: Catalogue
+    wanted: Wanted = Wanted()
+    waivers: tuple[Waiver, ...] = ()
+    traces: Mapping[str, Check] = {}
+
+
+class Prepared(Struct, frozen=True):
+    """A run and the checks that are to run, in the order in which reports show them."""
+
+    run: RunDescription
     checks: tuple[Check, ...]
-    known: dict[str, Check]  # by id: these, and those that are not to run
-    waivers: tuple[Waiver, ...]
 
 
-def prepare(wanted: Wanted) -> Prepared:
-    """Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks the protocol at a URL."""
+def target_url(text: str) -> AnyUrl:
+    """The URL that a user gave. Raises ``UsageProblem``."""
     try:
-        url = parse_url(wanted.url)
+        return parse_url(text)
+    except BadUrl as error:
+        raise UsageProblem(str(error)) from None
+
+
+def prepare(wanted: Wanted, running: RunningTarget, shared: Path) -> Prepared:
+    """``shared`` is an empty folder for the processes of the run, which its caller removes.
+
+    Raises ``UsageProblem``, or ``TargetUnreachable`` when nothing speaks the protocol at a URL.
+    """
+    try:
+        url = running.url
         variants = dict(_variant(text) for text in wanted.variants)
         _require_level(wanted.level)
         own = [_own(path) for path in wanted.traces]
@@ -75,13 +96,24 @@ def prepare(wanted: Wanted) -> Prepared:
         checks = _chosen(packaged, own, wanted.select)
         waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
         require_known(own, catalogue)
-        run = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
-        access = open_target(url, level=wanted.level, variants=variants, run=run)
-        _require_present(variants)
+        whole = _with_arguments(replace(running, variants={**running.variants, **variants}), wanted)
+        name = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
+        level = None if running.has_level else wanted.level
+        target = open_target(whole, level=level, run=name, shared=shared)
+        _require_present(whole.variants)
     except (BadUrl, AccessRefused, WaiverError, UnknownPattern) as error:
         raise UsageProblem(str(error)) from None
-    known = {check.id: check for check in (*packaged, *own)}
-    return Prepared(wanted, access, catalogue, checks, known, waivers)
+    traces = {check.id: check for check in (*packaged, *own) if check.is_trace}
+    return Prepared(RunDescription(target, catalogue, wanted, waivers, traces), checks)
+
+
+def _with_arguments(running: RunningTarget, wanted: Wanted) -> RunningTarget:
+    """With what reaches target and traces again on a command line, without secrets: reports show it."""
+    arguments = running.arguments
+    if arguments is None:
+        variants = (f"--variant={name}={running.variants[name]}" for name in sorted(running.variants))
+        arguments = (str(running.url), *variants)
+    return replace(running, arguments=(*arguments, *(f"--trace={path}" for path in wanted.traces)))
 
 
 def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
@@ -109,7 +141,7 @@ def _own(path: Path) -> Check:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 
 
-def _variant(text: str) -> tuple[str, str]:
+def _variant(text: str) -> tuple[str, AnyUrl]:
     name, equals, url = text.partition("=")
     if not equals:
         raise BadUrl(f"--variant {text!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223")
@@ -117,8 +149,7 @@ def _variant(text: str) -> tuple[str, str]:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise UsageProblem(f"--variant {name!r} is no variant: did you mean {', '.join(near)}?")
-    parse_url(url)
-    return name, url
+    return name, parse_url(url)
 
 
 def _require_level(level: str | None) -> None:
@@ -128,11 +159,11 @@ def _require_level(level: str | None) -> None:
         raise UsageProblem(f"--level: {error}") from None
 
 
-def _require_present(variants: Mapping[str, str]) -> None:
+def _require_present(variants: Mapping[str, AnyUrl]) -> None:
     """Raises ``TargetUnreachable`` unless every variant answers; to be refused is an answer, too."""
     for name, url in variants.items():
         try:
-            probe(parse_url(url))
+            probe(url)
         except AccessRefused:
             pass
         except TargetUnreachable as error:

@@ -104,13 +104,9 @@ def _finished(code: int, listener: _Listener) -> Finished:
 
 
 def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[str]:
-    wanted = prepared.wanted
+    wanted = prepared.run.wanted
     own = [str(path) for path in wanted.traces]
     packaged = [] if own and not wanted.select else [str(HERE)]
-    repeated = [
-        *(f"--plumbline-select={pattern}" for pattern in wanted.select),
-        *(["--plumbline-strict"] if wanted.strict else []),
-    ]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
         f"--config-file={CONFIGURATION}",
@@ -120,8 +116,7 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
         "-pno:unraisableexception",  # which collects all garbage twice at the end of every process
         "--capture=no",  # the reports write to the terminal themselves
         *_own_plugins(autoloaded=bool(extra)),
-        f"--plumbline-target={prepared.access.url}",
-        *repeated,
+        f"--plumbline-target={prepared.run.target.url}",
         *parallel,
         *extra,
         *packaged,

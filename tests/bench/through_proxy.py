@@ -15,9 +15,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from plumbline.cli.parts import Parts
+from plumbline.conformance.urls import AnyUrl, Url
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers
@@ -32,7 +33,15 @@ def started(target: str) -> Iterator[dict[str, str]]:
     parts = Parts()
     embedded = {"embedded": lambda: parts.embedded(None, ()), "amqp": lambda: parts.embedded_amqp(())}
     with embedded.get(target, lambda: parts.started(target))() as served:
-        yield {MAIN: served.url, **served.variants}
+        yield {name: whole(url) for name, url in {MAIN: served.url, **served.variants}.items()}
+
+
+def whole(url: AnyUrl) -> str:
+    """The URL with its credentials, which ``str`` leaves out."""
+    credentials = (url.user, url.password, url.token if isinstance(url, Url) else None)
+    login = ":".join(quote(part, safe="") for part in credentials if part)
+    parts = urlsplit(str(url))
+    return urlunsplit(parts._replace(netloc=f"{login}@{url.address}" if login else url.address))
 
 
 @contextmanager

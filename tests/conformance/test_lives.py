@@ -13,6 +13,7 @@ from plumbline.conformance.lives import judge
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnAmqpServer
 from plumbline.conformance.runner.items import dealt
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
@@ -53,10 +54,8 @@ PARTS = (_three_lives, _fails, _gives_up)
 def target(tmp_path: Path) -> Iterator[TargetAccess]:
     played.clear()
     with AmqpBroker.in_thread() as url:
-        access = open_target(parse_url(url), level=None, variants={}, run="0")
-        access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1")
-        access.ledger = tmp_path / "made.ledger"
-        yield access
+        program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1")
+        yield open_target(RunningTarget(parse_url(url), program=program), shared=tmp_path)
 
 
 def test_parts_share_the_lives_of_one_server_and_end_each_in_its_own_way(target: TargetAccess) -> None:
