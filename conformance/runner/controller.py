@@ -109,8 +109,7 @@ class Controller:
     def _announce(self, checks: int) -> None:
         if checks and not self._announced:
             self._announced = True
-            strict = self._run.wanted.strict
-            self._emit(RunStarted(suite_of(), self._target.target, checks, self._workers, strict))
+            self._emit(RunStarted(suite_of(), self._target.target, checks, self._workers))
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         identifier = location[2].partition(": ")[0]

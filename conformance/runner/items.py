@@ -19,11 +19,11 @@ from plumbline.conformance.check import Check, check_of
 from plumbline.conformance.requirements.catalogue import Catalogue, Requirement
 from plumbline.conformance.runner.engine import strongest_level
 from plumbline.conformance.runner.judge import JUDGE
-from plumbline.conformance.runner.prepare import UsageProblem, Wanted, require_known
+from plumbline.conformance.runner.prepare import UsageProblem, require_known
 from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module, is_packaged, matches
 from plumbline.conformance.trace.check import check_id, load_check
 from plumbline.conformance.trace.parser import TraceSyntaxError
-from plumbline.verdicts import CheckResult, Level, Outcome, is_red
+from plumbline.verdicts import CheckResult, Level, Outcome
 
 # Attributes of reports, which travel from workers to the controller.
 RESULT = "plumbline_result"  # the result of the check, as JSON
@@ -35,17 +35,12 @@ class Items:
     """The hooks that find checks and report on them. ``traces`` are those that need not be read again."""
 
     def __init__(
-        self,
-        catalogue: Catalogue,
-        traces: Mapping[str, Check],
-        protocol: str,
-        wanted: Wanted,
+        self, catalogue: Catalogue, traces: Mapping[str, Check], protocol: str, select: Sequence[str]
     ) -> None:
         self.catalogue = catalogue
         self.traces = traces
         self._protocol = protocol
-        self.strict = wanted.strict
-        self._select = wanted.select
+        self._select = select
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A user's ``norecursedirs`` must not lose checks in silence."""
@@ -189,7 +184,6 @@ class CheckItem(pytest.Item):
         super().__init__(**kwargs)
         self.check = check
         self.result: CheckResult | None = None
-        self._strict = items.strict
         level = strongest_level(check, items.catalogue)
         self.add_marker(level.lower())
         self.user_properties.append(("level", level.value))
@@ -203,7 +197,7 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         self.result = result = self.config.stash[JUDGE].judge(self.check)
-        if is_red(result.outcome, result.level, strict=self._strict):
+        if result.red:
             raise FailedCheck(result) if result.outcome is Outcome.FAILED else Red(result)
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)

@@ -20,7 +20,7 @@ from plumbline.conformance.runner.alone import Room
 from plumbline.conformance.runner.engine import not_run, run_check
 from plumbline.conformance.runner.prepare import RunDescription
 from plumbline.conformance.waivers import apply
-from plumbline.verdicts import CheckResult, Outcome
+from plumbline.verdicts import CheckResult, Outcome, with_red
 
 DESCRIPTION = "run.pickle"  # the file in the shared folder that holds the RunDescription
 SHARED = "plumbline"  # the field of an xdist worker's input: the folder that it shares with the controller
@@ -56,6 +56,9 @@ class Judge:
     def judge(self, check: Check) -> CheckResult:
         """Run a check, alone if it asks for that or was inconclusive before; then apply the waivers."""
         if lost := lost_word(self._run):
+        return with_red(self._judge(check), strict=self._run.wanted.strict)
+
+    def _judge(self, check: Check) -> CheckResult:
             return not_run(check, self._run.catalogue, f"the target was lost: {lost}")
         with self._room.alone() if check.alone else self._room.together():
             result = run_check(check, self._run.target, self._run.catalogue)

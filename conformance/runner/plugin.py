@@ -58,7 +58,7 @@ def _configure_listing(config: pytest.Config) -> None:
         pytest.exit(str(problem), returncode=USAGE)
     given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
     wanted = given.prepared.run.wanted if given else _wanted(config)
-    items = Items(Catalogue.load(), {}, protocol, wanted)
+    items = Items(Catalogue.load(), {}, protocol, wanted.select)
     config.pluginmanager.register(items, ITEMS)
 
 
@@ -74,7 +74,7 @@ def _register(config: pytest.Config, run: RunDescription) -> None:
     from plumbline.conformance.runner.judge import JUDGE, Judge
 
     config.stash[JUDGE] = Judge(run)
-    items = Items(run.catalogue, run.traces, run.target.url.protocol, run.wanted)
+    items = Items(run.catalogue, run.traces, run.target.url.protocol, run.wanted.select)
     config.pluginmanager.register(items, ITEMS)
 
 
