@@ -18,7 +18,8 @@ import pytest
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run
 from plumbline.conformance.runner.items import RESULT, is_check
-from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word
+from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word, shared_folder
+from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import Prepared
 from plumbline.conformance.runner.run import Finish, conclude, suite_of
 from plumbline.conformance.runner.sweep import sweep
@@ -58,7 +59,6 @@ class Controller:
         self._running_when_lost: tuple[str, ...] = ()
         self._errors: list[str] = []
         self._unread: list[str] = []  # files of the user's
-        self._nodes: list[Any] = []
         self._deaths = 0
         self._others_failed = False
         self._interrupted = False
@@ -66,6 +66,7 @@ class Controller:
         self._began = time.monotonic()
         self._workers = 1
         self._announced = False
+        self._lifeline: Lifeline | None = None
         self._cleanup = contextlib.ExitStack()
         self._cleanup.enter_context(terminated_as_interrupted())
         config.add_cleanup(self._cleanup.close)
@@ -77,13 +78,14 @@ class Controller:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Iterator[None]:
         hand_over(self._run)
+        self._lifeline = Lifeline(shared_folder(self._run))
+        self._cleanup.callback(self._lifeline.cut)
         with kept_from_children():  # xdist starts its workers here
             yield
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput[SHARED] = str(self._target.shared)
-        self._nodes.append(node)
+        node.workerinput[SHARED] = str(shared_folder(self._run))
         self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
 
     @pytest.hookimpl(optionalhook=True)
@@ -155,9 +157,8 @@ class Controller:
         """Also called when the session ends itself, by ``pytest.exit`` or, in a subclass, by -x."""
         self._interrupted = excinfo.type is KeyboardInterrupt
         self._cleanup.enter_context(uninterrupted())
-        for node in self._nodes:  # xdist would wait for the checks that run
-            with contextlib.suppress(AttributeError):  # of execnet only, so not promised
-                node.gateway._io.popen.terminate()
+        if self._lifeline is not None:
+            self._lifeline.cut()  # xdist would wait for the checks that run
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:

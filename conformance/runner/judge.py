@@ -30,7 +30,7 @@ LOST_AFTER = 2  # probes in a row that nobody answered: one may be the machine's
 
 def hand_over(run: RunDescription) -> None:
     """Leave the description in the shared folder, for the workers."""
-    _folder(run).joinpath(DESCRIPTION).write_bytes(pickle.dumps(run))
+    shared_folder(run).joinpath(DESCRIPTION).write_bytes(pickle.dumps(run))
 
 
 def take_over(folder: Path, worker: str) -> RunDescription:
@@ -40,7 +40,8 @@ def take_over(folder: Path, worker: str) -> RunDescription:
     return replace(run, target=replace(run.target, worker=worker))
 
 
-def _folder(run: RunDescription) -> Path:
+def shared_folder(run: RunDescription) -> Path:
+    """The folder that all processes of the run share."""
     assert run.target.shared is not None, "a run has a folder that its processes share"
     return run.target.shared
 
@@ -50,15 +51,15 @@ class Judge:
 
     def __init__(self, run: RunDescription) -> None:
         self._run = run
-        self._folder = _folder(run)
+        self._folder = shared_folder(run)
         self._room = Room(self._folder)
 
     def judge(self, check: Check) -> CheckResult:
         """Run a check, alone if it asks for that or was inconclusive before; then apply the waivers."""
-        if lost := lost_word(self._run):
         return with_red(self._judge(check), strict=self._run.wanted.strict)
 
     def _judge(self, check: Check) -> CheckResult:
+        if lost := lost_word(self._run):
             return not_run(check, self._run.catalogue, f"the target was lost: {lost}")
         with self._room.alone() if check.alone else self._room.together():
             result = run_check(check, self._run.target, self._run.catalogue)
@@ -95,7 +96,7 @@ class Judge:
 def lost_word(run: RunDescription) -> str:
     """Why the target is lost, if a process has found it so."""
     try:
-        return (_folder(run) / LOST).read_text("utf-8")
+        return (shared_folder(run) / LOST).read_text("utf-8")
     except FileNotFoundError:
         return ""
 

@@ -64,7 +64,9 @@ def _configure_listing(config: pytest.Config) -> None:
 
 def _configure_worker(config: pytest.Config, folder: Path, worker: str) -> None:
     from plumbline.conformance.runner.judge import take_over
+    from plumbline.conformance.runner.lifeline import end_with_controller
 
+    end_with_controller(folder)
     _register(config, take_over(folder, worker.replace("gw", "w")))
 
 
