@@ -70,10 +70,11 @@ class Items:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Checks of one file wait for the same: each worker is dealt some of them, not one worker all."""
+        """Checks of one file wait for the same: each worker gets some of them, not one worker all."""
         checks = [item for item in items if isinstance(item, CheckItem)]
-        hands = iter(dealt(checks, getattr(config, "workerinput", {}).get("workercount", 1)))
-        items[:] = [next(hands) if isinstance(item, CheckItem) else item for item in items]
+        workers = getattr(config, "workerinput", {}).get("workercount", 1)
+        ordered = iter(distribute(checks, workers))
+        items[:] = [next(ordered) if isinstance(item, CheckItem) else item for item in items]
 
     def items(self, checks: Iterable[Check], parent: pytest.Collector) -> Iterator[CheckItem]:
         """One item for each of the checks; of packaged ones, for each of the protocol that is selected."""
@@ -115,17 +116,22 @@ class Items:
         return report
 
 
-def dealt(items: Sequence[CheckItem], hands: int) -> list[CheckItem]:
-    """As cards are dealt: xdist gives each worker as long a stretch of this list as the others.
+def distribute(items: Sequence[CheckItem], workers: int) -> list[CheckItem]:
+    """All items, those of the first worker first: xdist gives each an equal part of the list, in order.
 
-    Checks that share what takes long go to one hand, and are its first.
+    A worker gets every n-th group. A group is one check, or all checks that share what takes long: these
+    groups come first.
     """
     sharing: dict[str, list[CheckItem]] = {}
+    alone: list[list[CheckItem]] = []
     for item in items:
         if item.check.shares:
             sharing.setdefault(item.check.shares, []).append(item)
-    stacks = [*sharing.values(), *([item] for item in items if not item.check.shares)]
-    return [item for hand in range(hands) for stack in stacks[hand::hands] for item in stack]
+        else:
+            alone.append([item])
+    groups = [*sharing.values(), *alone]
+    of_workers = [groups[worker::workers] for worker in range(workers)]
+    return [item for groups_of_one in of_workers for group in groups_of_one for item in group]
 
 
 def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) -> bool:
