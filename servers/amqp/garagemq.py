@@ -1,7 +1,8 @@
 """A real GarageMQ, started on this machine for one check or one run and gone with it.
 
 Small and quick to start, and fragile: some methods end its process, others block a virtual host for good. So
-the suite gives every check a process of its own (``RunningTarget.fresh``), and a death is the verdict of one check.
+the suite gives every check a process of its own (``RunningTarget.fresh``), and a death is the verdict of one
+check.
 
 Run as ``python -m plumbline.servers.amqp.garagemq PROGRAM -d FOLDER`` it serves in the foreground: it prints
 one line that starts with its URL when clients can connect. SIGTERM ends it in order; kill -9 of the process
