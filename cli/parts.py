@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plumbline.conformance.explore.reference import Reference
     from plumbline.conformance.runner.verify import Consumer
     from plumbline.conformance.running import RunningTarget
+    from plumbline.servers.targets import Software
 
 
 class Parts:
@@ -75,50 +76,15 @@ class Parts:
             program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
             yield RunningTarget(AmqpUrl.parse(url), arguments=("amqp", *flags), program=program)
 
-    @contextmanager
-    def started(self, binary: str) -> Iterator[RunningTarget]:
+    def started(self, binary: str) -> AbstractContextManager[RunningTarget]:
         """A real server, once for every configuration."""
-        import msgspec
+        from plumbline.servers.targets import software_of
 
-        from plumbline.conformance.runner.prepare import UsageProblem
-        from plumbline.conformance.running import RunningTarget
-        from plumbline.conformance.urls import AmqpUrl
-        from plumbline.servers.amqp.garagemq import GarageMQ, is_garagemq
-        from plumbline.servers.amqp.qpid import Qpid, is_qpid
-        from plumbline.servers.amqp.rabbitmq import RabbitMQ, is_rabbitmq
-        from plumbline.servers.nats.nats_server import ServerError, start_variants
-
-        for is_one, start, program, fresh in (
-            (is_rabbitmq, RabbitMQ, "plumbline.servers.amqp.rabbitmq_node", False),
-            (is_qpid, Qpid, "plumbline.servers.amqp.qpid", False),
-            (is_garagemq, GarageMQ, "plumbline.servers.amqp.garagemq", True),
-        ):
-            if is_one(binary):
-                try:
-                    with start(binary) as server:
-                        again = (sys.executable, "-m", program, binary)
-                        yield RunningTarget(
-                            AmqpUrl.parse(server.url),
-                            arguments=("--server", binary),
-                            program=again,
-                            fresh=fresh,
-                        )
-                except ServerError as error:
-                    raise UsageProblem(str(error)) from None
-                return
-        wanted = {name: variant.config for name, variant in configurations().items()}
-        with ExitStack() as running:
-            try:
-                urls = running.enter_context(start_variants(binary, wanted))
-            except ServerError as error:
-                raise UsageProblem(str(error)) from None
-            yield msgspec.structs.replace(served_at(urls, ("--server", binary)), program=(binary,))
+        return _started(software_of(binary), binary, ("--server", binary))
 
     @contextmanager
     def named(self, target: str) -> Iterator[RunningTarget]:
         """A real server by its name, once for every configuration."""
-        import msgspec
-
         from plumbline.conformance.runner.prepare import UsageProblem
         from plumbline.servers import getting, targets
 
@@ -127,8 +93,8 @@ class Parts:
             binary = getting.program(known, lambda said: typer.echo(f"plumbline: {said}", err=True))
         except targets.TargetError as problem:
             raise UsageProblem(str(problem)) from None
-        with self.started(str(binary)) as served:
-            yield msgspec.structs.replace(served, arguments=("--target", known.name))
+        with _started(known.software, str(binary), ("--target", known.name)) as running:
+            yield running
 
     @contextmanager
     def embedded_alone(self, level: str, defects: Sequence[str]) -> Iterator[RunningTarget]:
@@ -155,7 +121,8 @@ class Parts:
         from plumbline.conformance.runner.prepare import UsageProblem
         from plumbline.conformance.running import RunningTarget
         from plumbline.conformance.urls import Url
-        from plumbline.servers.nats.nats_server import ServerError, start_variants
+        from plumbline.servers.nats.nats_server import start_variants
+        from plumbline.servers.process import ServerError
 
         try:
             with start_variants(binary, {MAIN: configurations()[MAIN].config}) as urls:
@@ -195,3 +162,48 @@ class Parts:
         )  # fmt: skip
         asked = [path for path in written if path]
         return [*files, Terminal(reports=asked)]
+
+
+def _started(
+    known: Software, binary: str, arguments: tuple[str, ...]
+) -> AbstractContextManager[RunningTarget]:
+    """A real server. ``arguments`` are those of ``plumbline verify`` that start it again."""
+    start = _started_nats if known.protocol == "nats" else _started_amqp
+    return start(known, binary, arguments)
+
+
+@contextmanager
+def _started_nats(known: Software, binary: str, arguments: tuple[str, ...]) -> Iterator[RunningTarget]:
+    """Once for every configuration."""
+    from msgspec.structs import replace
+
+    from plumbline.conformance.runner.prepare import UsageProblem
+    from plumbline.servers.nats.nats_server import start_variants
+    from plumbline.servers.process import ServerError
+
+    wanted = {name: variant.config for name, variant in configurations().items()}
+    with ExitStack() as running:
+        try:
+            urls = running.enter_context(start_variants(binary, wanted))
+        except ServerError as error:
+            raise UsageProblem(str(error)) from None
+        yield replace(served_at(urls, arguments), program=(binary,))
+
+
+@contextmanager
+def _started_amqp(known: Software, binary: str, arguments: tuple[str, ...]) -> Iterator[RunningTarget]:
+    """In its only configuration."""
+    from plumbline.conformance.runner.prepare import UsageProblem
+    from plumbline.conformance.running import RunningTarget
+    from plumbline.conformance.urls import AmqpUrl
+    from plumbline.servers.process import ServerError
+    from plumbline.servers.starting import server_class
+
+    program = (sys.executable, "-m", "plumbline.servers.foreground", known.name, binary)
+    with ExitStack() as running:
+        try:
+            server = running.enter_context(server_class(known)(binary))
+        except ServerError as error:
+            raise UsageProblem(str(error)) from None
+        url = AmqpUrl.parse(server.url)
+        yield RunningTarget(url, arguments=arguments, program=program, fresh=server.fresh)
