@@ -16,7 +16,8 @@ from collections.abc import Callable
 from plumbline.ci import allure
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.downloads import InstallError, install_from_wheel, run
-from plumbline.servers.nats.nats_server import MissingServer, ServerError, real_servers
+from plumbline.servers.nats.nats_server import MissingServer, real_servers
+from plumbline.servers.process import ServerError
 from plumbline.servers.targets import software
 
 NATS_SERVER = software()["nats-server"]

@@ -7,30 +7,21 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-import msgspec
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.cli.embedded_brokers import MAIN, broker_program, broker_with, flags_of
-from plumbline.conformance.urls import Url
+from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.urls import AmqpUrl, Url, parse_url
 from plumbline.errors import UsageProblem
 
 if TYPE_CHECKING:
     from plumbline.conformance.variants import Variant
+    from plumbline.servers.targets import Software
 
 NATS, AMQP = "nats", "amqp"
 EMBEDDED_AMQP = "amqp"  # in the place of a URL: the embedded reference broker for AMQP
-
-
-class Served(Struct, frozen=True):
-    """A target: its URL, variants (name -> URL), and, if Plumbline started it, the flags that do so again."""
-
-    url: str
-    variants: dict[str, str]
-    arguments: tuple[str, ...] | None = None
-    has_level: bool = False  # the level asked for is the one it was started with, and reports
-    program: tuple[str, ...] = ()  # a command that takes -c FILE and starts another server like it
-    fresh: bool = False  # every check gets a server of its own, since this one survives no other
 
 
 class TargetChoice(Struct, frozen=True):
@@ -45,7 +36,7 @@ class TargetChoice(Struct, frozen=True):
 
 def choose_target(
     choice: TargetChoice, configurations: Mapping[str, Variant], protocols: Collection[str] = (NATS, AMQP)
-) -> AbstractContextManager[Served]:
+) -> AbstractContextManager[RunningTarget]:
     """The target, started in each of these configurations unless it is a URL. ``MAIN`` must be one of them.
 
     ``protocols`` are those that the command supports. Raises ``PlumblineError``, also when it is entered.
@@ -61,16 +52,16 @@ def choose_target(
     if target:
         return _named(target, configurations, protocols)
     if server:
-        return _started(server, configurations, protocols)
+        return _program(server, configurations, protocols)
     if is_embedded_amqp:
         return _embedded_amqp(choice)
     if url:
-        return nullcontext(Served(url, {}))
+        return nullcontext(RunningTarget(parse_url(url)))
     return _embedded_nats(choice, configurations)
 
 
 @contextmanager
-def _embedded_nats(choice: TargetChoice, configurations: Mapping[str, Variant]) -> Iterator[Served]:
+def _embedded_nats(choice: TargetChoice, configurations: Mapping[str, Variant]) -> Iterator[RunningTarget]:
     """The reference broker, once for every configuration it can take, in threads of this process."""
     from plumbline.interrupts import kept_from_children
     from plumbline.reference_broker.nats.config import Config
@@ -88,12 +79,12 @@ def _embedded_nats(choice: TargetChoice, configurations: Mapping[str, Variant]) 
             with kept_from_children():  # Ctrl-C interrupts the run, and not the threads of the broker
                 urls[name] = running.enter_context(broker)
         flags = flags_of(choice.level, choice.defects)
-        served = _served_at(urls, configurations, flags)
-        yield msgspec.structs.replace(served, has_level=True, program=broker_program(flags))
+        started = _running_at(urls, configurations, flags)
+        yield replace(started, has_level=True, program=broker_program(flags))
 
 
 @contextmanager
-def _embedded_amqp(choice: TargetChoice) -> Iterator[Served]:
+def _embedded_amqp(choice: TargetChoice) -> Iterator[RunningTarget]:
     """The reference broker for AMQP, in a thread of this process."""
     from plumbline.interrupts import kept_from_children
     from plumbline.reference_broker.amqp.server import AmqpBroker
@@ -104,47 +95,63 @@ def _embedded_amqp(choice: TargetChoice) -> Iterator[Served]:
         with kept_from_children():
             url = running.enter_context(broker)
         program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
-        yield Served(url, {}, ("amqp", *flags), program=program)
+        yield RunningTarget(AmqpUrl.parse(url), arguments=("amqp", *flags), program=program)
 
 
-@contextmanager
-def _started(
+def _program(
     binary: str, configurations: Mapping[str, Variant], protocols: Collection[str]
-) -> Iterator[Served]:
-    """A real server: for NATS once for every configuration, for AMQP once."""
-    from plumbline.servers.amqp.garagemq import GarageMQ, is_garagemq
-    from plumbline.servers.amqp.qpid import Qpid, is_qpid
-    from plumbline.servers.amqp.rabbitmq import RabbitMQ, is_rabbitmq
-    from plumbline.servers.nats.nats_server import start_variants
+) -> AbstractContextManager[RunningTarget]:
+    """A real server by its program. Which software it is, the name of the program says."""
+    from plumbline.servers.targets import software_of
 
-    for is_one, start, program, fresh in (
-        (is_rabbitmq, RabbitMQ, "plumbline.servers.amqp.rabbitmq_node", False),
-        (is_qpid, Qpid, "plumbline.servers.amqp.qpid", False),
-        (is_garagemq, GarageMQ, "plumbline.servers.amqp.garagemq", True),
-    ):
-        if is_one(binary):
-            _require_protocol(AMQP, binary, protocols)
-            with start(binary) as server:
-                again = (sys.executable, "-m", program, binary)
-                yield Served(server.url, {}, ("--server", binary), program=again, fresh=fresh)
-            return
-    with start_variants(binary, {name: one.config for name, one in configurations.items()}) as urls:
-        served = _served_at(urls, configurations, ("--server", binary))
-        yield msgspec.structs.replace(served, program=(binary,))
+    known = software_of(binary)
+    _require_protocol(known.protocol, binary, protocols)
+    return _started(known, binary, ("--server", binary), configurations)
 
 
 @contextmanager
 def _named(
     target: str, configurations: Mapping[str, Variant], protocols: Collection[str]
-) -> Iterator[Served]:
+) -> Iterator[RunningTarget]:
     """A real server by its name, installed if need be."""
     from plumbline.servers import getting, targets
 
     known = targets.target(target)
     _require_protocol(known.software.protocol, target, protocols)
     binary = getting.program(known, lambda line: typer.echo(f"plumbline: {line}", err=True))
-    with _started(str(binary), configurations, protocols) as served:
-        yield msgspec.structs.replace(served, arguments=("--target", known.name))
+    with _started(known.software, str(binary), ("--target", known.name), configurations) as running:
+        yield running
+
+
+def _started(
+    known: Software, binary: str, arguments: tuple[str, ...], configurations: Mapping[str, Variant]
+) -> AbstractContextManager[RunningTarget]:
+    """A real server. ``arguments`` are those of ``plumbline verify`` that start it again."""
+    if known.protocol == NATS:
+        return _started_nats(binary, arguments, configurations)
+    return _started_amqp(known, binary, arguments)
+
+
+@contextmanager
+def _started_nats(
+    binary: str, arguments: tuple[str, ...], configurations: Mapping[str, Variant]
+) -> Iterator[RunningTarget]:
+    """Once for every configuration."""
+    from plumbline.servers.nats.nats_server import start_variants
+
+    with start_variants(binary, {name: one.config for name, one in configurations.items()}) as urls:
+        yield replace(_running_at(urls, configurations, arguments), program=(binary,))
+
+
+@contextmanager
+def _started_amqp(known: Software, binary: str, arguments: tuple[str, ...]) -> Iterator[RunningTarget]:
+    """In its only configuration."""
+    from plumbline.servers.starting import server_class
+
+    program = (sys.executable, "-m", "plumbline.servers.foreground", known.name, binary)
+    with server_class(known)(binary) as server:
+        url = AmqpUrl.parse(server.url)
+        yield RunningTarget(url, arguments=arguments, program=program, fresh=server.fresh)
 
 
 def _require_protocol(protocol: str, name: str, protocols: Collection[str]) -> None:
@@ -152,9 +159,9 @@ def _require_protocol(protocol: str, name: str, protocols: Collection[str]) -> N
         raise UsageProblem(f"{name} is a server for {protocol}; this command supports {', '.join(protocols)}")
 
 
-def _served_at(
-    urls: Mapping[str, str], configurations: Mapping[str, Variant], flags: tuple[str, ...]
-) -> Served:
+def _running_at(
+    urls: Mapping[str, str], configurations: Mapping[str, Variant], arguments: tuple[str, ...]
+) -> RunningTarget:
     """Servers of several configurations, with the credentials that each asks for."""
-    ready = {name: configurations[name].url(Url.parse(url).address) for name, url in urls.items()}
-    return Served(ready.pop(MAIN), ready, flags)
+    ready = {name: Url.parse(configurations[name].url(Url.parse(url).address)) for name, url in urls.items()}
+    return RunningTarget(ready.pop(MAIN), ready, arguments)

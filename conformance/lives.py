@@ -56,9 +56,9 @@ def judge(session: AmqpSession, part: Part, parts: Sequence[Part], endings: Sequ
 
 def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> dict[str, Seen]:
     """Once in the run, if its processes share a folder."""
-    if session.target.ledger is None:
+    if session.target.shared is None:
         return _play(session, parts, endings)
-    file = session.target.ledger.with_name("-".join(part.__name__ for part in parts) + ".lives")
+    file = session.target.shared / ("-".join(part.__name__ for part in parts) + ".lives")
     with locked(file.with_suffix(".lock"), exclusive=True):
         if file.exists():
             return msgspec.msgpack.decode(file.read_bytes(), type=dict[str, Seen])

@@ -6,7 +6,6 @@ clear sentence, within five seconds. Nothing here judges.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import socket
 import statistics
@@ -14,18 +13,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.conformance.amqp import probe as amqp_probe
 from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import (
     AccessRefused,
     AmqpUrl,
     AnyUrl,
     BadUrl,
     Url,
-    parse_url,
 )
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import Target
@@ -52,28 +52,27 @@ MOST_SLACK_S = 2.0
 SLACK_ROUND_TRIPS = 20
 
 
-class TargetAccess:
-    """How checks reach the target. One per process; hands out names that no other check uses."""
+_tokens = itertools.count(1)  # of this process: a TargetAccess may be copied, a name must not come twice
 
-    def __init__(
-        self,
-        url: AnyUrl,
-        target: Target,
-        info: Mapping[str, Any],
-        variants: Mapping[str, str] | None = None,
-        run: str = "0",
-        worker: str = "",
-    ) -> None:
-        self.url = url
-        self.target = target
-        self.info = dict(info)
-        self.variants = dict(variants or {})
-        self.run = run
-        self.program: tuple[str, ...] = ()  # starts another server like it, where Plumbline knows how
-        self.fresh = False  # whether every check gets such a server to itself (AMQP)
-        self.ledger: Path | None = None  # notes what is made on a target that cannot list it
-        self._worker = worker
-        self._counter = itertools.count(1)
+
+class TargetAccess(Struct, frozen=True):
+    """The target of a run, described once, by ``open_target``, and pickled whole for the run's workers.
+
+    ``target``: what it says of itself and how quick it is. ``info``: the fields of its INFO, or its server
+    properties. ``run`` and ``worker`` are in the names of all that is made on it. ``shared``: the folder that
+    all processes of the run share; None if there is no run.
+    """
+
+    running: RunningTarget
+    target: Target
+    info: dict[str, Any]
+    run: str = "0"
+    worker: str = ""
+    shared: Path | None = None
+
+    @property
+    def url(self) -> AnyUrl:
+        return self.running.url
 
     @property
     def prefix(self) -> str:
@@ -98,21 +97,19 @@ class TargetAccess:
             _, late = probe(self.url, BUSY_ROUND_TRIPS, pause_s=BUSY_PAUSE_S)
         except (TargetUnreachable, AccessRefused):
             return self
-        busy = copy.copy(self)
-        slack = max(self.target.slack_s, _slack(late))
-        busy.target = msgspec.structs.replace(self.target, slack_s=slack)
-        return busy
+        return self.with_slack(max(self.slack_s, _slack(late)))
+
+    def with_slack(self, seconds: float) -> TargetAccess:
+        """The same target, with so much added to every time limit."""
+        return replace(self, target=replace(self.target, slack_s=seconds))
 
     def next_token(self) -> str:
         """A name prefix for one check; unique on the target."""
-        return f"{self.prefix}{self._worker}x{next(self._counter)}"
+        return f"{self.prefix}{self.worker}x{next(_tokens)}"
 
     def url_of(self, variant: str | None) -> AnyUrl | None:
         """Where a variant of the target listens; None if the run names none."""
-        if variant is None:
-            return self.url
-        text = self.variants.get(variant)
-        return parse_url(text) if text else None
+        return self.url if variant is None else self.running.variants.get(variant)
 
     def is_alive(self, url: AnyUrl | None = None) -> bool:
         """Whether a fresh connection (to a variant's ``url``, say) is answered, without a restart between.
@@ -149,9 +146,16 @@ def parse_level(text: str) -> tuple[int, ...]:
 
 
 def open_target(
-    url: AnyUrl, *, level: str | None = None, variants: Mapping[str, str] | None = None, run: str = "0"
+    running: RunningTarget | AnyUrl, *, level: str | None = None, run: str = "0", shared: Path | None = None
 ) -> TargetAccess:
-    """Probe and calibrate. Raises ``TargetUnreachable`` or ``AccessRefused``, each with one sentence."""
+    """Probe and calibrate. A URL alone is a target of which nothing else is known.
+
+    ``level``: the protocol level to judge by; None: the one that the target reports.
+    Raises ``TargetUnreachable`` or ``AccessRefused``, each with one sentence.
+    """
+    if not isinstance(running, RunningTarget):
+        running = RunningTarget(running)
+    url = running.url
     info, round_trips = probe(url, round_trips=ROUND_TRIPS)
     version = str(info.get("version", ""))
     features = _features(url, info)
@@ -171,9 +175,10 @@ def open_target(
         features=features,
         rtt_s=statistics.median(round_trips),
         slack_s=_slack(round_trips),
-        variants=tuple(sorted(variants or {})),
+        variants=tuple(sorted(running.variants)),
+        arguments=running.arguments,
     )
-    return TargetAccess(url, target, info, variants, run)
+    return TargetAccess(running, target, dict(info), run=run, shared=shared)
 
 
 def _slack(round_trips: Sequence[float]) -> float:

@@ -46,7 +46,6 @@ from plumbline.verdicts import (
     RunResult,
     Target,
     WireLine,
-    is_red,
 )
 
 SEVERITIES = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
@@ -220,11 +219,7 @@ def _details(check: CheckResult, result: RunResult) -> Object:
         "message": one_line(elide(f"{kind}: {reason or check.title or check.id}", VALUE_LIMIT)),
         "trace": "\n".join(visible(elide(part, VALUE_LIMIT)) for part in trace if part),
         "known": bool(check.known or check.waiver),
-        "muted": check.outcome is Outcome.WAIVED
-        or (
-            check.outcome is Outcome.FAILED
-            and not is_red(check.outcome, check.level, strict=result.summary.strict)
-        ),
+        "muted": check.outcome is Outcome.WAIVED or (check.outcome is Outcome.FAILED and not check.red),
         "flaky": check.retried,
     }
 

@@ -20,7 +20,6 @@ from plumbline.verdicts import (
     Tally,
     Target,
     WireLine,
-    is_red,
     tally,
 )
 
@@ -57,14 +56,13 @@ class Window(Struct, frozen=True):
 
 def red_checks(result: RunResult) -> list[CheckResult]:
     """The checks that turned the run red, MUST before SHOULD, otherwise in the order they ran."""
-    red = [c for c in result.checks if is_red(c.outcome, c.level, strict=result.summary.strict)]
+    red = [check for check in result.checks if check.red]
     return sorted(red, key=lambda check: list(Level).index(check.level))
 
 
 def other_failures(result: RunResult) -> list[CheckResult]:
     """Failed checks that do not count against the target: SHOULD and MAY."""
-    red = {check.id for check in red_checks(result)}
-    return [c for c in result.checks if c.outcome is Outcome.FAILED and c.id not in red]
+    return [check for check in result.checks if check.outcome is Outcome.FAILED and not check.red]
 
 
 def with_outcome(result: RunResult, outcome: Outcome) -> list[CheckResult]:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from plumbline.reports.digest import replay_command, verdict_line, window
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import elide, one_line, visible
-from plumbline.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult, is_red
+from plumbline.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult
 
 SUITE = "plumbline"
 WIRE_LINES = 40
@@ -103,7 +103,7 @@ def _testcase(check: CheckResult, result: RunResult) -> ET.Element:
 def _add_outcome(case: ET.Element, check: CheckResult, result: RunResult) -> None:
     if check.outcome is Outcome.PASSED:
         return
-    if is_red(check.outcome, check.level, strict=result.summary.strict):
+    if check.red:
         tag = "error" if check.outcome in _ERRORS else "failure"
         ended = _ended(case, tag, check.outcome, _message(check))
         ended.text = _evidence(check, result)

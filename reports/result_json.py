@@ -1,8 +1,9 @@
 """The JSON result, ``plumbline.result/1``: one file holds a whole run, for machines and for later reports.
 
 Exact bytes (``wire[].raw``) are base64 with a readable ``text`` beside them. Text that no JSON reader has
-to accept (lone surrogates) is written as an escape, so any reader opens it. ``result.schema.json`` is
-published beside this module; ``python -m reports.result_json`` prints it.
+to accept (lone surrogates) is written as an escape, so any reader opens it. ``red`` of a check is not in the
+file: it follows from outcome, level and ``summary.strict``. ``result.schema.json`` is published beside this
+module; ``python -m reports.result_json`` prints it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plumbline.errors import PlumblineError
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import escape
-from plumbline.verdicts import Event, RunFinished, RunResult
+from plumbline.verdicts import Event, RunFinished, RunResult, with_red
 
 SCHEMA = "plumbline.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result.schema.json")
@@ -43,6 +45,8 @@ class ResultJson:
 def encode(result: RunResult) -> bytes:
     """The file's bytes: ``schema`` first, two blanks of indentation, a line end at the end."""
     fields = legal(msgspec.to_builtins(result))
+    for check in fields["checks"]:
+        del check["red"]
     ordered = {"schema": fields.pop("schema"), **fields}
     return msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n"
 
@@ -56,9 +60,11 @@ def decode(data: bytes) -> RunResult:
     if found != SCHEMA:
         raise ResultError(_other_schema(found))
     try:
-        return msgspec.json.decode(data, type=RunResult)
+        result = msgspec.json.decode(data, type=RunResult)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ResultError(f"a broken {SCHEMA} file: {error}") from error
+    checks = (with_red(check, strict=result.summary.strict) for check in result.checks)
+    return replace(result, checks=tuple(checks))
 
 
 def read(path: Path) -> RunResult:
@@ -104,6 +110,7 @@ def schema() -> dict[str, Any]:
     definitions = described["$defs"]
     definitions["RunResult"]["properties"]["schema"] = {"const": SCHEMA}
     definitions["RunResult"]["required"].insert(0, "schema")
+    del definitions["CheckResult"]["properties"]["red"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,

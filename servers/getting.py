@@ -19,24 +19,22 @@ from functools import cache
 from pathlib import Path
 
 from plumbline.servers.amqp import qpid
-from plumbline.servers.amqp.garagemq import garagemq_server
-from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.debian import debian_package
 from plumbline.servers.nats.nats_server import (
     ServerBinary,
-    ServerError,
     binaries,
     cache_folder,
     packaged_binary,
     targets_folder,
     version_of,
 )
+from plumbline.servers.process import ServerError
+from plumbline.servers.starting import server_class
 from plumbline.servers.targets import DEBIAN, Target, TargetError
 from plumbline.servers.targets import target as named
 
 FETCHED_WITHIN_S = 600.0
 ENGINE_WITHIN_S = 30.0
-_BROKERS = {"rabbitmq": rabbitmq_server, "garagemq": garagemq_server, "qpid": qpid.qpid_server}
 CONTAINER_TOOLS = ("docker", "podman")
 
 # What go prints, and the one sentence a person needs. The first that matches is shown.
@@ -68,9 +66,10 @@ class Way:
 
 def on_this_machine(target: Target) -> Path | None:
     """The program, if it is here already: installed, on PATH, or fetched before."""
-    if finder := _BROKERS.get(target.software.start):
-        node = finder()
-        return node.path if isinstance(node, ServerBinary) and target.version in ("", node.version) else None
+    if found := server_class(target.software).installed():
+        if isinstance(found, ServerBinary) and target.version in ("", found.version):
+            return found.path
+        return None
     if not target.version:
         fetched = targets_folder() / DEBIAN / target.software.program
         return packaged_binary() or (fetched if fetched.exists() else None)
@@ -85,8 +84,8 @@ def on_this_machine(target: Target) -> Path | None:
 
 def version(target: Target, program: Path) -> str:
     """Of that program, which is ``target``'s."""
-    if finder := _BROKERS.get(target.software.start):
-        return getattr(finder(), "version", "")
+    if found := server_class(target.software).installed():
+        return found.version if isinstance(found, ServerBinary) else ""
     return version_of(program)
 
 

@@ -21,6 +21,7 @@ from plumbline.errors import PlumblineError
 TARGETS = Path(__file__).parent / "targets.toml"
 NEWEST = "newest"
 DEBIAN = "debian"
+DEFAULT = "nats-server"  # what --server starts where the name of the program says nothing
 _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", re.ASCII)
 _SERIES = re.compile(r"v?\d+(\.\d+)?", re.ASCII)
 
@@ -92,6 +93,16 @@ def target(name: str, path: Path = TARGETS) -> Target:
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
         raise TargetError(f"no target is named {wanted!r}; {hint}")
     return Target(known[wanted], _version(known[wanted], version))
+
+
+def software_of(binary: Path | str) -> Software:
+    """The software that a program is, by the beginning of its name; nats-server if none has such a name.
+
+    The program is not asked: some take seconds to answer.
+    """
+    known = software()
+    name = Path(binary).name
+    return next((one for one in known.values() if name.startswith(one.program)), known[DEFAULT])
 
 
 def _version(known: Software, asked: str) -> str:

@@ -23,9 +23,9 @@ from plumbline.servers.nats.nats_server import (
     MissingServer,
     NatsServer,
     ServerBinary,
-    ServerError,
     real_servers,
 )
+from plumbline.servers.process import ServerError
 
 # A deadline measures the machine, not the code.
 settings.register_profile(

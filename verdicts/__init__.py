@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.errors import ExitCode as ExitCode
 
@@ -85,6 +86,7 @@ class CheckResult(Struct, frozen=True):
     waiver: str = ""  # the reason (and link) of the waiver that applied
     known: tuple[str, ...] = ()
     variant: str = ""
+    red: bool = False  # whether it turns the run red, as with_red decides
 
 
 class RequirementResult(Struct, frozen=True):
@@ -187,7 +189,6 @@ class RunStarted(Struct, frozen=True, tag=True):
     target: Target
     checks: int
     workers: int = 1
-    strict: bool = False
 
 
 class CheckStarted(Struct, frozen=True, tag=True):
@@ -238,10 +239,18 @@ def tally(requirements: Iterable[RequirementResult]) -> Tally:
 Event = RunStarted | CheckStarted | CheckFinished | RunFinished
 
 
-def is_red(outcome: Outcome, level: Level, *, strict: bool) -> bool:
-    """Whether a check with this outcome turns the run red (design page, table of "Verdicts")."""
-    if outcome is Outcome.FAILED:
-        return level is Level.MUST or (strict and level is Level.SHOULD)
-    return outcome in (
-        Outcome.UNTESTABLE, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR, Outcome.STALE_WAIVER,
-    )  # fmt: skip
+_ALWAYS_RED = frozenset(
+    {Outcome.UNTESTABLE, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR, Outcome.STALE_WAIVER}
+)
+
+
+def with_red(result: CheckResult, *, strict: bool) -> CheckResult:
+    """The result with ``red`` decided from its outcome and level: this is the only place that decides it.
+
+    A failed MUST is red; a failed SHOULD is red in a strict run; a failed MAY never is.
+    """
+    red = result.outcome in _ALWAYS_RED or (
+        result.outcome is Outcome.FAILED
+        and (result.level is Level.MUST or (strict and result.level is Level.SHOULD))
+    )
+    return replace(result, red=red)

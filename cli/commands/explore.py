@@ -16,10 +16,11 @@ from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
 from plumbline.cli.exits import ended, ending
 from plumbline.cli.options import Defects, ProtocolLevel, Seed, ServerProgram, TargetName, output_option
-from plumbline.cli.start_target import NATS, Served, TargetChoice, choose_target
+from plumbline.cli.start_target import NATS, TargetChoice, choose_target
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.target import TargetAccess, Url, open_target
+from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.interrupts import uninterrupted
 from plumbline.wire.units import SECOND, read_duration
@@ -104,16 +105,16 @@ def _explore(asked: _Asked) -> ExitCode:
     from plumbline.conformance.explore.trial import Lost
 
     plain = {MAIN: configurations()[MAIN]}
-    with ExitStack() as running:
-        served = running.enter_context(choose_target(asked.choice, plain, [NATS]))
-        target = _opened(served)
+    with ExitStack() as stack:
+        running = stack.enter_context(choose_target(asked.choice, plain, [NATS]))
+        target = _opened(running)
         level = asked.choice.level or ".".join(map(str, target.level[:2]))
         reference = virtual_brokers(level)
-        embedded = running.enter_context(choose_target(TargetChoice(level=level), plain))
+        embedded = stack.enter_context(choose_target(TargetChoice(level=level), plain))
         witness = _opened(embedded)
         if "jetstream" not in target.target.features:
             raise UsageProblem(f"{target.url} does not offer JetStream, and explore compares JetStream only")
-        replay = str(target.url) if served.arguments is None else " ".join(served.arguments)
+        replay = str(target.url) if running.arguments is None else " ".join(running.arguments)
         teller = Teller(target, level, asked.folder, replay, out=sys.stdout, err=sys.stderr)
         search = Search(
             target,
@@ -142,10 +143,8 @@ def _explore(asked: _Asked) -> ExitCode:
     return code
 
 
-def _opened(served: Served) -> TargetAccess:
-    access = open_target(Url.parse(served.url), run=secrets.token_hex(3))
-    access.program = served.program
-    return access
+def _opened(running: RunningTarget) -> TargetAccess:
+    return open_target(running, run=secrets.token_hex(3))
 
 
 def _swept(target: TargetAccess) -> None:

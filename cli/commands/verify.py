@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import Struct
 
@@ -23,8 +23,8 @@ from plumbline.cli.options import (
     with_report_options,
 )
 from plumbline.cli.reporting import consumers
-from plumbline.cli.start_target import Served, TargetChoice, choose_target
-from plumbline.conformance.runner.prepare import Prepared, Wanted, prepare
+from plumbline.cli.start_target import TargetChoice, choose_target
+from plumbline.conformance.runner.prepare import Wanted, prepare
 from plumbline.conformance.runner.verify import Finished, run_suite
 from plumbline.conformance.waivers import draft
 from plumbline.errors import ExitCode, UsageProblem
@@ -106,7 +106,6 @@ def verify(
 ) -> None:
     """Verify a server and report a verdict per requirement."""
     wanted = Wanted(
-        url="",
         level=level,
         variants=tuple(variant or ()),
         select=tuple(select or ()),
@@ -128,7 +127,7 @@ def verify(
 class _Asked(Struct, frozen=True):
     """The command line."""
 
-    wanted: Wanted  # its url is filled in once the target runs
+    wanted: Wanted
     choice: TargetChoice
     reports: ReportOptions
     write_waivers: Path | None
@@ -149,17 +148,11 @@ def _run(asked: _Asked) -> Finished:
     reports = consumers(asked.reports)
     if asked.write_waivers is not None:
         _require_new(asked.write_waivers)
-    with choose_target(asked.choice, configurations()) as served:
-        variants = (*(f"{name}={url}" for name, url in served.variants.items()), *asked.wanted.variants)
-        level = None if served.has_level else asked.wanted.level
-        prepared = prepare(
-            msgspec.structs.replace(asked.wanted, url=served.url, variants=variants, level=level)
-        )
-        prepared.access.target = msgspec.structs.replace(
-            prepared.access.target, arguments=_arguments(served, prepared)
-        )
-        prepared.access.program = served.program
-        prepared.access.fresh = served.fresh
+    with (
+        choose_target(asked.choice, configurations()) as running,
+        TemporaryDirectory(prefix="plumbline-") as shared,
+    ):
+        prepared = prepare(asked.wanted, running, Path(shared))
         finished = run_suite(prepared, reports, workers=asked.workers, pytest_args=asked.pytest_args)
     if asked.write_waivers is not None and finished.result is not None:
         text = draft(finished.result.checks, finished.result.target.version)
@@ -181,13 +174,3 @@ def _require_new(path: Path) -> None:
             pass
     except OSError as error:
         raise UsageProblem(f"--write-waivers {path}: {error.strerror}") from None
-
-
-def _arguments(served: Served, prepared: Prepared) -> tuple[str, ...]:
-    """What reaches target and traces again on a command line, without secrets: reports show it."""
-    traces = tuple(f"--trace={path}" for path in prepared.wanted.traces)
-    if served.arguments is not None:
-        return (*served.arguments, *traces)
-    target = prepared.access.target
-    variants = (f"--variant={name}={prepared.access.url_of(name)}" for name in target.variants)
-    return (target.url, *variants, *traces)

@@ -42,7 +42,7 @@ class AmqpSession(BaseSession):
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
         super().__init__(target, variant=variant)
         self._made: set[tuple[str, str]] = set()  # kind and name
-        self._ledger = Ledger(target.ledger)
+        self._ledger = Ledger(target.shared)
         self._stage: AmqpStage | None = None
 
     def inbox(self, label: str = "inbox") -> str:
@@ -108,9 +108,9 @@ class AmqpSession(BaseSession):
     def own_server(self) -> OwnAmqpServer:
         """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
         Plumbline does not know how to start one."""
-        if not self.target.program:
+        if not self.target.running.program:
             raise Unsupported(RESTARTS)
-        server = OwnAmqpServer(self.target.program, {})
+        server = OwnAmqpServer(self.target.running.program, {})
         self._own_servers.append(server)
         return server
 

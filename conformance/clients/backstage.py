@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import AccessRefused, AnyUrl
 from plumbline.errors import TargetUnreachable
@@ -27,5 +25,4 @@ def own_broker(url: AnyUrl) -> TargetAccess:
             if time.monotonic() > until:
                 raise
         else:
-            access.target = msgspec.structs.replace(access.target, slack_s=PATIENCE_S)
-            return access
+            return access.with_slack(PATIENCE_S)

@@ -40,6 +40,7 @@ from plumbline.verdicts import (
     RunResult,
     RunStarted,
     Target,
+    with_red,
 )
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
@@ -99,9 +100,7 @@ class _Gate:
             scenarios, rules = self._chosen(hello)
             target = self._target(hello)
             count = len(scenarios) + len(rules)
-            self._emitter.emit(
-                RunStarted(suite_of(), target, count, self._wanted.workers, self._wanted.strict)
-            )
+            self._emitter.emit(RunStarted(suite_of(), target, count, self._wanted.workers))
             results = self._play(scenarios, rules, hello)
         finally:
             with uninterrupted():
@@ -191,7 +190,8 @@ class _Gate:
         return final
 
     def _waived(self, result: CheckResult, hello: Hello) -> CheckResult:
-        return apply(self._waivers, result, hello.version, self._started.date())
+        waived = apply(self._waivers, result, hello.version, self._started.date())
+        return with_red(waived, strict=self._wanted.strict)
 
     def _end(self, results: Sequence[CheckResult], target: Target) -> Gated:
         finish = Finish(

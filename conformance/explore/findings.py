@@ -120,7 +120,7 @@ class Teller:
         self._out.flush()
 
     def _restarts(self, progress: Progress) -> str:
-        if self._target.program:
+        if self._target.running.program:
             return f"restarts  {progress.restarts}, each of a server like it, with streams in files"
         return "restarts  none: Plumbline did not start this server (--server BINARY, or no URL)"
 

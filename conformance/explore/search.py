@@ -101,7 +101,7 @@ class Search:
     ) -> None:
         self.found: dict[str, Found] = {}
         self.progress = Progress()
-        self.restarts = bool(target.program)  # whether the target can be
+        self.restarts = bool(target.running.program)  # whether the target can be
         self._faults = known_faults()
         self.target = target
         self._witness = witness

@@ -118,9 +118,9 @@ class Session(BaseSession):
     def own_server(self, **config: Any) -> OwnServer:
         """A server like the target that no other check uses, not started yet; ``config`` goes into its
         configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
-        if not self.target.program:
+        if not self.target.running.program:
             raise Unsupported(RESTARTS)
-        server = OwnServer(self.target.program, config)
+        server = OwnServer(self.target.running.program, config)
         self._own_servers.append(server)
         return server
 

@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,8 +18,8 @@ import pytest
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run
 from plumbline.conformance.runner.items import RESULT, is_check
-from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word
-from plumbline.conformance.runner.ledger import LEDGER
+from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word, shared_folder
+from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import Prepared
 from plumbline.conformance.runner.run import Finish, conclude, suite_of
 from plumbline.conformance.runner.sweep import sweep
@@ -42,17 +41,17 @@ MESSAGE_LIMIT = 500
 
 
 class Controller:
-    """Registered by ``conformance.runner.plugin``; ``folder`` is what it shares with the workers.
+    """Registered by ``conformance.runner.plugin``.
 
     ``complete`` tells that nothing may be deselected, so a check without a result is an error. ``problem``
     is what the user did wrong, found only when the run had begun.
     """
 
-    def __init__(self, config: pytest.Config, prepared: Prepared, folder: Path, *, complete: bool) -> None:
+    def __init__(self, config: pytest.Config, prepared: Prepared, *, complete: bool) -> None:
         self._config = config
-        self._prepared = prepared
-        self._folder = folder
-        prepared.access.ledger = folder / LEDGER
+        self._run = prepared.run
+        self._target = prepared.run.target
+        self._checks = prepared.checks
         self._complete = complete
         self._titles = {check.id: check.title for check in prepared.checks}
         self._results: dict[str, CheckResult] = {}
@@ -60,7 +59,6 @@ class Controller:
         self._running_when_lost: tuple[str, ...] = ()
         self._errors: list[str] = []
         self._unread: list[str] = []  # files of the user's
-        self._nodes: list[Any] = []
         self._deaths = 0
         self._others_failed = False
         self._interrupted = False
@@ -68,6 +66,7 @@ class Controller:
         self._began = time.monotonic()
         self._workers = 1
         self._announced = False
+        self._lifeline: Lifeline | None = None
         self._cleanup = contextlib.ExitStack()
         self._cleanup.enter_context(terminated_as_interrupted())
         config.add_cleanup(self._cleanup.close)
@@ -78,14 +77,15 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Iterator[None]:
-        hand_over(self._prepared, self._folder)
+        hand_over(self._run)
+        self._lifeline = Lifeline(shared_folder(self._run))
+        self._cleanup.callback(self._lifeline.cut)
         with kept_from_children():  # xdist starts its workers here
             yield
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput[SHARED] = str(self._folder)
-        self._nodes.append(node)
+        node.workerinput[SHARED] = str(shared_folder(self._run))
         self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
 
     @pytest.hookimpl(optionalhook=True)
@@ -106,13 +106,12 @@ class Controller:
         if session.items:
             self._announce(sum(is_check(item) for item in session.items))
         elif self._complete:
-            self._announce(len(self._prepared.checks))
+            self._announce(len(self._checks))
 
     def _announce(self, checks: int) -> None:
         if checks and not self._announced:
             self._announced = True
-            strict = self._prepared.wanted.strict
-            self._emit(RunStarted(suite_of(), self._prepared.access.target, checks, self._workers, strict))
+            self._emit(RunStarted(suite_of(), self._target.target, checks, self._workers))
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         identifier = location[2].partition(": ")[0]
@@ -158,9 +157,8 @@ class Controller:
         """Also called when the session ends itself, by ``pytest.exit`` or, in a subclass, by -x."""
         self._interrupted = excinfo.type is KeyboardInterrupt
         self._cleanup.enter_context(uninterrupted())
-        for node in self._nodes:  # xdist would wait for the checks that run
-            with contextlib.suppress(AttributeError):  # of execnet only, so not promised
-                node.gateway._io.popen.terminate()
+        if self._lifeline is not None:
+            self._lifeline.cut()  # xdist would wait for the checks that run
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
@@ -185,10 +183,10 @@ class Controller:
 
     def _conclude(self) -> RunResult:
         lost, notes = self._last_look()
-        missing = [check for check in self._prepared.checks if check.id not in self._results]
+        missing = [check for check in self._checks if check.id not in self._results]
         if self._deaths and not self._errors and not self._interrupted:
             self._error(f"{self._deaths} worker processes died")
-        catalogue = self._prepared.catalogue
+        catalogue = self._run.catalogue
         if lost and self._complete:
             self._results |= {check.id: not_run(check, catalogue, "the target was lost") for check in missing}
         elif self._complete and missing and not (self._interrupted or self._errors):
@@ -196,23 +194,23 @@ class Controller:
             self._error(f"{len(missing)} checks gave no result: {some} ...")
         finish = Finish(
             suite=suite_of(),
-            target=self._prepared.access.target,
+            target=self._target.target,
             started=self._started,
             duration_s=time.monotonic() - self._began,
-            strict=self._prepared.wanted.strict,
-            waivers=self._prepared.waivers,
+            strict=self._run.wanted.strict,
+            waivers=self._run.waivers,
             lost=lost,
             notes=tuple(notes),
             errors=tuple(self._errors),
             interrupted=self._interrupted,
         )
-        order = {check.id: number for number, check in enumerate(self._prepared.checks)}
+        order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))
         return conclude(results, catalogue, finish)
 
     def _last_look(self) -> tuple[str, list[str]]:
         """Whether the target is still there, and what is wrong with what was left on it."""
-        access = self._prepared.access
+        access = self._target
         if lost := self._lost() or access.absence():
             during = ", ".join(self._running_when_lost)
             return f"{lost} Running then: {during}." if during else lost, []
@@ -225,7 +223,7 @@ class Controller:
         return "", []
 
     def _lost(self) -> str:
-        return lost_word(self._folder)
+        return lost_word(self._run)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.problem:

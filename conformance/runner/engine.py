@@ -41,7 +41,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         with session:
             refuse_other_levels(check, access, catalogue)
             session.url(check.variant)
-            if access.fresh:
+            if access.running.fresh:
                 session.settle_on_own_server()
             _run_to_its_end(check, session)
             if session.observations == 0:

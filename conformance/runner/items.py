@@ -24,7 +24,7 @@ from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module
 from plumbline.conformance.trace.check import load_checks, shown_path
 from plumbline.conformance.trace.parser import TraceSyntaxError
 from plumbline.errors import PlumblineError
-from plumbline.verdicts import CheckResult, Level, Outcome, is_red
+from plumbline.verdicts import CheckResult, Level, Outcome
 
 # Attributes of reports, which travel from workers to the controller.
 RESULT = "plumbline_result"  # the result of the check, as JSON
@@ -36,21 +36,14 @@ class Items:
     """The hooks that find checks and report on them. ``traces`` need not be read again; they are by id."""
 
     def __init__(
-        self,
-        catalogue: Catalogue,
-        traces: Mapping[str, Check],
-        *,
-        protocol: str,
-        strict: bool,
-        select: Iterable[str],
+        self, catalogue: Catalogue, traces: Mapping[str, Check], protocol: str, select: Sequence[str]
     ) -> None:
-        self._protocol = protocol
         self.catalogue = catalogue
         self.traces: dict[str, list[Check]] = {}  # by file
         for check in traces.values():
             self.traces.setdefault(check.where.rpartition(":")[0], []).append(check)
-        self.strict = strict
-        self._select = tuple(select)
+        self._protocol = protocol
+        self._select = select
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A user's ``norecursedirs`` must not lose checks in silence."""
@@ -80,10 +73,11 @@ class Items:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Checks of one file wait for the same: each worker is dealt some of them, not one worker all."""
+        """Checks of one file wait for the same: each worker gets some of them, not one worker all."""
         checks = [item for item in items if isinstance(item, CheckItem)]
-        hands = iter(dealt(checks, getattr(config, "workerinput", {}).get("workercount", 1)))
-        items[:] = [next(hands) if isinstance(item, CheckItem) else item for item in items]
+        workers = getattr(config, "workerinput", {}).get("workercount", 1)
+        ordered = iter(distribute(checks, workers))
+        items[:] = [next(ordered) if isinstance(item, CheckItem) else item for item in items]
 
     def items(self, checks: Iterable[Check], parent: pytest.Collector) -> Iterator[CheckItem]:
         """One item for each of the checks; of packaged ones, for each of the protocol that is selected."""
@@ -125,17 +119,22 @@ class Items:
         return report
 
 
-def dealt(items: Sequence[CheckItem], hands: int) -> list[CheckItem]:
-    """As cards are dealt: xdist gives each worker as long a stretch of this list as the others.
+def distribute(items: Sequence[CheckItem], workers: int) -> list[CheckItem]:
+    """All items, those of the first worker first: xdist gives each an equal part of the list, in order.
 
-    Checks that share what takes long go to one hand, and are its first.
+    A worker gets every n-th group. A group is one check, or all checks that share what takes long: these
+    groups come first.
     """
     sharing: dict[str, list[CheckItem]] = {}
+    alone: list[list[CheckItem]] = []
     for item in items:
         if item.check.shares:
             sharing.setdefault(item.check.shares, []).append(item)
-    stacks = [*sharing.values(), *([item] for item in items if not item.check.shares)]
-    return [item for hand in range(hands) for stack in stacks[hand::hands] for item in stack]
+        else:
+            alone.append([item])
+    groups = [*sharing.values(), *alone]
+    of_workers = [groups[worker::workers] for worker in range(workers)]
+    return [item for groups_of_one in of_workers for group in groups_of_one for item in group]
 
 
 def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) -> bool:
@@ -194,7 +193,6 @@ class CheckItem(pytest.Item):
         super().__init__(**kwargs)
         self.check = check
         self.result: CheckResult | None = None
-        self._strict = items.strict
         level = strongest_level(check, items.catalogue)
         self.add_marker(level.lower())
         self.user_properties.append(("level", level.value))
@@ -208,7 +206,7 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         self.result = result = self.config.stash[JUDGE].judge(self.check)
-        if is_red(result.outcome, result.level, strict=self._strict):
+        if result.red:
             raise FailedCheck(result) if result.outcome is Outcome.FAILED else Red(result)
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)

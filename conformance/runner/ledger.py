@@ -11,10 +11,10 @@ LEDGER = "made.ledger"  # the file in the folder that all processes of a run sha
 
 
 class Ledger:
-    """Of one run. Without a file nothing is noted."""
+    """Of one run, in the folder ``shared`` of its processes. Without one nothing is noted."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, shared: Path | None) -> None:
+        self._path = None if shared is None else shared / LEDGER
 
     def made(self, kind: str, name: str) -> None:
         """Note it before it is made, so that nothing is lost with a process."""

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,7 @@ from plumbline.conformance.suite import is_packaged
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
-    from plumbline.conformance.check import Check
-    from plumbline.conformance.requirements.catalogue import Catalogue
-    from plumbline.conformance.runner.prepare import Prepared, Wanted
+    from plumbline.conformance.runner.prepare import Prepared, RunDescription, Wanted
 
 PREPARED = "plumbline-prepared"  # the name under which `plumbline verify` registers what it prepared
 ITEMS = "plumbline-items"
@@ -50,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _configure_controller(config)
 
 
-def _register_items(config: pytest.Config, catalogue: Catalogue, traces: Mapping[str, Check]) -> None:
+def _configure_listing(config: pytest.Config) -> None:
+    from plumbline.conformance.requirements.catalogue import Catalogue
     from plumbline.conformance.runner.items import Items
     from plumbline.conformance.urls import parse_url
 
@@ -58,42 +56,53 @@ def _register_items(config: pytest.Config, catalogue: Catalogue, traces: Mapping
         protocol = parse_url(config.getoption("plumbline_target")).protocol
     except PlumblineError as problem:
         pytest.exit(str(problem), returncode=problem.exit_code)
-    strict, select = config.getoption("plumbline_strict"), config.getoption("plumbline_select")
-    items = Items(catalogue, traces, protocol=protocol, strict=strict, select=select)
+    given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
+    wanted = given.prepared.run.wanted if given else _wanted(config)
+    items = Items(Catalogue.load(), {}, protocol, wanted.select)
     config.pluginmanager.register(items, ITEMS)
 
 
-def _configure_listing(config: pytest.Config) -> None:
-    from plumbline.conformance.requirements.catalogue import Catalogue
-
-    _register_items(config, Catalogue.load(), {})
-
-
 def _configure_worker(config: pytest.Config, folder: Path, worker: str) -> None:
-    from plumbline.conformance.runner.judge import JUDGE, take_over
+    from plumbline.conformance.runner.judge import take_over
+    from plumbline.conformance.runner.lifeline import end_with_controller
 
-    given = take_over(folder)
-    config.stash[JUDGE] = given.judge(folder, worker.replace("gw", "w"))
-    _register_items(config, given.catalogue, given.traces)
+    end_with_controller(folder)
+    _register(config, take_over(folder, worker.replace("gw", "w")))
+
+
+def _register(config: pytest.Config, run: RunDescription) -> None:
+    """What every process of the run needs: the judge, and the hooks that find checks."""
+    from plumbline.conformance.runner.items import Items
+    from plumbline.conformance.runner.judge import JUDGE, Judge
+
+    config.stash[JUDGE] = Judge(run)
+    items = Items(run.catalogue, run.traces, run.target.url.protocol, run.wanted.select)
+    config.pluginmanager.register(items, ITEMS)
 
 
 def _configure_controller(config: pytest.Config) -> None:
     from plumbline.conformance.runner.controller import Controller
-    from plumbline.conformance.runner.judge import JUDGE, Judge
-    from plumbline.conformance.runner.prepare import prepare
 
     given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
     try:
-        prepared = given.prepared if given else prepare(_wanted(config))
+        prepared = given.prepared if given else _prepared(config)
     except PlumblineError as problem:
         pytest.exit(str(problem), returncode=problem.exit_code)
+    _register(config, prepared.run)
+    controller = Controller(config, prepared, complete=given is not None and given.complete)
+    config.pluginmanager.register(controller, CONTROLLER)
+
+
+def _prepared(config: pytest.Config) -> Prepared:
+    """A run that pytest's own options describe."""
+    from plumbline.conformance.runner.prepare import prepare
+    from plumbline.conformance.running import RunningTarget
+    from plumbline.conformance.urls import parse_url
+
+    running = RunningTarget(parse_url(config.getoption("plumbline_target")))
     shared = tempfile.TemporaryDirectory(prefix="plumbline-")
     config.add_cleanup(shared.cleanup)
-    folder = Path(shared.name)
-    config.stash[JUDGE] = Judge(prepared.access, prepared.catalogue, prepared.waivers, folder)
-    _register_items(config, prepared.catalogue, prepared.known)
-    controller = Controller(config, prepared, folder, complete=given is not None and given.complete)
-    config.pluginmanager.register(controller, CONTROLLER)
+    return prepare(_wanted(config), running, Path(shared.name))
 
 
 def _wanted(config: pytest.Config) -> Wanted:
@@ -101,7 +110,6 @@ def _wanted(config: pytest.Config) -> Wanted:
 
     paths = [Path(arg.partition("::")[0]) for arg in config.args]
     return Wanted(
-        url=config.getoption("plumbline_target"),
         level=config.getoption("plumbline_level"),
         variants=tuple(config.getoption("plumbline_variant")),
         select=tuple(config.getoption("plumbline_select")),

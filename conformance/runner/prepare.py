@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks, select, select_cases
 from plumbline.conformance.target import (
     AccessRefused,
@@ -34,9 +36,8 @@ RUN_ID_LENGTH = 5
 
 
 class Wanted(Struct, frozen=True):
-    """What a user asked for, as given."""
+    """What a user asked of a run, as given."""
 
-    url: str
     level: str | None = None
     variants: tuple[str, ...] = ()  # NAME=URL
     select: tuple[str, ...] = ()
@@ -45,20 +46,32 @@ class Wanted(Struct, frozen=True):
     strict: bool = False
 
 
-class Prepared(Struct, frozen=True):
-    """What a run needs."""
+class RunDescription(Struct, frozen=True):
+    """What every process of a run knows. Built once, by ``prepare``, and pickled whole for the workers.
 
-    wanted: Wanted
-    access: TargetAccess
+    ``traces``: by id, all that checks may be made of. Checks that are functions are found by import.
+    """
+
+    target: TargetAccess
     catalogue: Catalogue
+    wanted: Wanted = Wanted()
+    waivers: tuple[Waiver, ...] = ()
+    traces: Mapping[str, Check] = {}
+
+
+class Prepared(Struct, frozen=True):
+    """A run and the checks that are to run, in the order in which reports show them."""
+
+    run: RunDescription
     checks: tuple[Check, ...]
-    known: dict[str, Check]  # by id: these, and those that are not to run
-    waivers: tuple[Waiver, ...]
 
 
-def prepare(wanted: Wanted) -> Prepared:
-    """Raises ``PlumblineError``; ``TargetUnreachable`` when nothing speaks the protocol at a URL."""
-    url = parse_url(wanted.url)
+def prepare(wanted: Wanted, running: RunningTarget, shared: Path) -> Prepared:
+    """``shared`` is an empty folder for the processes of the run, which its caller removes.
+
+    Raises ``PlumblineError``; ``TargetUnreachable`` when nothing speaks the protocol at a URL.
+    """
+    url = running.url
     variants = dict(_variant(text) for text in wanted.variants)
     _require_level(wanted.level)
     own = [check for path in wanted.traces for check in select_cases(_own(path), wanted.select)]
@@ -66,15 +79,26 @@ def prepare(wanted: Wanted) -> Prepared:
     catalogue = Catalogue.load()
     packaged = all_checks(url.protocol) if wanted.select or wanted.waivers or not own else []
     _require_protocol(own, url)
-    catalogue.published()  # what is wrong with the suite itself is told before the run, not after it
+    catalogue.published()  # what is wrong with the suite itself is shown before the run, not after it
     checks = _chosen(packaged, own, wanted.select)
     waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
     require_known(own, catalogue)
-    run = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
-    access = open_target(url, level=wanted.level, variants=variants, run=run)
-    _require_present(variants)
-    known = {check.id: check for check in (*packaged, *own)}
-    return Prepared(wanted, access, catalogue, checks, known, waivers)
+    whole = _with_arguments(replace(running, variants={**running.variants, **variants}), wanted)
+    name = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
+    level = None if running.has_level else wanted.level
+    target = open_target(whole, level=level, run=name, shared=shared)
+    _require_present(whole.variants)
+    traces = {check.id: check for check in (*packaged, *own) if check.is_trace}
+    return Prepared(RunDescription(target, catalogue, wanted, waivers, traces), checks)
+
+
+def _with_arguments(running: RunningTarget, wanted: Wanted) -> RunningTarget:
+    """With what reaches target and traces again on a command line, without secrets: reports show it."""
+    arguments = running.arguments
+    if arguments is None:
+        variants = (f"--variant={name}={running.variants[name]}" for name in sorted(running.variants))
+        arguments = (str(running.url), *variants)
+    return replace(running, arguments=(*arguments, *(f"--trace={path}" for path in wanted.traces)))
 
 
 def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
@@ -112,7 +136,7 @@ def _own(path: Path) -> list[Check]:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 
 
-def _variant(text: str) -> tuple[str, str]:
+def _variant(text: str) -> tuple[str, AnyUrl]:
     name, equals, url = text.partition("=")
     if not equals:
         raise BadUrl(f"--variant {text!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223")
@@ -120,8 +144,7 @@ def _variant(text: str) -> tuple[str, str]:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise UsageProblem(f"--variant {name!r} is no variant: did you mean {', '.join(near)}?")
-    parse_url(url)
-    return name, url
+    return name, parse_url(url)
 
 
 def _require_level(level: str | None) -> None:
@@ -131,11 +154,11 @@ def _require_level(level: str | None) -> None:
         raise UsageProblem(f"--level: {error}") from None
 
 
-def _require_present(variants: Mapping[str, str]) -> None:
+def _require_present(variants: Mapping[str, AnyUrl]) -> None:
     """Raises ``TargetUnreachable`` unless every variant answers; to be refused is an answer, too."""
     for name, url in variants.items():
         try:
-            probe(parse_url(url))
+            probe(url)
         except AccessRefused:
             pass
         except TargetUnreachable as error:

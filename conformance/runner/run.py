@@ -24,8 +24,8 @@ from plumbline.verdicts import (
     Suite,
     Summary,
     Target,
-    is_red,
     tally,
+    with_red,
 )
 
 NOT_SELECTED = "not selected"
@@ -84,7 +84,7 @@ def concluded(
     results: Sequence[CheckResult], rows: Iterable[Requirement], scored: Collection[str], finish: Finish
 ) -> RunResult:
     """The whole result of a run that is about the requirements ``rows``; ``scored`` are the published ids."""
-    marked = _with_stale(results, finish)
+    marked = [with_red(result, strict=finish.strict) for result in _with_stale(results, finish)]
     requirements = tuple(requirement_results(marked, rows, scored))
     return RunResult(
         suite=finish.suite,
@@ -188,15 +188,8 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Ite
         yield "the run was interrupted"
     yield from finish.notes
     yield from finish.errors
-    red = Counter(
-        result.outcome for result in results if is_red(result.outcome, result.level, strict=finish.strict)
-    )
-    known = sum(
-        result.outcome is Outcome.FAILED
-        and bool(result.known)
-        and is_red(result.outcome, result.level, strict=finish.strict)
-        for result in results
-    )
+    red = Counter(result.outcome for result in results if result.red)
+    known = sum(result.red and result.outcome is Outcome.FAILED and bool(result.known) for result in results)
     for outcome, count in red.items():
         said = NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _SAID[outcome]
         also = f", {known} as is known of this release" if known and outcome is Outcome.FAILED else ""

@@ -30,7 +30,7 @@ def _sweep_streams(access: TargetAccess) -> list[str]:
 
 def _sweep_ledger(access: TargetAccess) -> list[str]:
     """A broker lists nothing over AMQP: what the run's processes noted and did not delete."""
-    ledger = Ledger(access.ledger)
+    ledger = Ledger(access.shared)
     left = ledger.left()
     if left:
         with AmqpSession(access) as session:

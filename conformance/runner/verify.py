@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -24,7 +23,6 @@ CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
 WORKERS_PER_CORE = 3
 MOST_WORKERS = 12
-NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
 class Finished(Struct, frozen=True):
@@ -80,8 +78,7 @@ def run_suite(
     listener = _Listener(PreparedPlugin(prepared, complete=not pytest_args), consumers)
     count = default_workers(len(prepared.checks)) if workers is None else workers
     try:
-        with _plugins_autoload(enabled=bool(pytest_args)):
-            code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
+        code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
     except KeyboardInterrupt:
         return Finished(ExitCode.INTERRUPTED, listener.result)
     return _finished(code, listener)
@@ -104,13 +101,9 @@ def _finished(code: int, listener: _Listener) -> Finished:
 
 
 def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[str]:
-    wanted = prepared.wanted
+    wanted = prepared.run.wanted
     own = [str(path) for path in wanted.traces]
     packaged = [] if own and not wanted.select else [str(HERE)]
-    repeated = [
-        *(f"--plumbline-select={pattern}" for pattern in wanted.select),
-        *(["--plumbline-strict"] if wanted.strict else []),
-    ]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
         f"--config-file={CONFIGURATION}",
@@ -119,9 +112,8 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
         "-pno:terminal",
         "-pno:unraisableexception",  # which collects all garbage twice at the end of every process
         "--capture=no",  # the reports write to the terminal themselves
-        *_own_plugins(autoloaded=bool(extra)),
-        f"--plumbline-target={prepared.access.url}",
-        *repeated,
+        *_plugins(users=bool(extra)),
+        f"--plumbline-target={prepared.run.target.url}",
         *parallel,
         *extra,
         *packaged,
@@ -129,22 +121,12 @@ def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[s
     ]
 
 
-def _own_plugins(*, autoloaded: bool) -> list[str]:
-    """Ours and xdist. Where all that is installed loads, naming ours again would be an error."""
-    if autoloaded and entry_points(group="pytest11", name="plumbline"):
-        return []
-    return ["-pplumbline.pytest_plugin"] if autoloaded else ["-pxdist", "-pplumbline.pytest_plugin"]
+def _plugins(*, users: bool) -> list[str]:
+    """Ours and xdist alone: so the suite starts quicker and is the same everywhere. Or all that is installed.
 
-
-@contextmanager
-def _plugins_autoload(*, enabled: bool) -> Iterator[None]:
-    """Without plugins of the user's environment the suite starts quicker and is the same everywhere."""
-    before = os.environ.get(NO_AUTOLOAD)
-    if not enabled:
-        os.environ[NO_AUTOLOAD] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(NO_AUTOLOAD, None)
-        if before is not None:
-            os.environ[NO_AUTOLOAD] = before
+    Where all that is installed loads, naming ours again would be an error.
+    """
+    ours = "-pplumbline.pytest_plugin"
+    if not users:
+        return ["--disable-plugin-autoload", "-pxdist", ours]
+    return [] if entry_points(group="pytest11", name="plumbline") else [ours]

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from plumbline.reports.digest import duration, server
 from plumbline.reports.text import elide, one_line
-from plumbline.verdicts import CheckResult, CheckStarted, Outcome, RunStarted, is_red
+from plumbline.verdicts import CheckResult, CheckStarted, Outcome, RunStarted
 
 Clock = Callable[[], float]
 
@@ -74,12 +74,10 @@ class PlainProgress:
         self._console = console
         self._clock = clock
         self._began = clock()
-        self._strict = False
         self._total = 0
         self._counts: Counter[Outcome] = Counter()
 
     def started(self, event: RunStarted) -> None:
-        self._strict = event.strict
         self._total = event.checks
         workers = f" with {event.workers} workers" if event.workers > 1 else ""
         checks = f"{event.checks} {'check' if event.checks == 1 else 'checks'}"
@@ -90,7 +88,7 @@ class PlainProgress:
 
     def check_finished(self, result: CheckResult) -> None:
         self._counts[result.outcome] += 1
-        if is_red(result.outcome, result.level, strict=self._strict):
+        if result.red:
             self._print(red_line(result))
         done = self._counts.total()
         if done < self._total and _quarter(done, self._total) > _quarter(done - 1, self._total):
@@ -120,13 +118,11 @@ class LiveProgress:
         self._bar = Progress(BarColumn(None), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
         self._bar.expand = True
         self._task: TaskID | None = None
-        self._strict = False
         self._counts: Counter[Outcome] = Counter()
         self._running: dict[str, None] = {}  # in the order they began
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
     def started(self, event: RunStarted) -> None:
-        self._strict = event.strict
         self._console.print(Text(f"Verifying {one_line(server(event.target))}"), soft_wrap=True)
         self._task = self._bar.add_task("", total=event.checks)
         atexit.register(self.stop)  # a run that breaks off must not leave the cursor hidden
@@ -140,7 +136,7 @@ class LiveProgress:
         self._running.pop(result.id, None)
         if self._task is not None:
             self._bar.advance(self._task)
-        if is_red(result.outcome, result.level, strict=self._strict):
+        if result.red:
             self._console.print(red_line(result), no_wrap=True, overflow="ellipsis", crop=True)
 
     def stop(self) -> None:

@@ -11,23 +11,14 @@ import contextlib
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
-import subprocess
-import time
-import weakref
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Self
 
-from plumbline.servers.nats.nats_server import MissingServer, ServerBinary, ServerError
+from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
+from plumbline.servers.process import ServerProcess
 
-READY_WITHIN_S = 90.0
-STOPPED_WITHIN_S = 20.0
-POLL_S = 0.02
-LOG_LINES = 15
 NAMED_BY = "PLUMBLINE_RABBITMQ_SERVER"
 COMMAND = "apt-get install rabbitmq-server"
 # Debian's /usr/sbin/rabbitmq-server changes the user; the program behind it does not.
@@ -51,126 +42,48 @@ def _version(path: Path) -> str:
     return found[1] if found else "unknown"
 
 
-def is_rabbitmq(binary: Path | str) -> bool:
-    """Whether this is a rabbitmq-server, by the name of the program: to start it takes seconds."""
-    return Path(binary).name.startswith("rabbitmq-server")
-
-
-class RabbitMQ:
-    """One node, started by ``start()`` or ``with``. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``.
-
-    With ``data`` all that it has lies in that folder, and a later node on that folder is the same one. Not
-    ``apart``, it belongs to the process group of who starts it, and dies with that.
+class RabbitMQ(ServerProcess):
+    """One node, and the epmd it needs. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``.
 
     ``kill()`` ends it as a crash would; ``start()`` after that finds its data again.
     """
 
+    ready_within_s = 90.0
+    stopped_within_s = 20.0
+    log_lines = 15
+    stop_signal = signal.SIGKILL  # an orderly end takes a second
+
     def __init__(
         self, binary: Path | str = PACKAGED, data: Path | None = None, *, apart: bool = True
     ) -> None:
-        found = shutil.which(binary)
-        if found is None:
-            raise ServerError(f"{binary} is not an executable file")
-        self.binary = PACKAGED if Path(found) == Path("/usr/sbin/rabbitmq-server") else Path(found)
-        self.url = ""
-        self._name = f"plumbline{secrets.token_hex(4)}@localhost"
-        temporary = None
-        if data is None:
-            temporary = TemporaryDirectory(prefix="plumbline-rabbitmq-")
-            data = Path(temporary.name)
-        self._folder = data
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = self._folder / "nodename"  # RabbitMQ finds its data by the name of the node
-        if name.exists():
-            self._name = name.read_text()
-        name.write_text(self._name)
-        self._group = 0 if apart else None
-        self._ports = [0, 0, 0]
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._end = weakref.finalize(self, _end, self._processes, temporary)
+        super().__init__(binary, data, apart=apart)
+        if self.binary == Path("/usr/sbin/rabbitmq-server"):
+            self.binary = PACKAGED
+        self._ports: list[int] = []
 
-    @property
-    def pid(self) -> int:
-        """The node's process id."""
-        return self._processes[-1].pid
+    @classmethod
+    def installed(cls) -> ServerBinary | MissingServer:
+        return rabbitmq_server()
 
-    @property
-    def log(self) -> str:
-        """What the node printed so far."""
-        log = self._folder / "log"
-        return log.read_text(errors="replace") if log.exists() else ""
+    def _commands(self) -> Sequence[Sequence[str | Path]]:
+        self._ports = self._ports or free_ports(3)
+        epmd = str(self._ports[2])
+        return [["epmd", "-port", epmd, "-address", "127.0.0.1"], [self.binary]]
 
-    def launch(self) -> None:
-        """Starts epmd and the node, and does not wait for them."""
-        if not any(self._ports):
-            self._ports = free_ports(3)
-        port, distribution, epmd = self._ports
-        environment = self._environment(port, distribution, epmd)
-        with (self._folder / "log").open("ab") as log:
-            for command in (["epmd", "-port", str(epmd), "-address", "127.0.0.1"], [str(self.binary)]):
-                # In a group of its own, since Ctrl-C is for us; the node has children.
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    process_group=self._group,
-                    cwd=self._folder,
-                )
-                self._processes.append(process)
+    def _ready_url(self, deadline: float) -> str:
+        port = self._ports[0]
+        return f"amqp://guest:guest@127.0.0.1:{port}/%2f" if answers(port) else ""
 
-    def await_ready(self, within: float = READY_WITHIN_S) -> None:
-        """Returns once the node answers a protocol header. Raises ``ServerError`` with its log."""
-        deadline = time.monotonic() + within
-        while not answers(self._ports[0]):
-            if (status := self._processes[-1].poll()) is not None:
-                raise ServerError(f"{self.binary} ended with exit code {status}; {self._end_of_log()}")
-            if time.monotonic() > deadline:
-                raise ServerError(f"{self.binary} was not ready within {within:g} s; {self._end_of_log()}")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._processes[-1].wait(POLL_S)
-        self.url = f"amqp://guest:guest@127.0.0.1:{self._ports[0]}/%2f"
+    def _node_name(self) -> str:
+        """RabbitMQ finds its data by the name of the node."""
+        file = self._folder / "nodename"
+        if not file.exists():
+            file.write_text(f"plumbline{secrets.token_hex(4)}@localhost")
+        return file.read_text()
 
-    def start(self) -> None:
-        """Launches and waits until ready."""
-        self.launch()
-        try:
-            self.await_ready()
-        except ServerError:
-            self.stop()
-            raise
-
-    def wait(self) -> int:
-        """The node's exit code, once it has ended."""
-        return self._processes[-1].wait()
-
-    def kill(self) -> None:
-        """Ends node and epmd at once, as a crash does; the data stays."""
-        _stop(self._processes, signal.SIGKILL)
-        self.url = ""
-
-    def shut_down(self) -> None:
-        """Ends the node in order; the data stays."""
-        _stop(self._processes, signal.SIGTERM)
-        self.url = ""
-
-    def stop(self) -> None:
-        """Ends the node and removes its folder."""
-        self._end()
-        self.url = ""
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _environment(self, port: int, distribution: int, epmd: int) -> dict[str, str]:
+    def _environment(self) -> Mapping[str, str]:
         folder = self._folder
+        port, distribution, epmd = self._ports
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
         plugins = Path(folder, "enabled_plugins")
         plugins.write_text("[].\n")
@@ -178,7 +91,7 @@ class RabbitMQ:
             "HOME": str(folder),  # where Erlang keeps its cookie
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": self._name,
+            "RABBITMQ_NODENAME": self._node_name(),
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(port),
             "RABBITMQ_DIST_PORT": str(distribution),
@@ -192,9 +105,8 @@ class RabbitMQ:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
 
-    def _end_of_log(self) -> str:
-        lines = self.log.strip().splitlines()[-LOG_LINES:]
-        return "\n".join(["it printed last:", *lines]) if lines else "it printed nothing"
+
+SERVER = RabbitMQ
 
 
 def free_ports(count: int) -> list[int]:
@@ -212,28 +124,3 @@ def answers(port: int) -> bool:
             return probe.recv(1) == b"\x01"
     except OSError:
         return False
-
-
-def _stop(processes: list[subprocess.Popen[bytes]], how: signal.Signals) -> None:
-    """The node first, then its epmd."""
-    while processes:
-        process = processes.pop()
-        _signal(process, how)
-        try:
-            process.wait(STOPPED_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
-            process.wait()
-        _signal(process, signal.SIGKILL)  # what it leaves of its group
-
-
-def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, how)
-
-
-def _end(processes: list[subprocess.Popen[bytes]], folder: TemporaryDirectory[str] | None) -> None:
-    """What lies in a folder that vanishes needs no orderly end, which takes a second."""
-    _stop(processes, signal.SIGTERM if folder is None else signal.SIGKILL)
-    if folder is not None:
-        folder.cleanup()

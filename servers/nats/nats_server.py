@@ -11,36 +11,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import signal
 import socket
 import subprocess
 import time
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Self
 
-from plumbline.errors import PlumblineError
+from plumbline.servers.process import ServerError, ServerProcess
 from plumbline.versions import numbers
-
-READY_WITHIN_S = 15.0
-STOPPED_WITHIN_S = 5.0
-POLL_S = 0.005
-LOG_LINES = 10  # of a server that did not start, the end of its log is what says why
 
 NAMED_BY = "PLUMBLINE_NATS_SERVER"
 PACKAGED_COMMAND = "apt-get install nats-server"
 NEWEST_COMMAND = "go install github.com/nats-io/nats-server/v2@latest (or, without Go: make servers)"
-
-
-class ServerError(PlumblineError):
-    """A server did not start, or is none. The message says which, why, and what it printed."""
 
 
 @dataclass(frozen=True)
@@ -154,115 +139,34 @@ def fetched_binaries() -> list[Path]:
     return sorted(targets_folder().glob("*/nats-server"))
 
 
-class NatsServer:
-    """One real server, started by ``start()`` or ``with``, with a port and a store of its own.
+class NatsServer(ServerProcess):
+    """One nats-server with a port and a store of its own.
 
     ``config`` is a nats-server configuration. Unless it says otherwise the server listens on 127.0.0.1, with
     JetStream (``"jetstream": False`` switches that off). Its folder vanishes with it.
     """
 
     def __init__(self, binary: Path | str, config: Mapping[str, object] | None = None) -> None:
-        found = shutil.which(binary)
-        if found is None:
-            raise ServerError(f"{binary} is not an executable file")
-        self.binary = Path(found)
+        super().__init__(binary)
         self.config = dict(config or {})
-        self.url = ""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: TemporaryDirectory[str] | None = None
-        self._end: weakref.finalize[[subprocess.Popen[bytes], TemporaryDirectory[str]], NatsServer] | None = (
-            None
-        )
 
-    def launch(self) -> None:
-        """Starts the process and does not wait for it: several servers can then start side by side."""
-        self._folder = TemporaryDirectory(prefix="plumbline-nats-")
-        folder = Path(self._folder.name)
-        config_file = folder / "server.conf"
-        config_file.write_text(configuration(self.config, folder))
-        with (folder / "log").open("wb") as log:
-            # In a group of its own, since Ctrl-C is for us: we still want to clean up on the server.
-            self._process = subprocess.Popen(
-                [self.binary, "-c", config_file],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                process_group=0,
-            )
-        self._end = weakref.finalize(self, _end, self._process, self._folder)
+    def _commands(self) -> Sequence[Sequence[str | Path]]:
+        config_file = self._folder / "server.conf"
+        config_file.write_text(configuration(self.config, self._folder))
+        return [[self.binary, "-c", config_file]]
 
-    def await_ready(self, within: float = READY_WITHIN_S) -> None:
-        """Returns once the server greeted a connection; ``ServerError`` with its log if it never does."""
-        deadline = time.monotonic() + within
-        while True:
-            self._fail_if_exited()
-            self.url = self.url or self._announced_url()
-            if self.url and _says_info(self.url, deadline):
-                return
-            if time.monotonic() > deadline:
-                log = self.log
-                self.stop()
-                raise ServerError(f"{self.binary} was not ready within {within:g} s; {_end_of(log)}")
-
-    def start(self) -> None:
-        """Launches and waits until ready."""
-        self.launch()
-        self.await_ready()
-
-    def stop(self) -> None:
-        """Ends the process (asked first, then killed) and removes its folder."""
-        if self._end is not None:
-            self._end()
-        self._process = None
-        self.url = ""
-
-    @property
-    def pid(self) -> int:
-        """The process's id."""
-        assert self._process is not None, "the server is not running"
-        return self._process.pid
-
-    @property
-    def log(self) -> str:
-        """What the server printed so far."""
-        assert self._folder is not None, "the server was not started"
-        return Path(self._folder.name, "log").read_text(errors="replace")
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _fail_if_exited(self) -> None:
-        """Waits a moment for the process to end: the pause between two looks."""
-        assert self._process is not None, "the server was not launched"
-        try:
-            status = self._process.wait(POLL_S)
-        except subprocess.TimeoutExpired:
-            return
-        log = self.log
-        self.stop()
-        raise ServerError(f"{self.binary} ended at once with exit code {status}; {_end_of(log)}")
-
-    def _announced_url(self) -> str:
-        """The client URL in the ports file, or nothing while it is not wholly written."""
-        assert self._folder is not None, "the server was not started"
-        for ports_file in Path(self._folder.name).glob("*.ports"):
+    def _ready_url(self, deadline: float) -> str:
+        """The URL in its ports file, once it greets a connection there; the file may be half written."""
+        for ports_file in self._folder.glob("*.ports"):
             try:
-                urls = json.loads(ports_file.read_bytes())["nats"]
+                url = str(json.loads(ports_file.read_bytes())["nats"][0])
             except (ValueError, KeyError):
                 continue
-            return str(urls[0])
+            return url if _says_info(url, deadline) else ""
         return ""
 
 
-def _end_of(log: str) -> str:
-    lines = log.strip().splitlines()[-LOG_LINES:]
-    return "\n".join(["it printed last:", *lines]) if lines else "it printed nothing"
+SERVER = NatsServer
 
 
 def configuration(config: Mapping[str, object], folder: Path) -> str:
@@ -311,17 +215,6 @@ def _says_info(url: str, deadline: float) -> bool:
             return greeted
     except OSError:
         return False
-
-
-def _end(process: subprocess.Popen[bytes], folder: TemporaryDirectory[str]) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOPPED_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    folder.cleanup()
 
 
 def main() -> int:

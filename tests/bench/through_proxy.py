@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from plumbline.cli.embedded_brokers import configurations
 from plumbline.cli.start_target import EMBEDDED_AMQP, TargetChoice, choose_target
+from plumbline.conformance.urls import AnyUrl, Url
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers
@@ -33,7 +34,15 @@ def started(target: str) -> Iterator[dict[str, str]]:
     embedded = {"embedded": TargetChoice(), EMBEDDED_AMQP: TargetChoice(url=EMBEDDED_AMQP)}
     choice = embedded.get(target, TargetChoice(server=target))
     with choose_target(choice, configurations()) as served:
-        yield {MAIN: served.url, **served.variants}
+        yield {name: whole(url) for name, url in {MAIN: served.url, **served.variants}.items()}
+
+
+def whole(url: AnyUrl) -> str:
+    """The URL with its credentials, which ``str`` leaves out."""
+    credentials = (url.user, url.password, url.token if isinstance(url, Url) else None)
+    login = ":".join(quote(part, safe="") for part in credentials if part)
+    parts = urlsplit(str(url))
+    return urlunsplit(parts._replace(netloc=f"{login}@{url.address}" if login else url.address))
 
 
 @contextmanager

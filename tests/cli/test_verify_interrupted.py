@@ -103,7 +103,7 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning(tmp_path: Path, nats_server:
 
 INTERRUPTED_AT_ONCE = """
 import os, signal, sys
-import plumbline
+from plumbline.cli.main import main
 from plumbline.reference_broker.nats.server import NatsBroker
 start = NatsBroker.in_thread
 def interrupted(*arguments, **options):
@@ -111,7 +111,7 @@ def interrupted(*arguments, **options):
     return start(*arguments, **options)
 NatsBroker.in_thread = interrupted
 sys.argv = ["plumbline", "verify"]
-plumbline.main()
+main()
 """
 
 

@@ -12,6 +12,7 @@ from plumbline.conformance.nats.session import Session
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.alone import Room
 from plumbline.conformance.runner.judge import Judge
+from plumbline.conformance.runner.prepare import RunDescription
 from plumbline.conformance.target import Url, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
@@ -60,7 +61,8 @@ def test_a_check_that_shows_to_others_keeps_them_out(tmp_path: Path, *, alone: b
     came_in = threading.Event()
     check = Check("own::check", "One of our own", ("CORE-004",), run, alone=alone)
     with NatsBroker.in_thread() as url:
-        judge = Judge(open_target(Url.parse(url)), Catalogue.load(), (), tmp_path)
+        target = open_target(Url.parse(url), shared=tmp_path)
+        judge = Judge(RunDescription(target, Catalogue.load()))
         assert judge.judge(check).outcome is Outcome.PASSED
     assert entered == [not alone]
     assert came_in.wait(10)

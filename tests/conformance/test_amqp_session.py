@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from plumbline.conformance.amqp.connection import redacted
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.runner.ledger import Ledger
 from plumbline.conformance.runner.sweep import sweep
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.session import TouchesStranger
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
@@ -29,9 +31,7 @@ def broker() -> Iterator[str]:
 
 @pytest.fixture
 def access(broker: str, tmp_path: Path) -> TargetAccess:
-    found = open_target(parse_url(broker), run="abcde")
-    found.ledger = tmp_path / "ledger"
-    return found
+    return open_target(parse_url(broker), run="abcde", shared=tmp_path)
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def test_what_was_made_is_deleted_with_the_session(access: TargetAccess) -> None
         client = session.connect()
         client.call("exchange.declare", exchange=session.name("E"), type="fanout")
         client.call("queue.declare", queue=session.name("X"), exclusive=True)
-        assert Ledger(access.ledger).left()
-    assert Ledger(access.ledger).left() == []
+        assert Ledger(access.shared).left()
+    assert Ledger(access.shared).left() == []
     with AmqpSession(access) as session:
         assert session.stage.queue_state(queue) == {"exists": False}
         answer = session.stage.answer("exchange.declare", exchange=queue.replace("Q", "E"), passive=True)
@@ -212,8 +212,9 @@ def _mute(link: socket.socket) -> None:
 
 
 def test_a_server_that_answers_nothing_is_inconclusive(access: TargetAccess) -> None:
-    with scripted(_mute) as address, AmqpSession(access) as session:
-        access.url = parse_url(f"amqp://{address}")
-        client = session.connect(channels="manual")
-        with pytest.raises(Inconclusive, match=r"channel\.open is not answered"):
-            client.expect("basic.ack", within=0.1)
+    with scripted(_mute) as address:
+        mute = replace(access, running=RunningTarget(parse_url(f"amqp://{address}")))
+        with AmqpSession(mute) as session:
+            client = session.connect(channels="manual")
+            with pytest.raises(Inconclusive, match=r"channel\.open is not answered"):
+                client.expect("basic.ack", within=0.1)

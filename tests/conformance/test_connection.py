@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plumbline.conformance.nats.connection import Connection
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import Url, open_target
 from plumbline.wire.nats import Err, Msg, Ping, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted
@@ -70,8 +72,8 @@ def connected_to_a_late_server() -> Iterator[Connection]:
     with scripted(nats(lambda link, line: None)) as healthy:
         access = open_target(Url.parse(healthy))
     with scripted(late) as address:
-        access.url = Url.parse(address)
-        with Session(access) as session:
+        moved = replace(access, running=RunningTarget(Url.parse(address)))
+        with Session(moved) as session:
             yield session.connect()
 
 
@@ -101,8 +103,8 @@ def test_a_server_that_is_slow_to_answer_at_all_is_given_time_for_the_rest() -> 
     with scripted(nats(lambda link, line: None)) as healthy:
         access = open_target(Url.parse(healthy))
     with scripted(slow) as address:
-        access.url = Url.parse(address)
-        with Session(access) as session, pytest.raises(Inconclusive, match=r"came \d.* after its limit"):
+        moved = replace(access, running=RunningTarget(Url.parse(address)))
+        with Session(moved) as session, pytest.raises(Inconclusive, match=r"came \d.* after its limit"):
             session.connect().expect(Msg, within=0.05)
 
 
@@ -126,8 +128,8 @@ def test_a_server_that_no_longer_answers_is_inconclusive() -> None:
     with scripted(nats(lambda link, line: None)) as healthy:
         access = open_target(Url.parse(healthy))
     with scripted(deaf) as address:
-        access.url = Url.parse(address)
-        with Session(access) as session, pytest.raises(Inconclusive, match="PING is not answered"):
+        moved = replace(access, running=RunningTarget(Url.parse(address)))
+        with Session(moved) as session, pytest.raises(Inconclusive, match="PING is not answered"):
             session.connect().expect(Msg, within=0.05)
 
 

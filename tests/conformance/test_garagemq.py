@@ -69,7 +69,9 @@ def test_one_starts_on_the_folder_of_another(tmp_path: Path, garagemq: Path) -> 
 
 
 def test_the_runner_tells_its_url_and_why_it_died(garagemq: Path) -> None:
-    server = OwnAmqpServer([sys.executable, "-m", "plumbline.servers.amqp.garagemq", str(garagemq)], {})
+    server = OwnAmqpServer(
+        [sys.executable, "-m", "plumbline.servers.foreground", "garagemq", str(garagemq)], {}
+    )
     try:
         server.start()
         assert server.death(0.0) == ""

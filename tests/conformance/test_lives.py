@@ -12,7 +12,8 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.lives import judge
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnAmqpServer
-from plumbline.conformance.runner.items import dealt
+from plumbline.conformance.runner.items import distribute
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
@@ -53,10 +54,8 @@ PARTS = (_three_lives, _fails, _gives_up)
 def target(tmp_path: Path) -> Iterator[TargetAccess]:
     played.clear()
     with AmqpBroker.in_thread() as url:
-        access = open_target(parse_url(url), level=None, variants={}, run="0")
-        access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1")
-        access.ledger = tmp_path / "made.ledger"
-        yield access
+        program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1")
+        yield open_target(RunningTarget(parse_url(url), program=program), shared=tmp_path)
 
 
 def test_parts_share_the_lives_of_one_server_and_end_each_in_its_own_way(target: TargetAccess) -> None:
@@ -94,8 +93,8 @@ class _Card:
         self.shares = shares
 
 
-def test_checks_are_dealt_and_those_that_share_come_first_and_together() -> None:
+def test_checks_are_distributed_and_those_that_share_come_first_and_together() -> None:
     cards = [_Card("a"), _Card("b"), _Card("r1", "restarts"), _Card("c"), _Card("d"), _Card("r2", "restarts")]
-    names = [card.name for card in dealt(cards, 2)]  # type: ignore[arg-type]
+    names = [card.name for card in distribute(cards, 2)]  # type: ignore[arg-type]
     assert names == ["r1", "r2", "b", "d", "a", "c"]
-    assert [card.name for card in dealt(cards[:2], 1)] == ["a", "b"]  # type: ignore[arg-type]
+    assert [card.name for card in distribute(cards[:2], 1)] == ["a", "b"]  # type: ignore[arg-type]

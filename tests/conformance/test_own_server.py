@@ -14,6 +14,7 @@ from plumbline.conformance.outcomes import Inconclusive
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import Url, open_target, probe
 from plumbline.errors import TargetUnreachable
@@ -88,8 +89,7 @@ def test_nothing_is_left_of_it_when_we_are_killed() -> None:
 
 def test_a_session_ends_its_servers() -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
-        access = open_target(Url.parse(url))
-        access.program = REFERENCE_BROKER
+        access = open_target(RunningTarget(Url.parse(url), program=REFERENCE_BROKER))
         with Session(access) as session:
             server = session.own_server()
             server.start()

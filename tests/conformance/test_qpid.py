@@ -60,7 +60,7 @@ def qpid_version() -> str:
 
 
 def test_it_comes_back_on_what_it_stored(qpid: Path) -> None:
-    server = OwnAmqpServer([sys.executable, "-m", "plumbline.servers.amqp.qpid", str(qpid)], {})
+    server = OwnAmqpServer([sys.executable, "-m", "plumbline.servers.foreground", "qpid", str(qpid)], {})
     try:
         for end in (server.kill, server.stop):
             target = open_target(parse_url(server.start())).target

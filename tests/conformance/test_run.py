@@ -11,7 +11,7 @@ import pytest
 from plumbline.conformance.requirements.catalogue import Catalogue, Group, Requirement
 from plumbline.conformance.runner.run import Finish, conclude, suite_of
 from plumbline.conformance.waivers import Waiver
-from plumbline.verdicts import CheckResult, ExitCode, Level, Outcome, RunResult, Target, is_red
+from plumbline.verdicts import CheckResult, ExitCode, Level, Outcome, RunResult, Target, with_red
 
 STARTED = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 
@@ -109,7 +109,7 @@ def test_a_run_that_tested_nothing_is_not_conformant() -> None:
     ],
 )
 def test_what_turns_a_run_red(outcome: Outcome, level: Level, strict: bool, red: bool) -> None:
-    assert is_red(outcome, level, strict=strict) is red
+    assert with_red(result(outcome, "CORE-001", level=level), strict=strict).red is red
     run = concluded(
         [result(outcome, "CORE-001", level=level), result(Outcome.PASSED, "CORE-002")], strict=strict
     )

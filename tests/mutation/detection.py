@@ -17,6 +17,7 @@ from msgspec import Struct
 from plumbline.conformance.check import Check, protocol_of
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import AccessRefused, TargetAccess, Url, open_target
 from plumbline.conformance.urls import parse_url
@@ -93,7 +94,7 @@ def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) ->
 def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
     """A broker with the defect in every configuration that the checks ask for."""
     asked = {check.variant for check in checks if check.variant}
-    urls: dict[str, str] = {}
+    urls: dict[str, Url] = {}
     for name, variant in {"": main_server(), **variants()}.items():
         if name and name not in asked:
             continue
@@ -102,15 +103,13 @@ def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> Tar
         except DefectNotApplicable:
             # Checks of a configuration without JetStream then meet a broker that is whole there.
             thread = NatsBroker.in_thread(Config.of(**variant.config))
-        urls[name] = variant.url(Url.parse(running.enter_context(thread)).address)
-    access = open_target(Url.parse(urls.pop("")), variants=urls, run="mutat")
-    access.program = (sys.executable, "-m", "plumbline", "broker", "nats", "--defect", defect)
-    return access
+        urls[name] = Url.parse(variant.url(Url.parse(running.enter_context(thread)).address))
+    program = (sys.executable, "-m", "plumbline", "broker", "nats", "--defect", defect)
+    return open_target(RunningTarget(urls.pop(""), urls, program=program), run="mutat")
 
 
 def _serve_amqp(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
     """A broker with the defect."""
     url = running.enter_context(AmqpBroker.in_thread(defect=defect))
-    access = open_target(parse_url(url), run="mutat")
-    access.program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", "--defect", defect)
-    return access
+    program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", "--defect", defect)
+    return open_target(RunningTarget(parse_url(url), program=program), run="mutat")

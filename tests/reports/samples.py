@@ -25,8 +25,8 @@ from plumbline.verdicts import (
     Summary,
     Target,
     WireLine,
-    is_red,
     tally,
+    with_red,
 )
 
 RIGHT_TO_LEFT_OVERRIDE = "\u202e"
@@ -288,7 +288,8 @@ def result_of(
         replace(found, checks=tuple(check.id for check in checks if found.id in check.requirements))
         for found in requirements
     )
-    red = sum(is_red(check.outcome, check.level, strict=strict) for check in checks)
+    checks = [with_red(check, strict=strict) for check in checks]
+    red = sum(check.red for check in checks)
     harness = any(check.outcome is Outcome.HARNESS_ERROR for check in checks)
     counts = tally(linked)
     return RunResult(
@@ -342,7 +343,6 @@ def events_of(result: RunResult, *, workers: int = 2) -> Iterator[Event]:
         target=result.target,
         checks=len(result.checks),
         workers=workers,
-        strict=result.summary.strict,
     )
     for check in result.checks:
         yield CheckStarted(check.id, check.title)

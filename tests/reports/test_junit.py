@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from plumbline.reports.junit import render
-from plumbline.verdicts import CheckResult, Level, Outcome, RunResult, is_red
+from plumbline.verdicts import CheckResult, Level, Outcome, RunResult
 from tests.reports.samples import (
     CHECKS,
     HOSTILE,
@@ -155,9 +155,10 @@ def test_a_passed_check_has_no_end() -> None:
 @pytest.mark.parametrize("outcome", Outcome)
 def test_the_file_is_red_exactly_when_the_check_is(outcome: Outcome, level: Level) -> None:
     check = CheckResult("a/b", outcome, ("CORE-001",), level, message="why")
-    root = parsed(result_of((), (check,)))
+    result = result_of((), (check,))
+    root = parsed(result)
     red = int(root.attrib["failures"]) + int(root.attrib["errors"])
-    assert red == is_red(outcome, level, strict=False)
+    assert red == result.checks[0].red
 
 
 def test_a_red_run_without_a_red_check_is_red_here_too() -> None:

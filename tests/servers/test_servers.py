@@ -15,11 +15,11 @@ from plumbline.servers.nats.nats_server import (
     MissingServer,
     NatsServer,
     ServerBinary,
-    ServerError,
     configuration,
     real_servers,
     start_variants,
 )
+from plumbline.servers.process import ServerError
 
 pytestmark = pytest.mark.usefixtures("no_named_servers")
 
@@ -154,7 +154,7 @@ def test_a_binary_that_never_speaks_is_given_up_and_ended(tmp_path: Path) -> Non
 def test_a_server_that_ignores_the_request_to_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plumbline.servers.nats.nats_server.STOPPED_WITHIN_S", 0.1)
+    monkeypatch.setattr(NatsServer, "stopped_within_s", 0.1)
     deaf = executable(
         tmp_path / "nats-server",
         f"trap '' TERM; touch {tmp_path}/deaf; while :; do read -r line < {tmp_path}/fifo; done",

@@ -72,8 +72,7 @@ def test_a_known_fault_is_where_it_is_said_to_be(words: str, server_binary: Serv
     program, known = PROGRAMS[words], fault(words)
     server = OwnServer((str(server_binary.path),), {})
     try:
-        target = access(server.start(), "real")
-        target.program = (str(server_binary.path),)
+        target = access(server.start(), "real", program=(str(server_binary.path),))
         level = ".".join(map(str, target.level[:2]))
         difference = attempt(write(program, reference(level)), program, target)
         explained = [

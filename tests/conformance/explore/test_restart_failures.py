@@ -51,9 +51,8 @@ def searching(tmp_path: Path) -> Iterator[Making]:
             flag, script = tmp_path / "flag", tmp_path / "server.py"
             flag.touch()
             script.write_text(SERVER.format(flag=str(flag), fails=fails, once=once))
-            target, witness = access(url, "target"), access(url, "witness")
-            target.program = (sys.executable, str(script))
-            witness.program = (sys.executable, "-m", "plumbline", "broker", "nats")
+            target = access(url, "target", program=(sys.executable, str(script)))
+            witness = access(url, "witness", program=(sys.executable, "-m", "plumbline", "broker", "nats"))
             budget = Budget(PATIENCE_S, shrinking=SHRINKING_S)
             return Search(target, witness, reference, budget, first_seed=SEED)
 

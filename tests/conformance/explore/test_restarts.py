@@ -65,9 +65,7 @@ def script(program: Program = PROGRAM, level: str = "newest") -> Script:
 
 
 def restartable(url: str, *flags: str) -> TargetAccess:
-    target = access(url, "target")
-    target.program = (*BROKER, *flags)
-    return target
+    return access(url, "target", program=(*BROKER, *flags))
 
 
 @settings(max_examples=30)
@@ -95,8 +93,7 @@ def test_after_a_restart_all_that_is_there_is_asked_for() -> None:
 @pytest.mark.parametrize("program", [PROGRAM, PASSED_OVER], ids=["pending", "passed over"])
 def test_a_real_server_does_as_the_reference_does(program: Program, server_binary: ServerBinary) -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
-        target = restartable(url)
-        target.program = (str(server_binary.path),)
+        target = access(url, "target", program=(str(server_binary.path),))
         level = ".".join(server_binary.version.split(".")[:2])
         assert attempt(script(program, level), program, target) is None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from plumbline.conformance.explore.search import Budget, Search
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import TargetAccess, Url, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.nats.virtual import VirtualBroker
@@ -13,8 +14,8 @@ from plumbline.reference_broker.nats.virtual import VirtualBroker
 SEED = 1
 
 
-def access(url: str, run: str) -> TargetAccess:
-    return open_target(Url.parse(url), run=run)
+def access(url: str, run: str, program: tuple[str, ...] = ()) -> TargetAccess:
+    return open_target(RunningTarget(Url.parse(url), program=program), run=run)
 
 
 def reference(level: str = "newest") -> VirtualBroker:

@@ -6,9 +6,11 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import Url, open_target
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
@@ -244,8 +246,8 @@ def test_an_operation_that_comes_after_its_limit_is_inconclusive_at_its_line() -
     with scripted(nats(lambda link, line: None)) as healthy:
         access = open_target(Url.parse(healthy))
     with scripted(late) as address:
-        access.url = Url.parse(address)
-        with Session(access) as opened:
+        moved = replace(access, running=RunningTarget(Url.parse(address)))
+        with Session(moved) as opened:
             error = ended(opened, "> PUB foo\n< MSG * 1   within 10ms\n")
     assert isinstance(error, Inconclusive)
     assert error.where == "a.trace:5"

@@ -9,6 +9,7 @@ import pytest
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import Session
 from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import TargetAccess, Url, open_target, probe
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import GivenServer, Restart
@@ -53,9 +54,7 @@ expect queue ORDERS message_count=1
 
 
 def restartable(server: NatsServer) -> TargetAccess:
-    access = open_target(Url.parse(server.url))
-    access.program = (str(server.binary),)
-    return access
+    return open_target(RunningTarget(Url.parse(server.url), program=(str(server.binary),)))
 
 
 def test_a_restart_and_a_kill_are_read() -> None:
@@ -103,8 +102,7 @@ def test_the_target_itself_is_not_touched(nats_server: NatsServer) -> None:
 
 def test_what_comes_before_a_restart_is_to_be_expected() -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
-        access = open_target(Url.parse(url))
-        access.program = (*BROKER, "nats")
+        access = open_target(RunningTarget(Url.parse(url), program=(*BROKER, "nats")))
         body = "given server\n> SUB a 1\n> PUB a | x\nrestart\n> PING\n< PONG\n"
         with Session(access) as session, pytest.raises(Failed, match="no line expects") as raised:
             play(trace(body), session)
@@ -123,8 +121,7 @@ def test_a_target_that_plumbline_did_not_start_is_not_restarted() -> None:
 
 def test_an_amqp_broker_is_restarted_too() -> None:
     with AmqpBroker.in_thread() as url:
-        access = open_target(AmqpUrl.parse(url))
-        access.program = (*BROKER, "amqp", "-p", "-1")
+        access = open_target(RunningTarget(AmqpUrl.parse(url), program=(*BROKER, "amqp", "-p", "-1")))
         with AmqpSession(access) as session:
             play(parse_trace(AMQP, "amqp.trace"), session)
             assert session.observations == 4

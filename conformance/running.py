@@ -1,0 +1,27 @@
+"""A target that runs, before anyone has connected to it: what whoever started it, or named it, knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from plumbline.conformance.urls import AnyUrl
+
+
+class RunningTarget(Struct, frozen=True):
+    """Where a target is and how it was started. Somebody else may have started it: then only URLs are known.
+
+    ``variants``: name -> URL of the same server software with that configuration (``conformance.variants``).
+    ``arguments``: those of ``plumbline verify`` that start this target again; None: there are none.
+    ``has_level``: the protocol level that was asked for is the one it was started with, and reports.
+    ``program``: a command that starts another server like it (``conformance.own_server``).
+    ``fresh``: every check needs a server of its own, since this one survives no other check.
+    """
+
+    url: AnyUrl
+    variants: Mapping[str, AnyUrl] = {}
+    arguments: tuple[str, ...] | None = None
+    has_level: bool = False
+    program: tuple[str, ...] = ()
+    fresh: bool = False

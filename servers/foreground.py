@@ -1,0 +1,76 @@
+"""A broker in the foreground: ``python -m plumbline.servers.foreground SOFTWARE PROGRAM -d FOLDER``.
+
+Prints one line that starts with its URL when clients can connect. SIGTERM ends it in order; kill -9 of the
+process group is a crash. What it stores is in the folder, for the next one. If it ends by itself, the end of
+what it printed follows, and the exit code is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from plumbline.servers.process import ServerError, ServerProcess
+from plumbline.servers.starting import server_class
+from plumbline.servers.targets import software
+
+LOOK_EVERY_S = 0.5
+LOG_LINES = 10
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main() -> int:
+    """Runs until the server has ended."""
+    parser = argparse.ArgumentParser(prog="python -m plumbline.servers.foreground", description=__doc__)
+    parser.add_argument(
+        "software", choices=[name for name, known in software().items() if known.protocol == "amqp"]
+    )
+    parser.add_argument("program", type=Path)
+    parser.add_argument("-d", "--data-dir", type=Path, required=True)
+    options = parser.parse_args()
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    for number in _ENDS:
+        signal.signal(number, lambda *_: sys.exit(0))
+    server = None
+    try:
+        kind = server_class(software()[options.software])
+        server = kind(options.program, options.data_dir, apart=False)
+        server.start()
+        print(f"{server.url} ready", flush=True)
+        return _serve(server)
+    except ServerError as error:
+        print(f"plumbline: {error}", flush=True)
+        return 1
+    finally:
+        for number in _ENDS:
+            signal.signal(number, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)  # the server may have children
+        if server is not None:
+            server.shut_down()
+
+
+def _serve(server: ServerProcess) -> int:
+    """Waits until the server has ended, or one of ``_ENDS`` has come. The exit code."""
+    awaited = {*_ENDS, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # awaited here: a handler may come at any place
+    while (status := server.poll()) is None:
+        came = signal.sigtimedwait(awaited, LOOK_EVERY_S)
+        if came is not None and came.si_signo in _ENDS:
+            return 0
+    print(*_last_words(server.log), sep="\n", flush=True)
+    return status if status > 0 else 1
+
+
+def _last_words(log: str) -> list[str]:
+    """Why it died, if it says so, else the last lines."""
+    lines = log.splitlines()
+    died = [number for number, line in enumerate(lines) if line.startswith(("panic:", "fatal error:"))]
+    return lines[died[0] :][:LOG_LINES] if died else lines[-LOG_LINES:]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
