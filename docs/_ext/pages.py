@@ -19,7 +19,7 @@ import typer
 from plumbline.cli.main import app
 from plumbline.conformance.clients.written import with_clients
 from plumbline.conformance.requirements.catalogue import PROFILES, Catalogue, Group, Requirement
-from plumbline.conformance.requirements.references import Written, WrittenCheck, written_checks
+from plumbline.conformance.requirements.references import Written, written_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = "reference/commands"
@@ -130,18 +130,17 @@ def _requirement(row: Requirement, written: Written) -> str:
         f"## {row.id}",
         f"**{row.level}** {escaped(row.statement)}",
         "\n".join(items),
-        *_shown(row, checks),
+        *_exchange(row, written),
     ]
     return "\n\n".join(parts)
 
 
-def _shown(row: Requirement, checks: Iterable[WrittenCheck]) -> Iterator[str]:
-    """The trace that verifies it, or else the sample exchange of its file."""
-    files = [check.where.rpartition(":")[0] for check in checks]
-    trace = next((ROOT / file for file in files if file.endswith(".trace")), None)
-    if trace is not None:
-        yield f"<details><summary>The trace that verifies it: {trace.relative_to(ROOT)}</summary>"
-        yield _fenced(trace.read_text(encoding="utf-8").rstrip())
+def _exchange(row: Requirement, written: Written) -> Iterator[str]:
+    """The exchange of the trace that verifies it, as it is run, or else the sample of its file."""
+    played = written.played(row.id)
+    if played is not None:
+        yield f"<details><summary>The exchange that is run: {played.where}</summary>"
+        yield _fenced("\n".join(played.exchange))
         yield "</details>"
     elif row.sample:
         yield "A sample exchange:"
