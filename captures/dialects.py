@@ -15,7 +15,7 @@ class StreamDecoder(Protocol):
         """The operations that ``data`` completes. Raises ``wire.errors.ProtocolError``."""
 
 
-class Dialect(Protocol):
+class CaptureDialect(Protocol):
     """One protocol."""
 
     name: str
@@ -40,10 +40,10 @@ class Dialect(Protocol):
         """An operation on one line."""
 
 
-def known() -> dict[str, Dialect]:
+def known() -> dict[str, CaptureDialect]:
     """The protocols, by name."""
-    from plumbline.captures.amqp.dialect import AmqpDialect
-    from plumbline.captures.nats.dialect import NatsDialect
+    from plumbline.captures.amqp.dialect import AmqpCaptureDialect
+    from plumbline.captures.nats.dialect import NatsCaptureDialect
 
-    makers: tuple[Callable[[], Dialect], ...] = (NatsDialect, AmqpDialect)
+    makers: tuple[Callable[[], CaptureDialect], ...] = (NatsCaptureDialect, AmqpCaptureDialect)
     return {dialect.name: dialect for dialect in (make() for make in makers)}

@@ -18,15 +18,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.captures.amqp.confirms import Confirmed
-from plumbline.captures.normal import UNTOLD, Normal
-from plumbline.captures.operations import Row
+from plumbline.captures.amqp.confirms import ConfirmedMessages
+from plumbline.captures.normal import IGNORED_OPERATIONS, Normalizer
+from plumbline.captures.operations import OperationRow
 from plumbline.wire.sender import Direction
 
 ALIKE = 0.3  # connections that have less in common are two different ones
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """How something differs."""
 
     MISSING = "missing"  # in the first recording only
@@ -39,22 +39,22 @@ CONFIRMS = "confirms"
 Lane = tuple[Direction | None, int, str]  # what keeps its order: direction, channel, and what kind of thing
 
 
-class Seen(Struct, frozen=True):
+class ComparedOperation(Struct, frozen=True):
     """An operation and what it comes down to."""
 
-    row: Row
+    row: OperationRow
     fields: dict[str, Any]
     key: str
     lane: Lane
 
     @property
-    def place(self) -> tuple[str, str]:
+    def identity(self) -> tuple[str, str]:
         """What an operation keeps when it is changed."""
         name = self.fields.get("subject") or self.fields.get("routing_key") or ""
         return str(self.fields["op"]), str(name)
 
 
-class Change(Struct, frozen=True):
+class FieldChange(Struct, frozen=True):
     """One field that differs; None where it is not there."""
 
     name: str
@@ -62,13 +62,13 @@ class Change(Struct, frozen=True):
     second: Any
 
 
-class Difference(Struct, frozen=True):
+class OperationDifference(Struct, frozen=True):
     """One operation that differs, as it was in each recording."""
 
-    kind: Kind
-    first: Seen | None
-    second: Seen | None
-    changes: tuple[Change, ...] = ()
+    kind: DifferenceKind
+    first: ComparedOperation | None
+    second: ComparedOperation | None
+    changes: tuple[FieldChange, ...] = ()
 
     @property
     def direction(self) -> Direction:
@@ -79,53 +79,55 @@ class Difference(Struct, frozen=True):
         return seen.row.direction
 
 
-class Conversation(Struct, frozen=True):
+class ComparedConversation(Struct, frozen=True):
     """The operations of one connection."""
 
     number: int
     name: str
-    seen: tuple[Seen, ...]
+    operations: tuple[ComparedOperation, ...]
 
 
 class Pair(Struct, frozen=True):
     """A connection of each recording, or of one of them."""
 
-    first: Conversation | None
-    second: Conversation | None
-    differences: tuple[Difference, ...]
+    first: ComparedConversation | None
+    second: ComparedConversation | None
+    differences: tuple[OperationDifference, ...]
 
 
-def compare(first: Iterable[Row], second: Iterable[Row]) -> list[Pair]:
+def compare(first: Iterable[OperationRow], second: Iterable[OperationRow]) -> list[Pair]:
     """Every connection of both, in the order of the first recording."""
-    pairs = _paired(_conversations(first), _conversations(second))
+    pairs = _pair_conversations(_conversations(first), _conversations(second))
     return [Pair(one, other, tuple(_differences(one, other))) for one, other in pairs]
 
 
-def _conversations(rows: Iterable[Row]) -> list[Conversation]:
-    normals: dict[int, Normal] = {}
-    seen: dict[int, list[Seen]] = {}
+def _conversations(rows: Iterable[OperationRow]) -> list[ComparedConversation]:
+    normals: dict[int, Normalizer] = {}
+    seen: dict[int, list[ComparedOperation]] = {}
     names: dict[int, str] = {}
-    confirmed: defaultdict[tuple[int, int], Confirmed] = defaultdict(Confirmed)
+    confirmed: defaultdict[tuple[int, int], ConfirmedMessages] = defaultdict(ConfirmedMessages)
     for row in rows:
         number = row.connection.number
         operations = seen.setdefault(number, [])
-        if row.operation is None or row.fields["op"] in UNTOLD:
+        if row.operation is None or row.fields["op"] in IGNORED_OPERATIONS:
             continue
-        normal = normals.setdefault(number, Normal())
+        normal = normals.setdefault(number, Normalizer())
         for fields in _single(row, normal.fields(row.fields), confirmed):
             key = json.dumps([row.direction, fields], sort_keys=True, default=str)
-            operations.append(Seen(row, fields, key, _lane(row, fields)))
+            operations.append(ComparedOperation(row, fields, key, _lane(row, fields)))
         if name := _name(row):
             names.setdefault(number, name)
-    return [Conversation(number, names.get(number, ""), tuple(found)) for number, found in seen.items()]
+    return [
+        ComparedConversation(number, names.get(number, ""), tuple(found)) for number, found in seen.items()
+    ]
 
 
-def _is_confirm(row: Row) -> bool:
+def _is_confirm(row: OperationRow) -> bool:
     return row.direction is Direction.TO_CLIENT and row.fields["op"] in ("basic.ack", "basic.nack")
 
 
 def _single(
-    row: Row, fields: dict[str, Any], confirmed: Mapping[tuple[int, int], Confirmed]
+    row: OperationRow, fields: dict[str, Any], confirmed: Mapping[tuple[int, int], ConfirmedMessages]
 ) -> Iterator[dict[str, Any]]:
     """The fields as they are; of a confirm, once for each message that is confirmed."""
     if not _is_confirm(row):
@@ -136,7 +138,7 @@ def _single(
         yield {**fields, "delivery_tag": tag, "multiple": False}
 
 
-def _lane(row: Row, fields: dict[str, Any]) -> Lane:
+def _lane(row: OperationRow, fields: dict[str, Any]) -> Lane:
     kind = ""
     if _is_confirm(row):
         kind = CONFIRMS
@@ -145,7 +147,7 @@ def _lane(row: Row, fields: dict[str, Any]) -> Lane:
     return row.direction, fields.get("channel", 0), kind
 
 
-def _name(row: Row) -> str:
+def _name(row: OperationRow) -> str:
     """What a client calls itself."""
     if row.fields["op"] == "CONNECT":
         return str(row.fields.get("json", {}).get("name", ""))
@@ -154,9 +156,9 @@ def _name(row: Row) -> str:
     return ""
 
 
-def _paired(
-    first: list[Conversation], second: list[Conversation]
-) -> Iterator[tuple[Conversation | None, Conversation | None]]:
+def _pair_conversations(
+    first: list[ComparedConversation], second: list[ComparedConversation]
+) -> Iterator[tuple[ComparedConversation | None, ComparedConversation | None]]:
     left = list(second)
     for one in first:
         scored = [(_likeness(one, other), -at) for at, other in enumerate(left)]
@@ -169,85 +171,112 @@ def _paired(
         yield None, other
 
 
-def _likeness(one: Conversation, other: Conversation) -> float:
+def _likeness(first: ComparedConversation, second: ComparedConversation) -> float:
     """1 for the same operations, in whatever order; a name that both have or lack counts, too."""
-    ours, theirs = Counter(seen.key for seen in one.seen), Counter(seen.key for seen in other.seen)
-    total = ours.total() + theirs.total()
-    common = 2 * (ours & theirs).total() / total if total else 1.0
-    return 0.7 * common + 0.3 * (one.name == other.name)
+    first_keys, second_keys = (
+        Counter(seen.key for seen in first.operations),
+        Counter(seen.key for seen in second.operations),
+    )
+    total = first_keys.total() + second_keys.total()
+    common = 2 * (first_keys & second_keys).total() / total if total else 1.0
+    return 0.7 * common + 0.3 * (first.name == second.name)
 
 
-def _differences(one: Conversation | None, other: Conversation | None) -> Iterator[Difference]:
-    if one is None or other is None:
-        kind = Kind.EXTRA if one is None else Kind.MISSING
-        for seen in (one or other or Conversation(0, "", ())).seen:
-            yield _lone(kind, seen)
+def _differences(
+    first: ComparedConversation | None, second: ComparedConversation | None
+) -> Iterator[OperationDifference]:
+    if first is None or second is None:
+        kind = DifferenceKind.EXTRA if first is None else DifferenceKind.MISSING
+        for seen in (first or second or ComparedConversation(0, "", ())).operations:
+            yield _single_difference(kind, seen)
         return
-    lanes = dict.fromkeys(seen.lane for side in (one, other) for seen in side.seen)
-    found = [difference for lane in lanes for difference in _of_lane(one, other, lane)]
-    yield from sorted(found, key=lambda difference: _when(difference, one, other))
+    lanes = dict.fromkeys(seen.lane for side in (first, second) for seen in side.operations)
+    found = [difference for lane in lanes for difference in _lane_differences(first, second, lane)]
+    yield from sorted(found, key=lambda difference: _position(difference, first, second))
 
 
-def _of_lane(one: Conversation, other: Conversation, lane: Lane) -> Iterator[Difference]:
-    ours = [seen for seen in one.seen if seen.lane == lane]
-    theirs = [seen for seen in other.seen if seen.lane == lane]
+def _lane_differences(
+    one: ComparedConversation, other: ComparedConversation, lane: Lane
+) -> Iterator[OperationDifference]:
+    first_operations = [seen for seen in one.operations if seen.lane == lane]
+    second_operations = [seen for seen in other.operations if seen.lane == lane]
     if lane[-1] == CONFIRMS:  # of which the order says nothing
-        ours, theirs = (sorted(side, key=lambda seen: seen.fields["delivery_tag"]) for side in (ours, theirs))
-    missing: list[Seen] = []
-    extra: list[Seen] = []
+        first_operations, second_operations = (
+            sorted(side, key=lambda seen: seen.fields["delivery_tag"])
+            for side in (first_operations, second_operations)
+        )
+    missing: list[ComparedOperation] = []
+    extra: list[ComparedOperation] = []
     matcher = SequenceMatcher(
-        None, [seen.key for seen in ours], [seen.key for seen in theirs], autojunk=False
+        None,
+        [seen.key for seen in first_operations],
+        [seen.key for seen in second_operations],
+        autojunk=False,
     )
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag != "equal":
-            missing += ours[a:b]
-            extra += theirs[c:d]
-    yield from _reordered(missing, extra)
-    yield from _changed(missing, extra)
+            missing += first_operations[a:b]
+            extra += second_operations[c:d]
+    yield from _take_reordered(missing, extra)
+    yield from _take_changed(missing, extra)
     for seen in missing:
-        yield _lone(Kind.MISSING, seen)
+        yield _single_difference(DifferenceKind.MISSING, seen)
     for seen in extra:
-        yield _lone(Kind.EXTRA, seen)
+        yield _single_difference(DifferenceKind.EXTRA, seen)
 
 
-def _reordered(missing: list[Seen], extra: list[Seen]) -> Iterator[Difference]:
+def _take_reordered(
+    missing: list[ComparedOperation], extra: list[ComparedOperation]
+) -> Iterator[OperationDifference]:
     """Takes out of both what is in both."""
     for seen in list(missing):
         twin = next((other for other in extra if other.key == seen.key), None)
         if twin is not None:
             missing.remove(seen)
             extra.remove(twin)
-            yield Difference(Kind.REORDERED, seen, twin)
+            yield OperationDifference(DifferenceKind.REORDERED, seen, twin)
 
 
-def _changed(missing: list[Seen], extra: list[Seen]) -> Iterator[Difference]:
+def _take_changed(
+    missing: list[ComparedOperation], extra: list[ComparedOperation]
+) -> Iterator[OperationDifference]:
     """Takes out of both, in order, what has the same verb and subject."""
     for seen in list(missing):
-        twin = next((other for other in extra if other.place == seen.place), None)
+        twin = next((other for other in extra if other.identity == seen.identity), None)
         if twin is not None:
             missing.remove(seen)
             extra.remove(twin)
-            yield Difference(Kind.CHANGED, seen, twin, tuple(_changes("", seen.fields, twin.fields)))
+            yield OperationDifference(
+                DifferenceKind.CHANGED, seen, twin, tuple(_changes("", seen.fields, twin.fields))
+            )
 
 
-def _changes(prefix: str, ours: Any, theirs: Any) -> Iterator[Change]:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for name in dict.fromkeys([*ours, *theirs]):
-            if ours.get(name) != theirs.get(name):
-                yield from _changes(f"{prefix}.{name}" if prefix else name, ours.get(name), theirs.get(name))
+def _changes(prefix: str, first_fields: Any, second_fields: Any) -> Iterator[FieldChange]:
+    if isinstance(first_fields, dict) and isinstance(second_fields, dict):
+        for name in dict.fromkeys([*first_fields, *second_fields]):
+            if first_fields.get(name) != second_fields.get(name):
+                yield from _changes(
+                    f"{prefix}.{name}" if prefix else name, first_fields.get(name), second_fields.get(name)
+                )
     else:
-        yield Change(prefix, ours, theirs)
+        yield FieldChange(prefix, first_fields, second_fields)
 
 
-def _lone(kind: Kind, seen: Seen) -> Difference:
-    return Difference(kind, seen, None) if kind is Kind.MISSING else Difference(kind, None, seen)
+def _single_difference(kind: DifferenceKind, seen: ComparedOperation) -> OperationDifference:
+    return (
+        OperationDifference(kind, seen, None)
+        if kind is DifferenceKind.MISSING
+        else OperationDifference(kind, None, seen)
+    )
 
 
-def _when(difference: Difference, one: Conversation, other: Conversation) -> float:
+def _position(
+    difference: OperationDifference, one: ComparedConversation, other: ComparedConversation
+) -> float:
     """How far into its recording it is, so that both are told in one order."""
     side, seen = (one, difference.first) if difference.first else (other, difference.second)
     assert seen is not None
-    return seen.row.number / max(side.seen[-1].row.number, 1)
+    return seen.row.number / max(side.operations[-1].row.number, 1)
 
 
 def differs(pairs: Sequence[Pair]) -> bool:

@@ -7,7 +7,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from plumbline.captures.diff import Change, Conversation, Difference, Kind, Pair, Seen
+from plumbline.captures.diff import (
+    ComparedConversation,
+    ComparedOperation,
+    DifferenceKind,
+    FieldChange,
+    OperationDifference,
+    Pair,
+)
 from plumbline.captures.show import clock
 
 _STYLE = """
@@ -27,16 +34,18 @@ def as_text(pairs: Sequence[Pair]) -> Iterator[str]:
             continue
         yield _title(pair)
         for difference in pair.differences:
-            yield f"  {difference.kind:9} {difference.direction.arrow} {_shown(difference)}"
+            yield f"  {difference.kind:9} {difference.direction.arrow} {_difference_cells(difference)}"
             for change in difference.changes:
                 yield f"            {change.name}: {_value(change.first)} -> {_value(change.second)}"
-            if difference.kind is Kind.REORDERED and difference.first and difference.second:
+            if difference.kind is DifferenceKind.REORDERED and difference.first and difference.second:
                 numbers = difference.first.row.number, difference.second.row.number
                 yield f"            operation {numbers[0]} of the first, {numbers[1]} of the second"
     same = sum(not pair.differences for pair in pairs if pair.first and pair.second)
-    counts = {kind: sum(one.kind is kind for pair in pairs for one in pair.differences) for kind in Kind}
-    told = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-    yield f"{len(pairs)} connections, {same} the same" + (f"; {told}" if told else "")
+    counts = {
+        kind: sum(one.kind is kind for pair in pairs for one in pair.differences) for kind in DifferenceKind
+    }
+    summary = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    yield f"{len(pairs)} connections, {same} the same" + (f"; {summary}" if summary else "")
 
 
 def as_json(pairs: Sequence[Pair]) -> str:
@@ -73,19 +82,19 @@ def as_html(pairs: Sequence[Pair], first: str, second: str) -> str:
     return "\n".join([*parts, "</html>", ""])
 
 
-def _row(difference: Difference) -> str:
-    changes = "".join(f"<br>{html.escape(_told(change))}" for change in difference.changes)
+def _row(difference: OperationDifference) -> str:
+    changes = "".join(f"<br>{html.escape(_describe_change(change))}" for change in difference.changes)
     cells = [f"{difference.kind}{changes}", *map(_cell, (difference.first, difference.second))]
     return f'<tr class="{difference.kind}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
-def _cell(seen: Seen | None) -> str:
+def _cell(seen: ComparedOperation | None) -> str:
     if seen is None or seen.row.direction is None:
         return ""
     return html.escape(f"{clock(seen.row.time)} {seen.row.direction.arrow} {seen.row}")
 
 
-def _told(change: Change) -> str:
+def _describe_change(change: FieldChange) -> str:
     return f"{change.name}: {_value(change.first)} -> {_value(change.second)}"
 
 
@@ -99,7 +108,7 @@ def _title(pair: Pair) -> str:
     return f"connection{name}: number {pair.first.number} of the first, {pair.second.number} of the second"
 
 
-def _shown(difference: Difference) -> str:
+def _difference_cells(difference: OperationDifference) -> str:
     seen = difference.first or difference.second
     assert seen is not None
     return str(seen.row)
@@ -109,11 +118,11 @@ def _value(value: Any) -> str:
     return "not there" if value is None else json.dumps(value, default=str, ensure_ascii=False)
 
 
-def _connection(conversation: Conversation | None) -> dict[str, Any] | None:
+def _connection(conversation: ComparedConversation | None) -> dict[str, Any] | None:
     return {"connection": conversation.number, "name": conversation.name} if conversation else None
 
 
-def _difference(difference: Difference) -> dict[str, Any]:
+def _difference(difference: OperationDifference) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": difference.kind}
     for side, seen in (("first", difference.first), ("second", difference.second)):
         if seen is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from plumbline.captures.packets import ACK, MOST_DATA, SYN, Flow
+from plumbline.captures.packets import ACK, MAX_DATA, SYN, PacketFlow
 from plumbline.captures.pcapng import MARK, interface, packet, section_header
 from plumbline.wire.sender import Direction
 
@@ -20,7 +20,7 @@ CLIENT = "192.0.2.1"  # RFC 5737: what the address was is not known
 NOWHERE = ("192.0.2.2", 1)
 
 
-class Exchanged(Struct, frozen=True):
+class ExchangedOperation(Struct, frozen=True):
     """One operation, or (``direction`` None) a remark. ``at`` in nanoseconds since the epoch."""
 
     at: int
@@ -31,13 +31,13 @@ class Exchanged(Struct, frozen=True):
     cut: bool = False  # ``raw`` is the beginning of it
 
 
-def exchange_capture(exchange: Iterable[Exchanged], server: tuple[str, int]) -> bytes:
+def exchange_capture(exchange: Iterable[ExchangedOperation], server: tuple[str, int]) -> bytes:
     """A whole pcapng file. Each connection is one between a client's port of its own and ``server``."""
     parts = [section_header("plumbline"), interface("plumbline", "what a check saw")]
-    flows: dict[str, Flow] = {}
+    flows: dict[str, PacketFlow] = {}
     for one in exchange:
         if one.connection not in flows:
-            flows[one.connection] = flow = Flow(
+            flows[one.connection] = flow = PacketFlow(
                 len(flows) + 1, (CLIENT, FIRST_PORT + len(flows)), _address(server)
             )
             about = _comment(f"connection {one.connection}")
@@ -47,13 +47,13 @@ def exchange_capture(exchange: Iterable[Exchanged], server: tuple[str, int]) -> 
     return b"".join(parts)
 
 
-def _add(parts: list[bytes], flow: Flow, one: Exchanged) -> None:
+def _add(parts: list[bytes], flow: PacketFlow, one: ExchangedOperation) -> None:
     if one.direction is None:
         packet(parts, one.at, flow.head(Direction.TO_SERVER, 0, ACK), b"", (_comment(one.text),))
         return
     notes = [_comment(f"only the first {len(one.raw)} bytes are known")] if one.cut else []
-    for start in range(0, len(one.raw), MOST_DATA):
-        piece = one.raw[start : start + MOST_DATA]
+    for start in range(0, len(one.raw), MAX_DATA):
+        piece = one.raw[start : start + MAX_DATA]
         packet(parts, one.at, flow.head(one.direction, len(piece)), piece, notes)
     if one.cut:
         flow.next[one.direction] += 1

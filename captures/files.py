@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from plumbline.captures.operations import Reader, Row
+from plumbline.captures.operations import OperationReader, OperationRow
 from plumbline.captures.reader import CaptureError, CaptureParser, Packet
 from plumbline.captures.segments import segment
 
@@ -15,10 +15,10 @@ READ_BYTES = 4 * 1024 * 1024
 POLL_S = 0.05  # how often a growing file is looked at
 
 
-def files_of(places: Sequence[Path]) -> list[Path]:
+def files_of(paths: Sequence[Path]) -> list[Path]:
     """The files that these names stand for, a folder's by name. Raises ``CaptureError`` if one is none."""
     found: list[Path] = []
-    for place in places:
+    for place in paths:
         if place.is_dir():
             found += sorted(path for path in place.iterdir() if path.suffix in SUFFIXES)
         elif place.is_file():
@@ -28,7 +28,7 @@ def files_of(places: Sequence[Path]) -> list[Path]:
     return found
 
 
-class Source:
+class CaptureSource:
     """The packets of some captures, in order. ``remarks`` says what is wrong with the files themselves.
 
     ``since`` leaves out the files of a folder that were begun before that one: names tell the time.
@@ -36,10 +36,10 @@ class Source:
 
     def __init__(self, places: Sequence[Path], since: Path | None = None) -> None:
         self.remarks: list[str] = []
-        self._places = list(places)
+        self._paths = list(places)
         self._since = since
         self.files: list[Path] = []
-        self._look_again()
+        self._find_new_files()
         if not self.files:
             raise CaptureError(f"{', '.join(map(str, places))}: no captures")
 
@@ -63,7 +63,7 @@ class Source:
                     if data := file.read(READ_BYTES):
                         yield from _named(path, parser, data)
                         continue
-                    self._look_again()
+                    self._find_new_files()
                     if at + 1 < len(self.files):  # nothing is written to this one any more
                         for data in iter(lambda: file.read(READ_BYTES), b""):
                             yield from _named(path, parser, data)
@@ -75,8 +75,8 @@ class Source:
             self._ended(path, parser)
             at += 1
 
-    def _look_again(self) -> None:
-        for path in files_of(self._places):
+    def _find_new_files(self) -> None:
+        for path in files_of(self._paths):
             if path not in self.files and (self._since is None or path >= self._since):
                 self.files.append(path)
 
@@ -92,7 +92,7 @@ def _named(path: Path, parser: CaptureParser, data: bytes) -> Iterator[Packet]:
         raise CaptureError(f"{path}: {error}") from None
 
 
-def rows(packets: Iterator[Packet | None], reader: Reader) -> Iterator[Row | None]:
+def rows(packets: Iterator[Packet | None], reader: OperationReader) -> Iterator[OperationRow | None]:
     """What the packets carry; None is passed on."""
     for packet in packets:
         if packet is None:
@@ -102,6 +102,8 @@ def rows(packets: Iterator[Packet | None], reader: Reader) -> Iterator[Row | Non
     yield from reader.finish()
 
 
-def read(places: Sequence[Path], protocol: str | None = None) -> Iterator[Row]:
+def read(places: Sequence[Path], protocol: str | None = None) -> Iterator[OperationRow]:
     """Every row of these captures. Raises ``CaptureError``."""
-    return (row for row in rows(Source(places).packets(), Reader(protocol)) if row is not None)
+    return (
+        row for row in rows(CaptureSource(places).packets(), OperationReader(protocol)) if row is not None
+    )

@@ -51,23 +51,23 @@ class _Token(Struct, frozen=True):
     at: int
 
 
-def everything(_fields: Fields) -> bool:
+def match_all(_fields: Fields) -> bool:
     """The filter of nobody's asking."""
     return True
 
 
 def parse(text: str) -> Filter:
     """Reads a filter; an empty one takes everything. Raises ``FilterError``."""
-    reader = _Reader(text)
+    reader = _FilterReader(text)
     if reader.next.kind == "end":
-        return everything
+        return match_all
     found = reader.expression()
     if reader.next.kind != "end":
         raise reader.expected("and, or, or the end")
     return found
 
 
-class _Reader:
+class _FilterReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = self._split(text)
@@ -135,11 +135,11 @@ class _Reader:
             case "=" | "==":
                 return _equal(name, value)
             case "!=":
-                return _opposite(name, _equal(name, value))
+                return _negate(name, _equal(name, value))
             case "~":
-                return self._like(name, value)
+                return self._matches_subject(name, value)
             case "!~":
-                return _opposite(name, self._like(name, value))
+                return _negate(name, self._matches_subject(name, value))
         return _ordered(name, mark.value, value)
 
     def _list(self) -> list[_Token]:
@@ -158,7 +158,7 @@ class _Reader:
                 return token
         raise self.expected("a value")
 
-    def _like(self, name: str, value: _Token) -> Filter:
+    def _matches_subject(self, name: str, value: _Token) -> Filter:
         try:
             if value.kind == "regex":
                 search = re.compile(value.value.replace("\\/", "/")).search
@@ -196,14 +196,14 @@ def _equal(name: str, value: _Token) -> Filter:
     if value.kind == "regex":
         search = re.compile(value.value).search
         return lambda fields: (held := fields.get(name)) is not None and search(str(held)) is not None
-    wanted = _literal(value)
+    expected = _literal(value)
     if name in CASELESS:
-        folded = wanted.casefold()
+        folded = expected.casefold()
         return lambda fields: str(fields.get(name)).casefold() == folded
     if value.kind == "number":
-        number = float(wanted)
-        return lambda fields: fields.get(name) is not None and _is(fields[name], wanted, number)
-    return lambda fields: fields.get(name) is not None and _text(fields[name]) == wanted
+        number = float(expected)
+        return lambda fields: fields.get(name) is not None and _is(fields[name], expected, number)
+    return lambda fields: fields.get(name) is not None and _text(fields[name]) == expected
 
 
 def _is(held: Any, text: str, number: float) -> bool:
@@ -214,7 +214,7 @@ def _text(held: Any) -> str:
     return str(held).lower() if isinstance(held, bool) else str(held)
 
 
-def _opposite(name: str, test: Filter) -> Filter:
+def _negate(name: str, test: Filter) -> Filter:
     return lambda fields: fields.get(name) is not None and not test(fields)
 
 

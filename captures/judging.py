@@ -11,27 +11,29 @@ from pathlib import Path
 
 import msgspec
 
-from plumbline.captures.files import Source, rows
-from plumbline.captures.operations import Reader, Row
-from plumbline.captures.seen import Seen
-from plumbline.monitors import Observation, Violation, Watch
+from plumbline.captures.files import CaptureSource, rows
+from plumbline.captures.observation import CaptureObservation
+from plumbline.captures.operations import OperationReader, OperationRow
+from plumbline.monitors import MonitorRunner, Observation, Violation
 
 # After these nobody knows what a connection has said: what its rules remembered says nothing any more.
 _BROKEN = ("lost", "undecodable", "entered", "reset")
 
 
-class Judge:
+class CaptureJudge:
     """One for a whole capture: the rules of streams and queues go across connections.
 
     ``watch`` holds the monitors, all of them by default; ``seen`` makes observations.
     """
 
-    def __init__(self, watch: Watch | None = None, seen: type[Observation] = Seen) -> None:
-        self._watch = watch or Watch()
+    def __init__(
+        self, watch: MonitorRunner | None = None, seen: type[Observation] = CaptureObservation
+    ) -> None:
+        self._watch = watch or MonitorRunner()
         self._seen = seen
         self._half_closed: set[int] = set()
 
-    def observe(self, row: Row) -> Iterator[Violation]:
+    def observe(self, row: OperationRow) -> Iterator[Violation]:
         """What ``row`` breaks."""
         number = row.connection.number
         if row.operation is not None and row.direction is not None:
@@ -47,14 +49,14 @@ class Judge:
         return iter(())
 
 
-class LiveJudge:
+class RecordingJudge:
     """Follows what a recorder writes, from ``first`` on, in a thread; ``tell`` hears of each violation."""
 
-    def __init__(self, first: Path, protocol: str | None, tell: Callable[[Violation], None]) -> None:
-        self.found = 0
-        self._source = Source([first.parent], since=first)
-        self._reader = Reader(protocol)
-        self._tell = tell
+    def __init__(self, first: Path, protocol: str | None, on_violation: Callable[[Violation], None]) -> None:
+        self.violation_count = 0
+        self._source = CaptureSource([first.parent], since=first)
+        self._reader = OperationReader(protocol)
+        self._on_violation = on_violation
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="plumbline-judge", daemon=True)
 
@@ -67,12 +69,12 @@ class LiveJudge:
         self._thread.join()
 
     def _run(self) -> None:
-        judge = Judge()
+        judge = CaptureJudge()
         for row in rows(self._source.follow(self._ended.is_set), self._reader):
             if row is not None:
                 for violation in judge.observe(row):
-                    self.found += 1
-                    self._tell(violation)
+                    self.violation_count += 1
+                    self._on_violation(violation)
 
 
 def violation_json(violation: Violation) -> str:

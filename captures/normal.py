@@ -18,8 +18,10 @@ PLACES = frozenset({
     "leader", "raft_group", "xkey", "version", "git_commit", "go", "lang", "created", "time", "ts",
     "last_active", "cluster_name", "platform",
 })  # fmt: skip
-LEFT_OUT = frozenset({"number", "connection", "time", "size", "sender"})
-UNTOLD = frozenset({"PING", "PONG", "heartbeat"})  # they come when time has passed, or somebody waited
+IGNORED_FIELDS = frozenset({"number", "connection", "time", "size", "sender"})
+IGNORED_OPERATIONS = frozenset(
+    {"PING", "PONG", "heartbeat"}
+)  # they come when time has passed, or somebody waited
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _NANOSECONDS = re.compile(r"(?<!\d)[12]\d{18}(?!\d)")
@@ -32,7 +34,7 @@ _MADE_UP = re.compile(
 )
 
 
-class Normal:
+class Normalizer:
     """Normalises the operations of one connection, in their order."""
 
     def __init__(self) -> None:
@@ -40,7 +42,9 @@ class Normal:
 
     def fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The fields that are compared."""
-        return {name: self._value(name, value) for name, value in fields.items() if name not in LEFT_OUT}
+        return {
+            name: self._value(name, value) for name, value in fields.items() if name not in IGNORED_FIELDS
+        }
 
     def _value(self, name: str, value: Any) -> Any:
         if name in PLACES:

@@ -11,29 +11,38 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from plumbline.captures.dialects import Dialect, StreamDecoder, known
-from plumbline.captures.reassembly import Bytes, Connection, Ended, Event, Lost, Opened, Reassembler, Remark
-from plumbline.captures.segments import Place, Segment
+from plumbline.captures.dialects import CaptureDialect, StreamDecoder, known
+from plumbline.captures.reassembly import (
+    BytesLost,
+    CaptureComment,
+    ConnectionOpened,
+    Event,
+    Reassembler,
+    StreamBytes,
+    StreamEnded,
+    TcpConnection,
+)
+from plumbline.captures.segments import Address, Segment
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
 
-MOST_HELD = 2 * 1024 * 1024  # bytes of a stream in which a place to begin is looked for again
+MAX_HELD_BYTES = 2 * 1024 * 1024  # bytes of a stream in which a place to begin is looked for again
 SHORT_BYTES = 32  # may be the beginning of an operation that cannot be recognised yet
 NOTHING = ""
 UNKNOWN = "no known protocol"
 
 
-class Row:
+class OperationRow:
     """One operation, or one remark; ``fields`` is what filters ask."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: TcpConnection,
         time: int,
         direction: Direction | None,
         number: int,
         operation: Any,
-        dialect: Dialect | None,
+        dialect: CaptureDialect | None,
         remark: tuple[str, str] = (NOTHING, NOTHING),
     ) -> None:
         self.connection = connection
@@ -76,26 +85,26 @@ class _Stream:
         self.held = b""  # the end of them, in which an operation may have begun
 
 
-class _Decoded:
+class _DecodedConnection:
     """A connection with its two streams."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: TcpConnection) -> None:
         self.connection = connection
-        self.dialect: Dialect | None = None
+        self.dialect: CaptureDialect | None = None
         self.is_opaque = False
         self.operations = 0
         self.streams: dict[Direction, _Stream] = {}
-        self.waiting: list[Bytes] = []  # until the protocol is known
+        self.waiting: list[StreamBytes] = []  # until the protocol is known
 
 
-class Reader:
+class OperationReader:
     """Feed it segments; ``protocol`` overrides what the capture says or looks like."""
 
     def __init__(self, protocol: str | None = None) -> None:
         self._dialects = known()
         self._protocol = protocol
         self._reassembler = Reassembler(self._sent_by_server)
-        self._connections: dict[Connection, _Decoded] = {}
+        self._connections: dict[TcpConnection, _DecodedConnection] = {}
         self._last = 0
         self.lost = 0  # bytes that the capture lacks
         self.undecodable = 0  # places that are not the protocol
@@ -105,13 +114,13 @@ class Reader:
         """Bytes that were in the capture more than once."""
         return self._reassembler.repeated
 
-    def feed(self, segment: Segment) -> Iterator[Row]:
+    def feed(self, segment: Segment) -> Iterator[OperationRow]:
         """The rows that this segment completes."""
         self._last = segment.time
         for event in self._reassembler.feed(segment):
             yield from self._rows(event)
 
-    def finish(self) -> Iterator[Row]:
+    def finish(self) -> Iterator[OperationRow]:
         """The capture is over."""
         for event in self._reassembler.finish(self._last):
             yield from self._rows(event)
@@ -122,28 +131,28 @@ class Reader:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _rows(self, event: Event) -> Iterable[Row]:
+    def _rows(self, event: Event) -> Iterable[OperationRow]:
         decoded = self._connections.get(event.connection)
         if decoded is None:
-            decoded = self._connections[event.connection] = _Decoded(event.connection)
+            decoded = self._connections[event.connection] = _DecodedConnection(event.connection)
         match event:
-            case Bytes():
+            case StreamBytes():
                 return self._decode(decoded, event)
-            case Opened():
+            case ConnectionOpened():
                 how = ", first seen in its middle" if event.connection.mid_stream else ""
                 return (_remark(event, None, "opened", " to ".join(event.connection.addresses) + how),)
-            case Lost():
+            case BytesLost():
                 self.lost += event.size
                 if not decoded.is_opaque:
                     decoded.streams[event.direction] = _Stream(None)
-                told = f"{event.size} bytes are not in the capture"
-                return (_remark(event, event.direction, "lost", told),)
-            case Ended():
+                text = f"{event.size} bytes are not in the capture"
+                return (_remark(event, event.direction, "lost", text),)
+            case StreamEnded():
                 return (_remark(event, event.direction, "reset" if event.is_reset else "closed", NOTHING),)
-            case Remark():
+            case CaptureComment():
                 return (_remark(event, None, "note", event.text),)
 
-    def _decode(self, decoded: _Decoded, event: Bytes) -> Iterable[Row]:
+    def _decode(self, decoded: _DecodedConnection, event: StreamBytes) -> Iterable[OperationRow]:
         if decoded.is_opaque:
             return ()
         if decoded.dialect is None:
@@ -154,19 +163,19 @@ class Reader:
             stream = _Stream(decoded.dialect.decoder(event.direction) if begins else None)
             decoded.streams[event.direction] = stream
         if stream.decoder is None:
-            return self._enter(decoded, stream, event, event.data)
+            return self._resynchronize(decoded, stream, event, event.data)
         try:
             operations = stream.decoder.feed(event.data)
         except ProtocolError as error:
             before = self._operations(decoded, event, error.operations)
-            return (*before, *self._failed(decoded, stream, event, error))
+            return (*before, *self._on_decode_error(decoded, stream, event, error))
         return self._operations(decoded, event, operations)
 
-    def _recognise(self, decoded: _Decoded, event: Bytes) -> Iterator[Row]:
+    def _recognise(self, decoded: _DecodedConnection, event: StreamBytes) -> Iterator[OperationRow]:
         decoded.waiting.append(event)
         decoded.dialect = self._recognised(decoded)
         if decoded.dialect is None:
-            if sum(len(part.data) for part in decoded.waiting) > MOST_UNKNOWN:
+            if sum(len(part.data) for part in decoded.waiting) > MAX_UNKNOWN_BYTES:
                 decoded.is_opaque = True
                 decoded.waiting.clear()
                 yield _remark(event, None, "undecodable", UNKNOWN)
@@ -175,18 +184,20 @@ class Reader:
         for part in waiting:
             yield from self._decode(decoded, part)
 
-    def _operations(self, decoded: _Decoded, event: Bytes, operations: Sequence[Any]) -> Sequence[Row]:
+    def _operations(
+        self, decoded: _DecodedConnection, event: StreamBytes, operations: Sequence[Any]
+    ) -> Sequence[OperationRow]:
         first = decoded.operations + 1
         decoded.operations += len(operations)
         of, time, direction, dialect = event.connection, event.time, event.direction, decoded.dialect
         return [
-            Row(of, time, direction, number, operation, dialect)
+            OperationRow(of, time, direction, number, operation, dialect)
             for number, operation in enumerate(operations, first)
         ]
 
-    def _failed(
-        self, decoded: _Decoded, stream: _Stream, event: Bytes, error: ProtocolError
-    ) -> Iterator[Row]:
+    def _on_decode_error(
+        self, decoded: _DecodedConnection, stream: _Stream, event: StreamBytes, error: ProtocolError
+    ) -> Iterator[OperationRow]:
         self.undecodable += 1
         yield _remark(event, event.direction, "undecodable", str(error))
         at = event.data.rfind(error.excerpt)  # what is wrong may have begun in an earlier segment
@@ -194,13 +205,15 @@ class Reader:
         stream.passed_over, stream.held = 0, b""
         rest = event.data[at + 1 :] if error.excerpt and at >= 0 else b""
         if rest:
-            yield from self._enter(decoded, stream, event, rest)
+            yield from self._resynchronize(decoded, stream, event, rest)
 
-    def _enter(self, decoded: _Decoded, stream: _Stream, event: Bytes, data: bytes) -> Iterator[Row]:
+    def _resynchronize(
+        self, decoded: _DecodedConnection, stream: _Stream, event: StreamBytes, data: bytes
+    ) -> Iterator[OperationRow]:
         """Goes on at the first place from which everything is the protocol, with at least one operation."""
         assert decoded.dialect is not None
         data = stream.held + data
-        begun = max(len(data) - SHORT_BYTES, 0)  # where an unfinished operation may have begun
+        earliest = max(len(data) - SHORT_BYTES, 0)  # where an unfinished operation may have begun
         for place in decoded.dialect.starts(data, event.direction):
             decoder = decoded.dialect.decoder_from(event.direction)
             try:
@@ -213,14 +226,14 @@ class Reader:
                 stream.decoder, stream.passed_over, stream.held = decoder, 0, b""
                 yield from self._operations(decoded, event, operations)
                 return
-            begun = min(begun, place)
-        begun = max(begun, len(data) - MOST_HELD)
-        stream.passed_over += begun
-        stream.held = data[begun:]
+            earliest = min(earliest, place)
+        earliest = max(earliest, len(data) - MAX_HELD_BYTES)
+        stream.passed_over += earliest
+        stream.held = data[earliest:]
 
     # -- protocols ---------------------------------------------------------------------------
 
-    def _recognised(self, decoded: _Decoded) -> Dialect | None:
+    def _recognised(self, decoded: _DecodedConnection) -> CaptureDialect | None:
         named = self._protocol or decoded.connection.protocol
         if named in self._dialects:
             return self._dialects[named]
@@ -234,7 +247,7 @@ class Reader:
                 return dialect
         return None
 
-    def _sent_by_server(self, data: bytes, source: Place, target: Place) -> bool | None:
+    def _sent_by_server(self, data: bytes, source: Address, target: Address) -> bool | None:
         for dialect in self._dialects.values():
             by_server = dialect.sent_by_server(data)
             if by_server is not None:
@@ -245,8 +258,8 @@ class Reader:
         return None
 
 
-MOST_UNKNOWN = 64 * 1024  # bytes after which a connection of no known protocol is left alone
+MAX_UNKNOWN_BYTES = 64 * 1024  # bytes after which a connection of no known protocol is left alone
 
 
-def _remark(event: Event, direction: Direction | None, kind: str, text: str) -> Row:
-    return Row(event.connection, event.time, direction, 0, None, None, (kind, text))
+def _remark(event: Event, direction: Direction | None, kind: str, text: str) -> OperationRow:
+    return OperationRow(event.connection, event.time, direction, 0, None, None, (kind, text))

@@ -14,7 +14,7 @@ from typing import Any
 
 from plumbline.wire.sender import Direction
 
-MOST_DATA = 65535 - 60  # of one packet: the IP length field, less IPv6 and TCP headers
+MAX_DATA = 65535 - 60  # of one packet: the IP length field, less IPv6 and TCP headers
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 _DATA = PSH | ACK
@@ -26,7 +26,7 @@ _V4_START, _V4_MIDDLE, _V4_TTL = b"\x45\x00", b"\x00\x00\x40\x00", b"\x40\x06"  
 _V6_START, _V6_NEXT = b"\x60\x00\x00\x00", b"\x06\x40"  # TCP, hop limit 64
 
 
-class Flow:
+class PacketFlow:
     """One connection as packets: knows both sequence numbers. ``number`` makes the first ones differ."""
 
     __slots__ = ("_addresses", "_is_v6", "_sums", "ends", "next", "number")
@@ -44,7 +44,9 @@ class Flow:
             client_ip + server_ip + struct.pack("!HH", client_port, server_port),
             server_ip + client_ip + struct.pack("!HH", server_port, client_port),
         )
-        self._sums = tuple(_sum(_V4_START + _V4_MIDDLE + _V4_TTL + packed[:8]) for packed in self._addresses)
+        self._sums = tuple(
+            _checksum(_V4_START + _V4_MIDDLE + _V4_TTL + packed[:8]) for packed in self._addresses
+        )
 
     def head(self, direction: Direction, size: int, flags: int = _DATA) -> bytes:
         """The headers of the next packet, which carries ``size`` bytes; counts them."""
@@ -84,5 +86,5 @@ def _packed(host: str, *, is_v6: bool) -> bytes:
     return socket.inet_pton(socket.AF_INET6, host if ":" in host else f"::ffff:{host}")
 
 
-def _sum(data: bytes) -> int:
+def _checksum(data: bytes) -> int:
     return sum(struct.unpack(f"!{len(data) // 2}H", data))

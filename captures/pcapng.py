@@ -31,7 +31,7 @@ PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")  # by length modulo 4
 _OPTION = struct.Struct("<HH")
 _FRAME = struct.Struct("<II")
 _PACKET = struct.Struct("<7I")
-MOST_OPTION_BYTES = 0xFFFF
+MAX_OPTION_BYTES = 0xFFFF
 
 Option = tuple[int, bytes]
 
@@ -40,7 +40,7 @@ def options(given: Iterable[Option]) -> bytes:
     """Options with their end mark; no bytes for none. Each value is cut at what its length field can say."""
     parts = []
     for code, value in given:
-        short = value[:MOST_OPTION_BYTES]
+        short = value[:MAX_OPTION_BYTES]
         parts.append(_OPTION.pack(code, len(short)) + short + PADDING[len(short) % 4])
     return b"".join(parts) + _OPTION.pack(OPT_END, 0) if parts else b""
 
@@ -59,12 +59,12 @@ def section_header(application: str) -> bytes:
 
 def interface(name: str, description: str, link_type: int = LINK_RAW) -> bytes:
     """An interface with stamps in nanoseconds and packets of any size."""
-    given = [
+    given_options = [
         (IF_NAME, name.encode()),
         (IF_DESCRIPTION, description.encode()),
         (IF_TSRESOL, bytes([NANOSECONDS])),
     ]
-    return block(INTERFACE, struct.pack("<HHI", link_type, 0, 0) + options(given))
+    return block(INTERFACE, struct.pack("<HHI", link_type, 0, 0) + options(given_options))
 
 
 def statistics(now: int, started: int, received: int, dropped: int, comment: str) -> bytes:
@@ -73,14 +73,16 @@ def statistics(now: int, started: int, received: int, dropped: int, comment: str
     def stamp(time: int) -> bytes:
         return struct.pack("<II", time >> 32, time & 0xFFFFFFFF)
 
-    given = [
+    given_options = [
         (OPT_COMMENT, comment.encode()),
         (ISB_STARTTIME, stamp(started)),
         (ISB_ENDTIME, stamp(now)),
         (ISB_IFRECV, received.to_bytes(8, "little")),
         (ISB_IFDROP, dropped.to_bytes(8, "little")),
     ]
-    return block(INTERFACE_STATISTICS, struct.pack("<III", 0, now >> 32, now & 0xFFFFFFFF) + options(given))
+    return block(
+        INTERFACE_STATISTICS, struct.pack("<III", 0, now >> 32, now & 0xFFFFFFFF) + options(given_options)
+    )
 
 
 def packet(parts: list[bytes], now: int, head: bytes, data: bytes, comments: Iterable[str] = ()) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from plumbline.captures import pcapng
 from plumbline.errors import PlumblineError
 
-MOST_BLOCK_BYTES = 64 * 1024 * 1024
+MAX_BLOCK_BYTES = 64 * 1024 * 1024
 _PCAP_MAGICS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}  # nanoseconds of one unit of the fraction
 _PCAP_HEADER, _PCAP_RECORD = 24, 16
 _NANO = 1_000_000_000
@@ -43,7 +43,7 @@ class Interface(Struct, frozen=True):
     offset: int
 
 
-class Position(Struct, frozen=True):
+class BlockPosition(Struct, frozen=True):
     """Where a block of a file begins, and what the file said before it: enough to read from there."""
 
     offset: int
@@ -56,8 +56,8 @@ class CaptureParser:
     """Takes a file in pieces of any size, from ``start`` on. ``ended`` is set once the recorder has written
     that it stopped."""
 
-    def __init__(self, start: Position | None = None) -> None:
-        start = start or Position(0, "", "<", ())
+    def __init__(self, start: BlockPosition | None = None) -> None:
+        start = start or BlockPosition(0, "", "<", ())
         self.ended = ""  # the comment at the end of the file
         self.offset = start.offset  # of the first byte not yet understood
         self._held = b""
@@ -67,10 +67,10 @@ class CaptureParser:
         self._pcap = self._interfaces[0] if self._interfaces else Interface(0, 1, 1, 0)
 
     @property
-    def position(self) -> Position:
+    def position(self) -> BlockPosition:
         """Where it is. Ask between feeds, when nothing is held."""
         of = (self._pcap,) if self._kind == "pcap" else tuple(self._interfaces)
-        return Position(self.offset, self._kind, self._order, of)
+        return BlockPosition(self.offset, self._kind, self._order, of)
 
     @property
     def held(self) -> int:
@@ -121,7 +121,7 @@ class CaptureParser:
             order = self._order = self._section(data, at)
             self._interfaces = []
             (total,) = struct.unpack_from(order + "I", data, at + 4)
-        if total % 4 or not 12 <= total <= MOST_BLOCK_BYTES:
+        if total % 4 or not 12 <= total <= MAX_BLOCK_BYTES:
             raise CaptureError(f"damaged at byte {self.offset + at}: a block of {total} bytes")
         if len(data) - at < total:
             return 0, None
@@ -137,8 +137,8 @@ class CaptureParser:
             (size,) = struct.unpack_from(order + "I", body)
             packet = Packet(0, self._interface_of(0).link_type, body[4 : 4 + size], size)
         elif kind == pcapng.OBSOLETE_PACKET:
-            number, _, high, low, kept, size = struct.unpack_from(order + "HHIIII", body)
-            packet = self._packet(number, high << 32 | low, body[20 : 20 + kept], size, ())
+            number, _, high, low, captured_size, size = struct.unpack_from(order + "HHIIII", body)
+            packet = self._packet(number, high << 32 | low, body[20 : 20 + captured_size], size, ())
         elif kind == pcapng.INTERFACE_STATISTICS:
             self.ended = " ".join(_comments(_options(body[12:], order))) or "statistics"
         return total, packet
@@ -169,10 +169,10 @@ class CaptureParser:
         return self._interfaces[number]
 
     def _enhanced(self, body: bytes) -> Packet:
-        number, high, low, kept, size = struct.unpack_from(self._order + "5I", body)
-        end = 20 + kept + (-kept & 3)
+        number, high, low, captured_size, size = struct.unpack_from(self._order + "5I", body)
+        end = 20 + captured_size + (-captured_size & 3)
         comments = tuple(_comments(_options(body[end:], self._order))) if len(body) > end else ()
-        return self._packet(number, high << 32 | low, body[20 : 20 + kept], size, comments)
+        return self._packet(number, high << 32 | low, body[20 : 20 + captured_size], size, comments)
 
     def _packet(self, number: int, units: int, data: bytes, size: int, comments: tuple[str, ...]) -> Packet:
         of = self._interface_of(number)
@@ -190,14 +190,16 @@ class CaptureParser:
             return _PCAP_HEADER, None
         if len(data) - at < _PCAP_RECORD:
             return 0, None
-        seconds, fraction, kept, size = struct.unpack_from(self._order + "IIII", data, at)
-        if kept > MOST_BLOCK_BYTES:
-            raise CaptureError(f"damaged at byte {self.offset + at}: a packet of {kept} bytes")
+        seconds, fraction, captured_size, size = struct.unpack_from(self._order + "IIII", data, at)
+        if captured_size > MAX_BLOCK_BYTES:
+            raise CaptureError(f"damaged at byte {self.offset + at}: a packet of {captured_size} bytes")
         start = at + _PCAP_RECORD
-        if len(data) < start + kept:
+        if len(data) < start + captured_size:
             return 0, None
         time = seconds * _NANO + fraction * self._pcap.multiplier
-        return _PCAP_RECORD + kept, Packet(time, self._pcap.link_type, data[start : start + kept], size)
+        return _PCAP_RECORD + captured_size, Packet(
+            time, self._pcap.link_type, data[start : start + captured_size], size
+        )
 
 
 def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:

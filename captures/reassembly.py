@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from plumbline.captures.pcapng import MARK
-from plumbline.captures.segments import ACK, FIN, RST, SYN, Place, Segment
+from plumbline.captures.segments import ACK, FIN, RST, SYN, Address, Segment
 from plumbline.wire.sender import Direction
 
 HOLD_BYTES = 16 * 1024 * 1024  # that wait for what is before them, in one direction
@@ -23,12 +23,12 @@ _ENDS = SYN | FIN | RST  # of a connection: segments that are more than their by
 _OURS = re.compile(re.escape(MARK) + r"connection (\d+): (\w+)")
 
 
-class Connection:
+class TcpConnection:
     """One TCP connection, numbered from 1; ours keep the number that the recorder gave."""
 
     __slots__ = ("addresses", "client", "mid_stream", "number", "protocol", "server")
 
-    def __init__(self, number: int, client: Place, server: Place, protocol: str) -> None:
+    def __init__(self, number: int, client: Address, server: Address, protocol: str) -> None:
         self.number = number
         self.client = client
         self.server = server
@@ -37,22 +37,22 @@ class Connection:
         self.mid_stream = False
 
 
-class Numbers:
+class ConnectionNumbers:
     """Gives connections their numbers: those that a recorder gave, the next one to all others."""
 
     def __init__(self) -> None:
-        self._given: set[int] = set()
+        self._used: set[int] = set()
         self._highest = 0
 
     def give(self, recorded: int) -> int:
         """The number of one more connection; ``recorded`` is 0 for one that no recorder numbered."""
-        number = recorded if recorded and recorded not in self._given else self._highest + 1
-        self._given.add(number)
+        number = recorded if recorded and recorded not in self._used else self._highest + 1
+        self._used.add(number)
         self._highest = max(self._highest, number)
         return number
 
 
-def introduced(comments: tuple[str, ...]) -> tuple[int, str]:
+def recorder_identity(comments: tuple[str, ...]) -> tuple[int, str]:
     """Number and protocol that the recorder gave a connection on this packet; 0 and empty if it did not."""
     number, protocol = 0, ""
     for comment in comments:
@@ -61,60 +61,60 @@ def introduced(comments: tuple[str, ...]) -> tuple[int, str]:
     return number, protocol
 
 
-class Opened(Struct, frozen=True):
+class ConnectionOpened(Struct, frozen=True):
     """A connection is seen for the first time."""
 
-    connection: Connection
+    connection: TcpConnection
     time: int
 
 
-class Bytes(Struct, frozen=True):
+class StreamBytes(Struct, frozen=True):
     """The next bytes of one direction."""
 
-    connection: Connection
+    connection: TcpConnection
     time: int
     direction: Direction
     data: bytes
 
 
-class Lost(Struct, frozen=True):
+class BytesLost(Struct, frozen=True):
     """So many bytes passed that the capture does not have."""
 
-    connection: Connection
+    connection: TcpConnection
     time: int
     direction: Direction
     size: int
 
 
-class Ended(Struct, frozen=True):
+class StreamEnded(Struct, frozen=True):
     """The sender of that direction closed it, or reset the connection."""
 
-    connection: Connection
+    connection: TcpConnection
     time: int
     direction: Direction
     is_reset: bool
 
 
-class Remark(Struct, frozen=True):
+class CaptureComment(Struct, frozen=True):
     """A comment of the capture that stands with this connection."""
 
-    connection: Connection
+    connection: TcpConnection
     time: int
     text: str
 
 
-Event = Opened | Bytes | Lost | Ended | Remark
+Event = ConnectionOpened | StreamBytes | BytesLost | StreamEnded | CaptureComment
 
 
-class _Half:
+class _StreamHalf:
     """One direction."""
 
-    __slots__ = ("acked", "ended", "held", "held_bytes", "next", "since")
+    __slots__ = ("acked", "ended", "held_bytes", "next", "out_of_order", "since")
 
     def __init__(self) -> None:
         self.next: int | None = None  # sequence number of the next byte
         self.acked: int | None = None  # what its receiver has acknowledged
-        self.held: dict[int, Segment] = {}
+        self.out_of_order: dict[int, Segment] = {}
         self.held_bytes = 0
         self.since = 0  # segments since something is missing
         self.ended = False
@@ -125,7 +125,7 @@ def _after(seq: int, than: int) -> int:
     return (seq - than + _HALF) % _WHOLE - _HALF
 
 
-def _is_overdue(half: _Half, ack: int) -> bool:
+def _is_overdue(half: _StreamHalf, ack: int) -> bool:
     """Whether what its receiver acknowledged, now with ``ack``, is missing for too long."""
     if half.next is None:
         half.next = ack
@@ -137,12 +137,12 @@ def _is_overdue(half: _Half, ack: int) -> bool:
     return half.since > PATIENCE
 
 
-class _Flow:
+class _TcpFlow:
     __slots__ = ("connection", "halves")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: TcpConnection) -> None:
         self.connection = connection
-        self.halves = (_Half(), _Half())
+        self.halves = (_StreamHalf(), _StreamHalf())
 
 
 class Reassembler:
@@ -150,12 +150,12 @@ class Reassembler:
     says of the first bytes whether a server sent them, or None."""
 
     def __init__(
-        self, sent_by_server: Callable[[bytes, Place, Place], bool | None] = lambda *_: None
+        self, sent_by_server: Callable[[bytes, Address, Address], bool | None] = lambda *_: None
     ) -> None:
         self.repeated = 0  # bytes that came more than once
         self._sent_by_server = sent_by_server
-        self._flows: dict[tuple[Place, Place], tuple[_Flow, Direction]] = {}  # by sender and receiver
-        self._numbers = Numbers()
+        self._flows: dict[tuple[Address, Address], tuple[_TcpFlow, Direction]] = {}  # by sender and receiver
+        self._numbers = ConnectionNumbers()
 
     def feed(self, segment: Segment) -> Iterator[Event]:
         """What this segment adds."""
@@ -166,25 +166,25 @@ class Reassembler:
                 yield from self._flush(found[0], segment.time)
             if flags & RST and not segment.data and not segment.comments:
                 return
-            begun = self._begin(segment)
-            client, server = begun.connection.client, begun.connection.server
-            self._flows[server, client] = begun, Direction.TO_CLIENT
-            self._flows[client, server] = begun, Direction.TO_SERVER
+            new_flow = self._begin(segment)
+            client, server = new_flow.connection.client, new_flow.connection.server
+            self._flows[server, client] = new_flow, Direction.TO_CLIENT
+            self._flows[client, server] = new_flow, Direction.TO_SERVER
             found = self._flows[ends]
-            yield Opened(begun.connection, segment.time)
+            yield ConnectionOpened(new_flow.connection, segment.time)
         flow, direction = found
         for comment in segment.comments:
             if not _OURS.match(comment):
-                yield Remark(flow.connection, segment.time, comment)
+                yield CaptureComment(flow.connection, segment.time, comment)
         if flags & ACK and _is_overdue(flow.halves[1 - direction], segment.ack):
-            yield from self._give_up(flow, direction.other, segment.time)
+            yield from self._declare_lost(flow, direction.other, segment.time)
         half, data = flow.halves[direction], segment.data
-        if flags & _ENDS or segment.missing or half.held or segment.seq != half.next or not data:
+        if flags & _ENDS or segment.missing or half.out_of_order or segment.seq != half.next or not data:
             yield from self._sent(flow, direction, segment)
             return
         half.next = (segment.seq + len(data)) % _WHOLE  # most segments: the next bytes, and nothing else
         half.since = 0
-        yield Bytes(flow.connection, segment.time, direction, data)
+        yield StreamBytes(flow.connection, segment.time, direction, data)
 
     def finish(self, time: int) -> Iterator[Event]:
         """The capture is over: what still waits for something before it is told."""
@@ -193,7 +193,7 @@ class Reassembler:
 
     # -- connections -------------------------------------------------------------------------
 
-    def _is_new(self, flow: _Flow, segment: Segment) -> bool:
+    def _is_new(self, flow: _TcpFlow, segment: Segment) -> bool:
         """Whether this SYN is that of another connection between the same ends."""
         if segment.flags & ACK:
             return False
@@ -202,14 +202,14 @@ class Reassembler:
             return True
         return _after(half.next, segment.seq + 1) != 0 and not -1 <= _after(half.next, segment.seq + 1) <= 0
 
-    def _begin(self, segment: Segment) -> _Flow:
-        recorded, protocol = introduced(segment.comments)
+    def _begin(self, segment: Segment) -> _TcpFlow:
+        recorded, protocol = recorder_identity(segment.comments)
         number = self._numbers.give(recorded)
         is_client = self._is_client(segment, is_ours=bool(protocol))
         ends = (segment.source, segment.target) if is_client else (segment.target, segment.source)
-        connection = Connection(number, *ends, protocol)
+        connection = TcpConnection(number, *ends, protocol)
         connection.mid_stream = not segment.flags & SYN
-        return _Flow(connection)
+        return _TcpFlow(connection)
 
     def _is_client(self, segment: Segment, *, is_ours: bool) -> bool:
         if segment.flags & SYN:
@@ -223,7 +223,7 @@ class Reassembler:
 
     # -- bytes -------------------------------------------------------------------------------
 
-    def _sent(self, flow: _Flow, direction: Direction, segment: Segment) -> Iterator[Event]:
+    def _sent(self, flow: _TcpFlow, direction: Direction, segment: Segment) -> Iterator[Event]:
         half = flow.halves[direction]
         seq = segment.seq
         if segment.flags & SYN:
@@ -236,26 +236,26 @@ class Reassembler:
             yield from self._flush_half(flow, direction, segment.time)
             if not half.ended:
                 half.ended = True
-                yield Ended(flow.connection, segment.time, direction, is_reset=True)
+                yield StreamEnded(flow.connection, segment.time, direction, is_reset=True)
             return
         if not (segment.data or segment.missing or segment.flags & FIN):
             return
         if _after(seq, half.next) > 0:
             half.since += 1
-            known = half.held.get(seq)
+            known = half.out_of_order.get(seq)
             if known is None or len(known.data) < len(segment.data):
                 half.held_bytes += len(segment.data) - (len(known.data) if known else 0)
-                half.held[seq] = segment
+                half.out_of_order[seq] = segment
             else:
                 self.repeated += len(segment.data)
             is_acked = half.acked is not None and _after(half.acked, half.next) > 0
             if half.held_bytes > HOLD_BYTES or (is_acked and half.since > PATIENCE):
-                yield from self._give_up(flow, direction, segment.time)
+                yield from self._declare_lost(flow, direction, segment.time)
             return
         yield from self._deliver(flow, direction, segment)
         yield from self._release(flow, direction)
 
-    def _deliver(self, flow: _Flow, direction: Direction, segment: Segment) -> Iterator[Event]:
+    def _deliver(self, flow: _TcpFlow, direction: Direction, segment: Segment) -> Iterator[Event]:
         """A segment that begins at or before the next byte."""
         half = flow.halves[direction]
         assert half.next is not None
@@ -267,49 +267,49 @@ class Reassembler:
             data = segment.data[known:]
             half.next = (half.next + len(data)) % _WHOLE
             known += len(data)
-            yield Bytes(flow.connection, segment.time, direction, data)
+            yield StreamBytes(flow.connection, segment.time, direction, data)
         if known < size:
             half.next = (half.next + size - known) % _WHOLE
-            yield Lost(flow.connection, segment.time, direction, size - known)
+            yield BytesLost(flow.connection, segment.time, direction, size - known)
         if segment.flags & FIN and not half.ended:
             half.ended = True
             half.next = (half.next + 1) % _WHOLE
-            yield Ended(flow.connection, segment.time, direction, is_reset=False)
+            yield StreamEnded(flow.connection, segment.time, direction, is_reset=False)
         half.since = 0
 
-    def _release(self, flow: _Flow, direction: Direction) -> Iterator[Event]:
+    def _release(self, flow: _TcpFlow, direction: Direction) -> Iterator[Event]:
         """Delivers what waited for the bytes that are there now."""
         half = flow.halves[direction]
-        while half.held:
+        while half.out_of_order:
             assert half.next is not None
-            first = min(half.held, key=lambda seq: _after(seq, half.next or 0))
+            first = min(half.out_of_order, key=lambda seq: _after(seq, half.next or 0))
             if _after(first, half.next) > 0:
                 return
-            segment = half.held.pop(first)
+            segment = half.out_of_order.pop(first)
             half.held_bytes -= len(segment.data)
             yield from self._deliver(flow, direction, segment)
 
-    def _give_up(self, flow: _Flow, direction: Direction, time: int) -> Iterator[Event]:
+    def _declare_lost(self, flow: _TcpFlow, direction: Direction, time: int) -> Iterator[Event]:
         """The bytes before what waits, or before what was acknowledged, will not come."""
         half = flow.halves[direction]
         assert half.next is not None
-        gap = min((_after(seq, half.next) for seq in half.held), default=0)
+        gap = min((_after(seq, half.next) for seq in half.out_of_order), default=0)
         if not gap and half.acked is not None and not half.ended:
             gap = _after(half.acked, half.next)
             gap = 0 if gap == 1 else gap  # a FIN that was not captured is acknowledged like a byte
         if gap > 0:
             half.next = (half.next + gap) % _WHOLE
             half.since = 0
-            yield Lost(flow.connection, time, direction, gap)
+            yield BytesLost(flow.connection, time, direction, gap)
         yield from self._release(flow, direction)
 
-    def _flush(self, flow: _Flow, time: int) -> Iterator[Event]:
+    def _flush(self, flow: _TcpFlow, time: int) -> Iterator[Event]:
         for direction in Direction:
             yield from self._flush_half(flow, direction, time)
 
-    def _flush_half(self, flow: _Flow, direction: Direction, time: int) -> Iterator[Event]:
+    def _flush_half(self, flow: _TcpFlow, direction: Direction, time: int) -> Iterator[Event]:
         half = flow.halves[direction]
-        while half.held:
-            yield from self._give_up(flow, direction, time)
+        while half.out_of_order:
+            yield from self._declare_lost(flow, direction, time)
         if half.next is not None and half.acked is not None and _after(half.acked, half.next) > 1:
-            yield from self._give_up(flow, direction, time)
+            yield from self._declare_lost(flow, direction, time)

@@ -12,7 +12,7 @@ from plumbline.captures.pcapng import interface, section_header, statistics
 
 SUFFIX = ".pcapng"
 APPLICATION = "Plumbline"
-_MOST_PARTS = 1024  # IOV_MAX of Linux
+_MAX_PARTS = 1024  # IOV_MAX of Linux
 
 
 class CaptureFiles:
@@ -21,22 +21,22 @@ class CaptureFiles:
     Files are never overwritten. Raises ``OSError`` where the file system does.
     """
 
-    def __init__(self, place: Path, about: str, *, roll_bytes: int = 0, roll_s: float = 0.0) -> None:
+    def __init__(self, path: Path, about: str, *, roll_bytes: int = 0, roll_s: float = 0.0) -> None:
         self._about = about
         self._roll_bytes = roll_bytes
         self._roll_s = roll_s
         self._number = 0
-        if place.suffix == SUFFIX:
-            self._folder, self._stem, self._is_named = place.parent, place.stem, True
+        if path.suffix == SUFFIX:
+            self._folder, self._stem, self._is_named = path.parent, path.stem, True
         else:
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-            self._folder, self._stem, self._is_named = place, f"plumbline-{stamp}", False
+            self._folder, self._stem, self._is_named = path, f"plumbline-{stamp}", False
         self._folder.mkdir(parents=True, exist_ok=True)
         self._open()
 
     def append(self, parts: list[bytes], size: int) -> None:
         """Writes all of ``parts``, together ``size`` bytes, or raises ``OSError``."""
-        if len(parts) <= _MOST_PARTS:
+        if len(parts) <= _MAX_PARTS:
             written = os.writev(self._file, parts)
         else:
             written = os.write(self._file, b"".join(parts))
@@ -58,7 +58,7 @@ class CaptureFiles:
 
     def close(self, now: int, packets: int, why: str) -> None:
         """Ends this file with a statistics block that says so."""
-        end = statistics(now, self._began, packets, 0, why)
+        end = statistics(now, self._opened_ns, packets, 0, why)
         try:
             self.append([end], len(end))
         finally:
@@ -83,7 +83,7 @@ class CaptureFiles:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._whole = 0  # bytes up to the end of the last whole block
         self._opened = time.monotonic()
-        self._began = time.time_ns()
+        self._opened_ns = time.time_ns()
         start = section_header(APPLICATION) + interface("plumbline", self._about)
         self.append([start], len(start))
 

@@ -22,7 +22,7 @@ _FRAGMENT = 44
 _IP, _HEAD = struct.Struct("!2xH2xHxB"), struct.Struct("!HHIIBB")
 
 
-class Place(Struct, frozen=True):
+class Address(Struct, frozen=True):
     """One end of a connection."""
 
     host: str
@@ -35,8 +35,8 @@ class Place(Struct, frozen=True):
 class Segment(Struct, frozen=True):
     """One TCP segment. ``missing`` bytes at its end were on the wire and are not in the capture."""
 
-    source: Place
-    target: Place
+    source: Address
+    target: Address
     seq: int
     ack: int
     flags: int
@@ -130,8 +130,8 @@ def _tcp_v6(ip: bytes) -> _Tcp | None:
 
 
 @lru_cache(maxsize=65536)  # there are few, each in many packets
-def _place(packed: bytes, port: int) -> Place:
-    return Place(_host(packed), port)
+def _place(packed: bytes, port: int) -> Address:
+    return Address(_host(packed), port)
 
 
 def _host(packed: bytes) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plumbline.captures.operations import Row
+from plumbline.captures.operations import OperationRow
 from plumbline.wire.nats import printable
 
 
@@ -24,7 +24,7 @@ def clock(time: int, form: str = "%H:%M:%S") -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).strftime(form)}.{nanoseconds:09}"
 
 
-def as_text(row: Row) -> str:
+def as_text(row: OperationRow) -> str:
     """One line."""
     direction = row.direction
     if row.operation is None:
@@ -34,7 +34,7 @@ def as_text(row: Row) -> str:
     return f"{clock(row.time)} {row.connection.number:>2} {direction.arrow} {row}"
 
 
-def as_json(row: Row) -> str:
+def as_json(row: OperationRow) -> str:
     """One JSON object. Text that is no UTF-8 stands in base64 under ``NAME_base64``."""
     fields: dict[str, Any] = {"time": clock(row.time, "%Y-%m-%dT%H:%M:%S") + "Z"}
     for name, value in row.fields.items():

@@ -10,7 +10,7 @@ _SPECIAL = re.compile(r'[\\{}|*"]')
 _WINDOW = re.compile(r"(within|after|and)[ \t]+(?=[0-9]\S*$)")  # would be read as a time limit
 
 
-class Source(Struct, frozen=True):
+class TraceHeader(Struct, frozen=True):
     """What the trace says of itself."""
 
     title: str
@@ -34,11 +34,11 @@ def without_limit(line: str) -> str:
 def escaped(text: str) -> str:
     """What a trace reads as exactly this text."""
     text = _SPECIAL.sub(r"\\\g<0>", text)
-    shown = "".join(_shown(char) for char in text)
-    bare = shown.strip(" ")
+    result = "".join(_shown(char) for char in text)
+    bare = result.strip(" ")
     if not bare:
-        return r"\x20" * len(shown)
-    before, after = len(shown) - len(shown.lstrip(" ")), len(shown) - len(shown.rstrip(" "))
+        return r"\x20" * len(result)
+    before, after = len(result) - len(result.lstrip(" ")), len(result) - len(result.rstrip(" "))
     return r"\x20" * before + bare + r"\x20" * after
 
 

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 from plumbline.captures.amqp import trace as amqp_trace
 from plumbline.captures.nats import trace as nats_trace
-from plumbline.captures.operations import Row
-from plumbline.captures.trace_text import Source
+from plumbline.captures.operations import OperationRow
+from plumbline.captures.trace_text import TraceHeader
 
-_WRITERS: dict[str, Callable[[Iterable[Row], Source], str]] = {
+_WRITERS: dict[str, Callable[[Iterable[OperationRow], TraceHeader], str]] = {
     "nats": nats_trace.write,
     "amqp": amqp_trace.write,
 }
 
 
-def write(rows: Sequence[Row], about: Source) -> str:
+def write(rows: Sequence[OperationRow], about: TraceHeader) -> str:
     """The trace of these connections; with several, each has a name: ``c1`` for number 1.
 
     Raises ``ValueError`` if there is nothing that a trace could expect, or if they speak two protocols.
@@ -27,7 +27,7 @@ def write(rows: Sequence[Row], about: Source) -> str:
     return _WRITERS[spoken.pop() if spoken else "nats"](rows, about)
 
 
-def source_of(captures: str, rows: Sequence[Row]) -> str:
+def source_of(captures: str, rows: Sequence[OperationRow]) -> str:
     """Where it comes from, with the day."""
     day = datetime.fromtimestamp(rows[0].time / 1e9, UTC).strftime("%Y-%m-%d") if rows else "an unknown day"
     return f"recorded {day}, {captures}"

@@ -69,7 +69,7 @@ class BootstrapError(Exception):
     """Says in one sentence what is missing and what to do."""
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """One line of progress."""
     print(f"plumbline: {text}", flush=True)
 
@@ -98,7 +98,7 @@ def fingerprint(lock: Path) -> dict[str, str]:
     return {"place": str(ROOT), "python": python, "lock": lock.name, "inputs": digest.hexdigest()}
 
 
-def stamped() -> dict[str, str]:
+def read_stamp() -> dict[str, str]:
     """What the last bootstrap left, or nothing."""
     try:
         content = json.loads(STAMP.read_text())
@@ -127,7 +127,7 @@ def distributions_pip(folder: Path) -> Path:
         return installed[-1]
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise BootstrapError(NO_PIP)
-    say("this Python comes without pip: fetching Debian's package of it")
+    report("this Python comes without pip: fetching Debian's package of it")
     sys.path.insert(0, str(ROOT))  # this file is run by its path
     from plumbline.servers.debian import debian_package
 
@@ -195,7 +195,7 @@ def install(lock: Path) -> None:
     quiet = ["--quiet", "--progress-bar=off"]
     install_first_pip(quiet)
     much = ", Spark among them: about 1.5 GB" if lock == DEV_LOCK else ""
-    say(f"installing {count} pinned packages into .venv (once{much})")
+    report(f"installing {count} pinned packages into .venv (once{much})")
     run = [str(PYTHON), "-m", "pip", "install", *quiet]
     pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(lock)])
     pip([*run, "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
@@ -204,23 +204,26 @@ def install(lock: Path) -> None:
 def bootstrap(lock: Path) -> None:
     """Brings ``.venv`` up to date with a lock file of ``LOCKS``. An environment that has more keeps it."""
     require_python()
-    found = stamped()
+    found = read_stamp()
     known = [one.name for one in LOCKS]
     if found.get("lock") in known[LOCKS.index(lock) :]:
         lock = LOCKS[known.index(found["lock"])]
-    wanted = fingerprint(lock)
+    fingerprint_now = fingerprint(lock)
     version = python_version()
-    if found == wanted and version == wanted["python"]:
+    if found == fingerprint_now and version == fingerprint_now["python"]:
         return
     began = time.monotonic()
-    if version != wanted["python"] or found.get("place", wanted["place"]) != wanted["place"]:
-        say("creating .venv with Python {}.{}.{}".format(*sys.version_info[:3]))
+    if (
+        version != fingerprint_now["python"]
+        or found.get("place", fingerprint_now["place"]) != fingerprint_now["place"]
+    ):
+        report("creating .venv with Python {}.{}.{}".format(*sys.version_info[:3]))
         make_environment()
     STAMP.unlink(missing_ok=True)
     LOG.unlink(missing_ok=True)
     install(lock)
-    STAMP.write_text(json.dumps(wanted))
-    say(f"ready after {time.monotonic() - began:.0f} s")
+    STAMP.write_text(json.dumps(fingerprint_now))
+    report(f"ready after {time.monotonic() - began:.0f} s")
 
 
 def main() -> int:

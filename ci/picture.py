@@ -38,7 +38,7 @@ def main() -> int:
         if not report.is_file():
             print(f"plumbline: {' '.join(command)} wrote no report", file=sys.stderr)
             return 1
-        page.write_text(beside(report, failure(report.read_text("utf-8"))), "utf-8")
+        page.write_text(two_theme_page(report, failure_anchor(report.read_text("utf-8"))), "utf-8")
         width, height = (round(SCALE * size) for size in (2 * WIDTH, HEIGHT))
         options = [
             *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
@@ -54,13 +54,13 @@ def main() -> int:
     return 0
 
 
-def failure(report: str) -> str:
+def failure_anchor(report: str) -> str:
     """The anchor of a failure whose diagram marks an operation, the shortest one; "" for none."""
     cards = [(len(body), anchor) for anchor, body in CARD.findall(report) if MARKED in body]
     return min(cards)[1] if cards else ""
 
 
-def beside(report: Path, anchor: str) -> str:
+def two_theme_page(report: Path, anchor: str) -> str:
     """A page that shows the report twice."""
     windows = "".join(
         f'<div><iframe src="{report.as_uri()}{place}" scrolling="no"></iframe></div>'

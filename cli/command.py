@@ -35,7 +35,7 @@ class PassThroughCommand(TyperCommand):
         return [*super().collect_usage_pieces(ctx), self.usage]
 
 
-class BeforePytest(PassThroughCommand):
+class PytestPassThrough(PassThroughCommand):
     """As above, for arguments of pytest, which may be left out."""
 
     usage = "[-- PYTEST-ARGUMENT...]"

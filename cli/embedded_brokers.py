@@ -26,10 +26,10 @@ def broker_alone(
     from plumbline.reference_broker.nats.server import NatsBroker
 
     kind = AmqpBroker if protocol == "amqp" else NatsBroker
-    given = {"jetstream": True, **(options or {})} if protocol == "nats" else dict(options or {})
+    all_options = {"jetstream": True, **(options or {})} if protocol == "nats" else dict(options or {})
     with ExitStack() as running:
         with kept_from_children():
-            url = running.enter_context(kind.in_thread(defect=defects, **given))
+            url = running.enter_context(kind.in_thread(defect=defects, **all_options))
         yield url
 
 
@@ -52,12 +52,12 @@ def with_jetstream(level: str) -> Config:
 
 def broker_with(config: Config, defects: Sequence[str]) -> BrokerThread:
     """A configuration that cannot show the defect is served without: its checks then see a whole broker."""
-    from plumbline.reference_broker.nats.defects import DefectNotApplicable
+    from plumbline.reference_broker.nats.defects import DefectNotApplicableError
     from plumbline.reference_broker.nats.server import NatsBroker
 
     try:
         return NatsBroker.in_thread(config, defect=defects)
-    except DefectNotApplicable:
+    except DefectNotApplicableError:
         return NatsBroker.in_thread(config)
 
 

@@ -21,10 +21,10 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except PlumblineError as error:
-            raise typer.Exit(ended(error.exit_code, str(error))) from None
+            raise typer.Exit(exit_with(error.exit_code, str(error))) from None
 
 
-def ending(command: Callable[[], ExitCode]) -> ExitCode:
+def exit_on_error(command: Callable[[], ExitCode]) -> ExitCode:
     """Runs a command; interrupts and errors of Plumbline become exit codes. Raises ``PlumblineError``."""
     try:
         with terminated_as_interrupted():
@@ -32,14 +32,14 @@ def ending(command: Callable[[], ExitCode]) -> ExitCode:
     except PlumblineError:
         raise
     except KeyboardInterrupt:
-        return ended(ExitCode.INTERRUPTED, "interrupted")
+        return exit_with(ExitCode.INTERRUPTED, "interrupted")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = f"an error of Plumbline itself: {type(error).__name__}: {error}"
-        return ended(ExitCode.HARNESS_ERROR, f"{what} ({place.filename}:{place.lineno})")
+        return exit_with(ExitCode.HARNESS_ERROR, f"{what} ({place.filename}:{place.lineno})")
 
 
-def ended(code: ExitCode, sentence: str) -> ExitCode:
+def exit_with(code: ExitCode, sentence: str) -> ExitCode:
     """Prints one sentence on stderr; gives the exit code back."""
     typer.echo(f"plumbline: {sentence}", err=True)
     return code

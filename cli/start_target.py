@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from plumbline.cli.embedded_brokers import MAIN, broker_program, broker_with, flags_of
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.urls import AmqpUrl, Url, parse_url
+from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _named(
 
     known = targets.target(target)
     _require_protocol(known.software.protocol, target, protocols)
-    binary = getting.program(known, lambda line: typer.echo(f"plumbline: {line}", err=True))
+    binary = getting.obtain_program(known, lambda line: typer.echo(f"plumbline: {line}", err=True))
     with _started(known.software, str(binary), ("--target", known.name), configurations) as running:
         yield running
 
@@ -163,5 +163,8 @@ def _running_at(
     urls: Mapping[str, str], configurations: Mapping[str, Variant], arguments: tuple[str, ...]
 ) -> RunningTarget:
     """Servers of several configurations, with the credentials that each asks for."""
-    ready = {name: Url.parse(configurations[name].url(Url.parse(url).address)) for name, url in urls.items()}
+    ready = {
+        name: NatsUrl.parse(configurations[name].url(NatsUrl.parse(url).address))
+        for name, url in urls.items()
+    }
     return RunningTarget(ready.pop(MAIN), ready, arguments)

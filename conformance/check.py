@@ -46,7 +46,7 @@ def protocol_of(requirement: str) -> str:
     return "amqp" if requirement.startswith("AMQP-") else "nats"
 
 
-class Marked(Struct, frozen=True):
+class CheckOptions(Struct, frozen=True):
     """What ``verifies`` writes onto a function."""
 
     requirements: tuple[str, ...]
@@ -78,7 +78,7 @@ def verifies(
         raise ValueError("a check verifies at least one requirement")
 
     def mark(function: Function) -> Function:
-        setattr(function, ATTRIBUTE, Marked(requirements, source, variant, since, until, alone, shares))
+        setattr(function, ATTRIBUTE, CheckOptions(requirements, source, variant, since, until, alone, shares))
         return function
 
     return mark
@@ -86,7 +86,7 @@ def verifies(
 
 def check_of(function: Callable[[Any], None]) -> Check | None:
     """The check that a marked function is, or None."""
-    marked: Marked | None = getattr(function, ATTRIBUTE, None)
+    marked: CheckOptions | None = getattr(function, ATTRIBUTE, None)
     if marked is None:
         return None
     module = function.__module__.rpartition(".")[2].removeprefix("test_")

@@ -26,7 +26,7 @@ ANSWER_S = 2.0  # how long a server may take to answer the question that tells s
 RECEIVE_BYTES = 256 * 1024
 
 
-class Closed(Inconclusive):
+class ConnectionClosed(Inconclusive):
     """The peer closed the connection and everything it sent before has been taken."""
 
 
@@ -43,7 +43,7 @@ class Decoder(Protocol):
     def feed(self, data: bytes) -> Sequence[Any]: ...
 
 
-class Wiring(Struct, frozen=True):
+class ConnectionContext(Struct, frozen=True):
     """What a session gives to its connections."""
 
     pump: Pump
@@ -61,14 +61,15 @@ class BaseConnection:
     ``Failed`` carries expected and actual; ``Inconclusive`` is raised for what came too late to
     judge, and for a server that stopped answering.
 
-    A protocol adds: the decoder, what a server may send ``unasked``, what is answered by itself, the question
-    that every living server answers, and the streams that a connection may have (AMQP: its channels).
+    A protocol adds: the decoder, what a server may send ``unsolicited``, what is answered by itself, the
+    question that every living server answers, and the streams that a connection may have (AMQP: its
+    channels).
     """
 
-    unasked: ClassVar[tuple[type[Any], ...]] = ()  # skipped unless a check asks for it
-    question: ClassVar[str] = ""  # how reports call the question
+    unsolicited: ClassVar[tuple[type[Any], ...]] = ()  # skipped unless a check asks for it
+    liveness_request: ClassVar[str] = ""  # how reports call the question
 
-    def __init__(self, name: str, link: socket.socket, decoder: Decoder, wiring: Wiring) -> None:
+    def __init__(self, name: str, link: socket.socket, decoder: Decoder, wiring: ConnectionContext) -> None:
         self.name = name
         self.answers_pings = True
         self.is_closed = False
@@ -90,22 +91,22 @@ class BaseConnection:
 
     # -- what a protocol adds ----------------------------------------------------------------
 
-    def _shown(self, operation: Any) -> tuple[str, bytes]:
+    def _journal_text(self, operation: Any) -> tuple[str, bytes]:
         """An operation that is sent, for the journal: its text and its bytes, without secrets."""
         return str(operation), operation.raw
 
-    def _came(self, operation: Any) -> None:
+    def _auto_reply(self, operation: Any) -> None:
         """Answer by itself what an ordinary client answers."""
 
-    def _ask(self) -> bool:
+    def _send_liveness_request(self) -> bool:
         """Send the question that every living server answers; False if one cannot ask on this connection."""
         raise NotImplementedError
 
-    def _is_answer(self, operation: Any) -> bool:
+    def _is_liveness_reply(self, operation: Any) -> bool:
         """Whether this is the answer to it."""
         raise NotImplementedError
 
-    def _is_on(self, operation: Any, stream: int | None) -> bool:
+    def _is_on_stream(self, operation: Any, stream: int | None) -> bool:
         """Whether who waits on ``stream`` of this connection must look at ``operation``; None is all."""
         return True
 
@@ -116,12 +117,12 @@ class BaseConnection:
         here: what the peer sent before is still to be read, and reading tells of the close."""
         now = time.monotonic()
         for operation in operations:
-            text, raw = self._shown(operation)
+            text, raw = self._journal_text(operation)
             self._journal.add(now, self.name, ">", text, raw)
             self._on_send(now, operation)
         self._write(b"".join(operation.raw for operation in operations))
 
-    def _answer(self, raw: bytes, text: str) -> None:
+    def _send_auto_reply(self, raw: bytes, text: str) -> None:
         """Write what the check did not ask for."""
         self._journal.add(time.monotonic(), self.name, ">", text, raw)
         self._write(raw)
@@ -146,11 +147,11 @@ class BaseConnection:
         except BlockingIOError:
             return
         except OSError as error:
-            self._end(f"connection lost: {error.strerror or error}")
+            self._on_disconnect(f"connection lost: {error.strerror or error}")
             return
         now = time.monotonic()
         if not data:
-            self._end("closed by the server")
+            self._on_disconnect("closed by the server")
             return
         try:
             operations = self._decoder.feed(data)
@@ -160,12 +161,12 @@ class BaseConnection:
         for operation in operations:
             self._journal.add(now, self.name, "<", str(operation), operation.raw)
             self._arrived.append(Arrival(operation, now))
-            self._came(operation)
+            self._auto_reply(operation)
         if self._broken is not None:
             self._journal.add(now, self.name, "!", str(self._broken), data[:512])
-            self._end("unreadable")
+            self._on_disconnect("unreadable")
 
-    def _end(self, why: str) -> None:
+    def _on_disconnect(self, why: str) -> None:
         if self._ended:
             return
         self._ended = True
@@ -178,7 +179,7 @@ class BaseConnection:
             self._pump.remove(self._link)
         self._is_read = False
 
-    def read_on(self) -> None:
+    def resume_reading(self) -> None:
         """The end of ``stop_reading``."""
         if not self._is_read and not self._ended:
             self._pump.add(self, self._link)
@@ -189,10 +190,10 @@ class BaseConnection:
     ) -> Arrival | None:
         """The next arrival (on ``stream``), or None at the monotonic ``deadline``.
 
-        Raises ``Closed`` when the peer has closed and nothing is left, ``Failed`` when it sent bytes that
-        are not the protocol.
+        Raises ``ConnectionClosed`` when the peer has closed and nothing is left, ``Failed`` when it sent
+        bytes that are not the protocol.
         """
-        unasked = self.unasked if skip is None else tuple(skip)
+        unasked = self.unsolicited if skip is None else tuple(skip)
         place = -1  # of what was found among what has arrived
 
         def ready() -> bool:
@@ -202,7 +203,8 @@ class BaseConnection:
             matching = (
                 position
                 for position, arrival in enumerate(self._arrived)
-                if self._is_on(arrival.operation, stream) and not isinstance(arrival.operation, unasked)
+                if self._is_on_stream(arrival.operation, stream)
+                and not isinstance(arrival.operation, unasked)
             )
             place = next(matching, -1)
             return place >= 0 or self._ended
@@ -219,7 +221,7 @@ class BaseConnection:
                 expected="an operation of the client protocol",
                 actual=str(self._broken),
             )
-        raise Closed(f"{self.name}: the target closed the connection")
+        raise ConnectionClosed(f"{self.name}: the target closed the connection")
 
     def take(self, within: float, skip: Collection[type[Any]] | None = None) -> Any:
         """The next operation, or None when ``within`` (plus slack) has passed. Raises as ``poll``."""
@@ -231,7 +233,7 @@ class BaseConnection:
     def arrival(
         self,
         within: float,
-        wanted: str,
+        expected: str,
         skip: Collection[type[Any]] | None = None,
         *,
         since: float | None = None,
@@ -247,95 +249,96 @@ class BaseConnection:
         limit = (since if since is not None else time.monotonic()) + within + self._slack_s
         try:
             arrival = self.poll(limit, skip, stream)
-        except Closed:
-            self.lost(wanted)
+        except ConnectionClosed:
+            self.disconnected_outcome(expected)
         if arrival is None:
-            arrival = self._late(within, wanted, skip, stream)
+            arrival = self._explain_silence(within, expected, skip, stream)
         judge(arrival.operation)
         if arrival.at > limit:
             raise Inconclusive(
                 f"{self.name}: came {arrival.at - limit:.3f} s after its limit of {within:g} s",
-                expected=wanted,
+                expected=expected,
                 actual=str(arrival.operation),
             )
         return arrival
 
-    def _late(
-        self, within: float, wanted: str, skip: Collection[type[Any]] | None, stream: int | None
+    def _explain_silence(
+        self, within: float, expected: str, skip: Collection[type[Any]] | None, stream: int | None
     ) -> Arrival:
         """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
-        asked = time.monotonic()
-        answered = not self._ask() and self._is_alive()
+        sent_at = time.monotonic()
+        answered = not self._send_liveness_request() and self._is_alive()
         until = time.monotonic() + GRACE_S
         limit = time.monotonic() + ANSWER_S
-        while (arrival := self._poll_or_lost(until if answered else limit, wanted, skip)) is not None:
-            if self._is_answer(arrival.operation):
+        while (arrival := self._poll_or_lost(until if answered else limit, expected, skip)) is not None:
+            if self._is_liveness_reply(arrival.operation):
                 answered = True
                 # Slow to answer this, it may be slow with the other, too; a quick one costs no time.
-                until = max(until, arrival.at + PATIENCE * (arrival.at - asked))
-            elif self._is_on(arrival.operation, stream):
+                until = max(until, arrival.at + PATIENCE * (arrival.at - sent_at))
+            elif self._is_on_stream(arrival.operation, stream):
                 return arrival
         if not answered:
             raise Inconclusive(
-                f"{self.name}: nothing within {within:g} s, and {self.question} is not answered",
-                expected=wanted,
+                f"{self.name}: nothing within {within:g} s, and {self.liveness_request} is not answered",
+                expected=expected,
                 actual="nothing",
             )
         raise Failed(
             f"{self.name}: nothing came",
-            expected=wanted,
-            actual=f"nothing within {within:g} s; the server answers {self.question}",
+            expected=expected,
+            actual=f"nothing within {within:g} s; the server answers {self.liveness_request}",
         )
 
     def _poll_or_lost(
-        self, deadline: float, wanted: str, skip: Collection[type[Any]] | None = None
+        self, deadline: float, expected: str, skip: Collection[type[Any]] | None = None
     ) -> Arrival | None:
         try:
             return self.poll(deadline, skip)
-        except Closed:
-            self.lost(wanted)
+        except ConnectionClosed:
+            self.disconnected_outcome(expected)
 
-    def lost(self, wanted: str) -> NoReturn:
-        """The peer closed instead of ``wanted``: ``Failed`` if the target is alive, else ``Inconclusive``."""
+    def disconnected_outcome(self, expected: str) -> NoReturn:
+        """The peer closed instead of ``expected``: ``Failed`` if the target is alive, else
+        ``Inconclusive``."""
         if self._is_alive():
             raise Failed(
                 f"{self.name}: the target closed the connection",
-                expected=wanted,
+                expected=expected,
                 actual="connection closed; the target answers a fresh one",
             ) from None
         raise Inconclusive(
             f"{self.name}: connection lost, and the target does not answer a fresh one",
-            expected=wanted,
+            expected=expected,
             actual="connection lost",
         ) from None
 
-    def nothing(self, for_s: float) -> None:
-        """Nothing (but what is ``unasked``) arrives for ``for_s`` seconds."""
-        wanted = f"nothing for {for_s:g} s"
+    def expect_silence(self, for_s: float) -> None:
+        """Nothing (but what is ``unsolicited``) arrives for ``for_s`` seconds."""
+        expected = f"nothing for {for_s:g} s"
         limit = time.monotonic() + for_s
-        arrival = self._poll_or_lost(limit, wanted)
+        arrival = self._poll_or_lost(limit, expected)
         if arrival is not None:
             self.mark_offending(arrival.operation)
             if arrival.at > limit:  # we were kept from reading, so it may have come after the silence
                 raise Inconclusive(
                     f"{self.name}: something came, and was read {arrival.at - limit:.3f} s after the silence",
-                    expected=wanted,
+                    expected=expected,
                     actual=str(arrival.operation),
                 )
-            raise Failed(f"{self.name}: something came", expected=wanted, actual=str(arrival.operation))
+            raise Failed(f"{self.name}: something came", expected=expected, actual=str(arrival.operation))
         self._on_evidence()
 
-    def closed(self, within: float = 1.0) -> None:
+    def expect_closed(self, within: float = 1.0) -> None:
         """The server closes this connection, sends nothing before, and answers a fresh one."""
-        wanted = f"connection closed within {within:g} s"
+        expected = f"connection closed within {within:g} s"
         limit = time.monotonic() + within + self._slack_s
         try:
             arrival = self.poll(limit) or self.poll(limit + GRACE_S)
-        except Closed:
+        except ConnectionClosed:
             late = time.monotonic() - limit
             if late > 0:
                 raise Inconclusive(
-                    f"{self.name}: closed {late:.3f} s after its limit", expected=wanted
+                    f"{self.name}: closed {late:.3f} s after its limit", expected=expected
                 ) from None
             if not self._is_alive():
                 raise Inconclusive(
@@ -346,10 +349,10 @@ class BaseConnection:
         if arrival is not None:
             self.mark_offending(arrival.operation)
             raise Failed(
-                f"{self.name}: the server did not close", expected=wanted, actual=str(arrival.operation)
+                f"{self.name}: the server did not close", expected=expected, actual=str(arrival.operation)
             )
         raise Failed(
-            f"{self.name}: the server did not close", expected=wanted, actual="connection still open"
+            f"{self.name}: the server did not close", expected=expected, actual="connection still open"
         )
 
     def send_bytes(self, data: bytes) -> None:

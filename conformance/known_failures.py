@@ -20,11 +20,11 @@ _OPTIONAL = {"link"}
 MIN_NUMBERS = 3  # of a release
 
 
-def wrong(tables: Any) -> list[str]:
+def table_errors(tables: Any) -> list[str]:
     """What is wrong with ``known_failures`` of one requirement, each with what to write instead."""
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         return ["'known_failures' must be a list of tables"]
-    return [problem for table in tables for problem in _wrong(table)]
+    return [problem for table in tables for problem in _table_errors(table)]
 
 
 def read(tables: Iterable[Mapping[str, Any]]) -> tuple[KnownFailure, ...]:
@@ -40,19 +40,19 @@ def read(tables: Iterable[Mapping[str, Any]]) -> tuple[KnownFailure, ...]:
     )
 
 
-def holds(failure: KnownFailure, version: str) -> bool:
+def applies_to(failure: KnownFailure, version: str) -> bool:
     """Whether it is known of the server of that version; a pre-release counts as its release."""
     is_release = len(numbers(version)) >= MIN_NUMBERS
     return is_release and any(versions.holds(releases, version) for releases in failure.releases)
 
 
-def said(failure: KnownFailure) -> str:
+def describe(failure: KnownFailure) -> str:
     """One line for people: ``known of nats-server 2.10.8 to 2.10.16: ... (https://...)``."""
     link = f" ({failure.link})" if failure.link else ""
     return f"known of {failure.target} {', '.join(failure.releases)}: {failure.text}{link}"
 
 
-def _wrong(table: Mapping[str, Any]) -> Iterable[str]:
+def _table_errors(table: Mapping[str, Any]) -> Iterable[str]:
     for key, kind in _FIELDS.items():
         if key not in table:
             if key not in _OPTIONAL:

@@ -26,8 +26,8 @@ RESTARTS = (
 )  # why a check is unsupported
 READY_WITHIN_S = 60.0
 ENDED_WITHIN_S = 30.0
-LOOK_EVERY_S = 0.005
-LAST_WORDS = 400  # of its log, what is shown when it does not start
+POLL_INTERVAL_S = 0.005
+MAX_EXIT_OUTPUT = 400  # of its log, what is shown when it does not start
 
 
 class OwnServer:
@@ -35,41 +35,41 @@ class OwnServer:
 
     def __init__(self, program: Sequence[str], config: Mapping[str, Any]) -> None:
         self.url = ""
-        self._program = list(program)
+        self._start_command = list(program)
         self._config = dict(config)
         self._folder = TemporaryDirectory(prefix="plumbline-own-")
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._heir = _Heir(self._folder.name)
+        self._heir = _Watchdog(self._folder.name)
 
     def start(self) -> str:
         """Start it, or start it again; where it listens. Raises ``Inconclusive`` if it does not come up."""
         self._starts += 1
-        life = Path(self._folder.name, f"life-{self._starts}")
-        life.mkdir()
-        log = life / "log"
-        arguments = self._arguments(life, Path(self._folder.name, "store"))
+        start_folder = Path(self._folder.name, f"life-{self._starts}")
+        start_folder.mkdir()
+        log = start_folder / "log"
+        arguments = self._arguments(start_folder, Path(self._folder.name, "store"))
         with log.open("wb") as output:
             # In a group of its own, since Ctrl-C is for us: what it stored is to be cleaned up.
             self._process = subprocess.Popen(
-                [*self._program, *arguments],
+                [*self._start_command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 process_group=0,
             )
-        self._heir.told(self._process.pid)
-        self.url = self._await_url(life, log)
+        self._heir.watch(self._process.pid)
+        self.url = self._await_url(start_folder, log)
         return self.url
 
-    def _arguments(self, life: Path, store: Path) -> list[str]:
+    def _arguments(self, start_folder: Path, store: Path) -> list[str]:
         """What the program is told, beside what it is: to store in ``store`` and to take a free port."""
-        config_file = life / "server.conf"
+        config_file = start_folder / "server.conf"
         whole = {
             "host": "127.0.0.1",
             **self._config,
             "port": -1,
-            "ports_file_dir": str(life),
+            "ports_file_dir": str(start_folder),
             "jetstream": {"store_dir": str(store)},
         }
         config_file.write_text(json.dumps(whole), "utf-8")
@@ -86,7 +86,7 @@ class OwnServer:
     def close(self) -> None:
         """End it, however it is, and remove what it stored. Idempotent."""
         self._end(signal.SIGKILL)
-        self._heir.dismiss()
+        self._heir.cancel()
         self._folder.cleanup()
 
     def _end(self, number: signal.Signals) -> None:
@@ -105,9 +105,9 @@ class OwnServer:
             raise Inconclusive(f"the server did not end within {ENDED_WITHIN_S:g} s of SIGTERM") from None
         finally:
             self._process = None
-            self._heir.told(None)
+            self._heir.watch(None)
 
-    def death(self, within: float) -> str:
+    def exit_output(self, within: float) -> str:
         """What it printed last, if it ends by itself within so many seconds; else nothing."""
         if self._process is None:
             return ""
@@ -116,26 +116,26 @@ class OwnServer:
         except subprocess.TimeoutExpired:
             return ""
         log = Path(self._folder.name, f"life-{self._starts}", "log")
-        said = log.read_text(errors="replace").partition("\n")[2]
-        return f"it ended with code {status}: {said[:LAST_WORDS]}"
+        output = log.read_text(errors="replace").partition("\n")[2]
+        return f"it ended with code {status}: {output[:MAX_EXIT_OUTPUT]}"
 
-    def _await_url(self, life: Path, log: Path) -> str:
+    def _await_url(self, start_folder: Path, log: Path) -> str:
         assert self._process is not None
         deadline = time.monotonic() + READY_WITHIN_S
-        while not (url := _announced(life, log)):
+        while not (url := _announced_url(start_folder, log)):
             try:
-                status = self._process.wait(LOOK_EVERY_S)  # also the pause between two looks
+                status = self._process.wait(POLL_INTERVAL_S)  # also the pause between two looks
             except subprocess.TimeoutExpired:
                 status = None
             if status is not None or time.monotonic() > deadline:
-                said = log.read_text(errors="replace")[-LAST_WORDS:]
+                output = log.read_text(errors="replace")[-MAX_EXIT_OUTPUT:]
                 self._end(signal.SIGKILL)
                 what = f"ended with code {status}" if status is not None else "does not say where it listens"
-                raise Inconclusive(f"{self._program[0]} {what}", actual=said)
+                raise Inconclusive(f"{self._start_command[0]} {what}", actual=output)
         return url
 
 
-class _Heir:
+class _Watchdog:
     """Ends the server and removes its folder if we are killed before we can: a shell that waits for our
     end."""
 
@@ -152,13 +152,13 @@ class _Heir:
                 process_group=0,
             )
 
-    def told(self, pid: int | None) -> None:
+    def watch(self, pid: int | None) -> None:
         """Which process to end; None: there is none any more."""
         if self._shell is not None and self._shell.stdin is not None:
             self._shell.stdin.write(b"%d\n" % pid if pid else b"\n")
             self._shell.stdin.flush()
 
-    def dismiss(self) -> None:
+    def cancel(self) -> None:
         """Nothing is left to do. Idempotent."""
         if self._shell is not None:
             self._shell.kill()
@@ -166,9 +166,9 @@ class _Heir:
             self._shell = None
 
 
-def _announced(life: Path, log: Path) -> str:
+def _announced_url(start_folder: Path, log: Path) -> str:
     """Where it listens; nothing while that is not wholly written."""
-    for ports_file in life.glob("*.ports"):
+    for ports_file in start_folder.glob("*.ports"):
         try:
             return str(json.loads(ports_file.read_bytes())["nats"][0])
         except (ValueError, KeyError):
@@ -180,5 +180,5 @@ def _announced(life: Path, log: Path) -> str:
 class OwnAmqpServer(OwnServer):
     """The same for AMQP: ``program`` takes ``-d FOLDER``."""
 
-    def _arguments(self, life: Path, store: Path) -> list[str]:
+    def _arguments(self, start_folder: Path, store: Path) -> list[str]:
         return ["-d", str(store)]

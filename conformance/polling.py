@@ -9,18 +9,18 @@ from typing import Any
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.session import BaseSession
 
-POLL_EVERY_S = 0.01
+POLL_INTERVAL_S = 0.01
 
 
 def poll_state(
     session: BaseSession,
-    look: Callable[[], dict[str, Any]],
+    read_state: Callable[[], dict[str, Any]],
     fields: Mapping[str, Any],
     within: float,
-    unmet: type[CheckEnded],
+    outcome: type[CheckEnded],
     shows: Callable[[dict[str, Any], str], Any] = dict.get,
 ) -> dict[str, Any]:
-    """What ``look`` gives, once it ``shows`` these fields. Raises ``unmet`` if it never does.
+    """What ``read_state`` gives, once it ``shows`` these fields. Raises ``outcome`` if it never does.
 
     Of many looks the journal keeps the last one: that is what a reader wants.
     """
@@ -29,16 +29,16 @@ def poll_state(
     mark = len(lines)
     moment = session.moment
     while True:
-        state = look()
+        state = read_state()
         found = {name: shows(state, name) for name in fields}
         if found == fields or time.monotonic() > deadline:
             break
         del lines[mark:]
-        session.pause(POLL_EVERY_S)
+        session.pause(POLL_INTERVAL_S)
     session.moment = moment
     if found != fields:
         wrong = [name for name in fields if found[name] != fields[name]]
-        raise unmet(
+        raise outcome(
             "; ".join(f"{name}: expected {fields[name]}, found {found[name]}" for name in wrong),
             expected=_pairs(fields) + f" within {within:g} s",
             actual=_pairs(found),

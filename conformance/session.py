@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from plumbline.conformance.connection import BaseConnection, Wiring
+from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnServer
@@ -24,7 +24,7 @@ STAGE = "stage"
 DEATH_S = 0.05
 
 
-class TouchesStranger(Exception):
+class ForeignObjectError(Exception):
     """A check is about to change an object on the target that may be somebody else's."""
 
 
@@ -66,7 +66,7 @@ class BaseSession:
         """Means to set the stage, on a connection of their own. Raises ``Unsupported``, ``Untestable``."""
         raise NotImplementedError
 
-    def _sent(self, at: float, operation: Any) -> None:
+    def _on_sent(self, at: float, operation: Any) -> None:
         """Called for every operation that is sent."""
         self.moment = at
 
@@ -85,21 +85,21 @@ class BaseSession:
             )
         return url
 
-    def _link(self, name: str, url: AnyUrl) -> socket.socket:
+    def _open_socket(self, name: str, url: AnyUrl) -> socket.socket:
         """Raises ``Inconclusive`` if nobody answers."""
         try:
             return socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
         except OSError as error:
             raise Inconclusive(f"{name}: {url.address} cannot be reached ({error})") from None
 
-    def _wiring(self, url: AnyUrl) -> Wiring:
-        return Wiring(
+    def _connection_context(self, url: AnyUrl) -> ConnectionContext:
+        return ConnectionContext(
             pump=self._pump,
             journal=self._journal,
             slack_s=self.target.slack_s,
             is_alive=lambda: self.target.is_alive(url),
-            on_send=self._sent,
-            on_evidence=self.observed,
+            on_send=self._on_sent,
+            on_evidence=self.count_observation,
         )
 
     # -- a server of its own -----------------------------------------------------------------
@@ -109,19 +109,19 @@ class BaseSession:
         Plumbline does not know how to start one."""
         raise NotImplementedError
 
-    def settle_on_own_server(self) -> None:
+    def use_own_server(self) -> None:
         """From now on every connection, the stage's too, is one to a server of its own, which is started.
 
         Raises ``Unsupported``, and ``Inconclusive`` if it does not come up."""
         self._home = self.own_server()
         self._home.start()
 
-    def death(self, within: float = DEATH_S) -> str:
+    def server_exit_output(self, within: float = DEATH_S) -> str:
         """What that server printed last if it has ended; empty if it lives, or there is none.
 
         A process that dies closes its connections some time before it has ended: so long it is waited for.
         """
-        return self._home.death(within) if self._home is not None else ""
+        return self._home.exit_output(within) if self._home is not None else ""
 
     def restart(self, *, killed: bool) -> None:
         """End that server, in order or by kill -9, and start it on what it has stored. Every connection ends
@@ -148,7 +148,7 @@ class BaseSession:
     def journal(self) -> Journal:
         return self._journal
 
-    def observed(self) -> None:
+    def count_observation(self) -> None:
         """Count one piece of evidence: a check that has none fails."""
         self.observations += 1
 
@@ -161,7 +161,7 @@ class BaseSession:
         """Evidence that is not an arrival: ``condition`` must hold. Raises ``Failed``."""
         if not condition:
             raise Failed(message, expected=expected, actual=actual)
-        self.observed()
+        self.count_observation()
 
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless the target says that it has ``feature``."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.session import BaseSession
 from plumbline.conformance.target import TargetAccess
 
-_SESSIONS: dict[str, type[BaseSession]] = {"nats": Session, "amqp": AmqpSession}
+_SESSIONS: dict[str, type[BaseSession]] = {"nats": NatsSession, "amqp": AmqpSession}
 
 
 def open_session(access: TargetAccess, *, variant: str | None = None) -> BaseSession:

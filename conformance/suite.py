@@ -20,7 +20,7 @@ TRACES = HERE / "traces"
 CHECKS = HERE / "checks"
 
 
-class UnknownPattern(PlumblineError, ValueError):
+class UnknownPatternError(PlumblineError, ValueError):
     """A ``--select`` pattern that matches nothing; the text offers what may have been meant."""
 
 
@@ -55,14 +55,14 @@ def checks_in(module: ModuleType) -> list[Check]:
 def select(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
     """The checks with an id or a requirement that matches a pattern (``JS-PULL-*``); all without patterns.
 
-    Raises ``UnknownPattern`` if one matches nothing.
+    Raises ``UnknownPatternError`` if one matches nothing.
     """
     checks = list(checks)
     if not patterns:
         return checks
     for pattern in patterns:
         if not any(matches(check, pattern) for check in checks):
-            raise UnknownPattern(_unknown(pattern, checks))
+            raise UnknownPatternError(_unknown(pattern, checks))
     return [check for check in checks if any(matches(check, pattern) for pattern in patterns)]
 
 

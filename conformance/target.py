@@ -21,11 +21,11 @@ from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import (
-    AccessRefused,
+    AccessRefusedError,
     AmqpUrl,
     AnyUrl,
-    BadUrl,
-    Url,
+    NatsUrl,
+    UrlError,
 )
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import Target
@@ -34,10 +34,10 @@ from plumbline.versions import numbers
 __all__ = [
     "CONNECT_DEFAULTS",
     "CONNECT_TIMEOUT_S",
-    "AccessRefused",
-    "BadUrl",
+    "AccessRefusedError",
+    "NatsUrl",
     "TargetAccess",
-    "Url",
+    "UrlError",
     "open_target",
     "parse_level",
     "probe",
@@ -48,7 +48,7 @@ ROUND_TRIPS = 9
 BUSY_ROUND_TRIPS = 30
 BUSY_PAUSE_S = 0.01
 LEAST_SLACK_S = 0.05
-MOST_SLACK_S = 2.0
+MAX_SLACK_S = 2.0
 SLACK_ROUND_TRIPS = 20
 
 
@@ -87,7 +87,7 @@ class TargetAccess(Struct, frozen=True):
     def slack_s(self) -> float:
         return self.target.slack_s
 
-    def calibrated_again(self) -> TargetAccess:
+    def recalibrated(self) -> TargetAccess:
         """The same target with the slack that it needs now, which is more if this machine has become busy.
 
         What is measured is how late we are when we wait for a moment and then for an answer, since that is
@@ -95,7 +95,7 @@ class TargetAccess(Struct, frozen=True):
         """
         try:
             _, late = probe(self.url, BUSY_ROUND_TRIPS, pause_s=BUSY_PAUSE_S)
-        except (TargetUnreachable, AccessRefused):
+        except (TargetUnreachable, AccessRefusedError):
             return self
         return self.with_slack(max(self.slack_s, _slack(late)))
 
@@ -117,20 +117,20 @@ class TargetAccess(Struct, frozen=True):
         A variant may refuse whom it does not know (NKeys) or has no room for: a refusal is an answer too.
         """
         if url is None or url == self.url:
-            return not self.absence()
+            return not self.absence_reason()
         try:
             probe(url)
-        except AccessRefused:
+        except AccessRefusedError:
             return True
         except TargetUnreachable:
             return False
         return True
 
-    def absence(self) -> str:
+    def absence_reason(self) -> str:
         """Why the target that the run began with is no longer there, in a sentence; empty if it is."""
         try:
             info, _ = probe(self.url)
-        except (TargetUnreachable, AccessRefused) as error:
+        except (TargetUnreachable, AccessRefusedError) as error:
             return str(error)
         if _identity(self.url, info) != _identity(self.url, self.info):
             return f"Another server process answers at {self.url.address}: it was restarted during the run."
@@ -151,7 +151,7 @@ def open_target(
     """Probe and calibrate. A URL alone is a target of which nothing else is known.
 
     ``level``: the protocol level to judge by; None: the one that the target reports.
-    Raises ``TargetUnreachable`` or ``AccessRefused``, each with one sentence.
+    Raises ``TargetUnreachable`` or ``AccessRefusedError``, each with one sentence.
     """
     if not isinstance(running, RunningTarget):
         running = RunningTarget(running)
@@ -163,7 +163,7 @@ def open_target(
         own = amqp_probe.level(version, features) if isinstance(url, AmqpUrl) else version
         chosen = ".".join(map(str, parse_level(level or own)))
     except ValueError:
-        raise AccessRefused(
+        raise AccessRefusedError(
             f"{url} reports version {version!r}, from which no protocol level follows: add --level 2.9"
         ) from None
     target = Target(
@@ -182,7 +182,7 @@ def open_target(
 
 
 def _slack(round_trips: Sequence[float]) -> float:
-    return min(MOST_SLACK_S, LEAST_SLACK_S + SLACK_ROUND_TRIPS * max(round_trips))
+    return min(MAX_SLACK_S, LEAST_SLACK_S + SLACK_ROUND_TRIPS * max(round_trips))
 
 
 def _features(url: AnyUrl, info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def probe(url: AnyUrl, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[d
     """What the target says of itself, and some round trips in seconds.
 
     With ``pause_s`` each is preceded by such a wait; how much longer that took counts as well.
-    Raises ``TargetUnreachable`` or ``AccessRefused``.
+    Raises ``TargetUnreachable`` or ``AccessRefusedError``.
     """
     try:
         link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)

@@ -11,15 +11,15 @@ from msgspec import Struct
 from plumbline.errors import PlumblineError
 
 
-class BadUrl(PlumblineError, ValueError):
+class UrlError(PlumblineError, ValueError):
     """The URL is not one of a server; the text says what to write instead."""
 
 
-class AccessRefused(PlumblineError):
+class AccessRefusedError(PlumblineError):
     """The target speaks the protocol and does not let us in; the text says what to write instead."""
 
 
-class Url(Struct, frozen=True):
+class NatsUrl(Struct, frozen=True):
     """A NATS URL: ``nats://[user:password@|token@]host[:port]``."""
 
     protocol: ClassVar[str] = "nats"
@@ -31,18 +31,20 @@ class Url(Struct, frozen=True):
     token: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Url:
-        """Raises ``BadUrl``."""
+    def parse(cls, text: str) -> NatsUrl:
+        """Raises ``UrlError``."""
         example = "write nats://127.0.0.1:4222 or nats://user:password@host:4222"
         try:
             parts = urlsplit(text if "://" in text else f"nats://{text}")
             port = parts.port or 4222
         except ValueError as error:
-            raise BadUrl(f"{mask(text)!r} is not a URL ({error}): {example}") from None
+            raise UrlError(f"{mask(text)!r} is not a URL ({error}): {example}") from None
         if parts.scheme != "nats":
-            raise BadUrl(f"{mask(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}")
+            raise UrlError(
+                f"{mask(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}"
+            )
         if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise BadUrl(f"{mask(text)!r} is not the URL of a server: {example}")
+            raise UrlError(f"{mask(text)!r} is not the URL of a server: {example}")
         user = unquote(parts.username) if parts.username else None
         password = unquote(parts.password) if parts.password is not None else None
         if user is not None and password is None:
@@ -80,16 +82,16 @@ class AmqpUrl(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> AmqpUrl:
-        """Raises ``BadUrl``."""
+        """Raises ``UrlError``."""
         example = "write amqp://guest:guest@127.0.0.1:5672/%2f"
         try:
             parts = urlsplit(text)
             port = parts.port or 5672
         except ValueError as error:
-            raise BadUrl(f"{mask(text)!r} is not a URL ({error}): {example}") from None
+            raise UrlError(f"{mask(text)!r} is not a URL ({error}): {example}") from None
         path = parts.path.removeprefix("/")
         if parts.scheme != "amqp" or not parts.hostname or "/" in path or parts.query or parts.fragment:
-            raise BadUrl(f"{mask(text)!r} is not the URL of a server: {example}")
+            raise UrlError(f"{mask(text)!r} is not the URL of a server: {example}")
         return cls(
             parts.hostname,
             port,
@@ -107,12 +109,12 @@ class AmqpUrl(Struct, frozen=True):
         return f"amqp://{self.user}@{self.address}/{quote(self.virtual_host, safe='')}"
 
 
-AnyUrl = Url | AmqpUrl
+AnyUrl = NatsUrl | AmqpUrl
 
 
 def parse_url(text: str) -> AnyUrl:
-    """A URL of any protocol; NATS if it does not say. Raises ``BadUrl``."""
-    return AmqpUrl.parse(text) if text.startswith("amqp:") else Url.parse(text)
+    """A URL of any protocol; NATS if it does not say. Raises ``UrlError``."""
+    return AmqpUrl.parse(text) if text.startswith("amqp:") else NatsUrl.parse(text)
 
 
 def mask(url: str) -> str:

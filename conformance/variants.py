@@ -49,7 +49,7 @@ class _Table(Struct, forbid_unknown_fields=True):
     credentials: dict[str, dict[str, str]] = {}
 
 
-class _File(Struct, forbid_unknown_fields=True):
+class _VariantsFile(Struct, forbid_unknown_fields=True):
     main: _Table
     variant: dict[str, _Table]
 
@@ -64,10 +64,10 @@ def variants(path: Path = VARIANTS) -> Mapping[str, Variant]:
     return {name: _variant(name, table) for name, table in _read(path).variant.items()}
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _VariantsFile:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(tables, _File)
+        return msgspec.convert(tables, _VariantsFile)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise VariantsError(f"{path.name}: {error}") from None
 

@@ -54,14 +54,14 @@ class Waiver(Struct, frozen=True, forbid_unknown_fields=True):
 
     def covers(self, result: CheckResult) -> bool:
         """Whether ``result`` is the failure that this waiver describes."""
-        shown = f"{result.message}\n{result.expected}\n{result.actual}"
-        return result.outcome is Outcome.FAILED and self.names(result) and self.contains in shown
+        text = f"{result.message}\n{result.expected}\n{result.actual}"
+        return result.outcome is Outcome.FAILED and self.names(result) and self.contains in text
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.link})" if self.link else self.reason
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
+class _WaiverFile(Struct, frozen=True, forbid_unknown_fields=True):
     waiver: list[Waiver] = []
 
 
@@ -70,7 +70,7 @@ def load_waivers(path: Path, checks: Iterable[Check]) -> tuple[Waiver, ...]:
     example = 'a table is: [[waiver]] requirement = "JS-PULL-015", reason = "why", link = "https://..."'
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-        waivers = msgspec.convert(data, _File).waiver
+        waivers = msgspec.convert(data, _WaiverFile).waiver
     except OSError as error:
         raise WaiverError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -101,7 +101,9 @@ def _problems(waiver: Waiver, checks: list[Check]) -> Iterable[str]:
         yield f"versions: {error}"
 
 
-def apply(waivers: Iterable[Waiver], result: CheckResult, version: str, today: datetime.date) -> CheckResult:
+def apply_waivers(
+    waivers: Iterable[Waiver], result: CheckResult, version: str, today: datetime.date
+) -> CheckResult:
     """``result``, as waived if a waiver in force covers it; a failure of an expired waiver says so."""
     for waiver in waivers:
         if not waiver.covers(result):
@@ -114,7 +116,7 @@ def apply(waivers: Iterable[Waiver], result: CheckResult, version: str, today: d
     return result
 
 
-def stale(
+def stale_waivers(
     waivers: Iterable[Waiver], results: Iterable[CheckResult], version: str, today: datetime.date
 ) -> dict[str, Waiver]:
     """Check id -> waiver, for checks that passed under a waiver that nothing needed any more.
@@ -138,12 +140,12 @@ def stale(
 _VARIES = re.compile(r"\bPL\w*|_INBOX\.\S*|\d+\.\d+|\d{4,}")
 
 
-def _lasting(message: str) -> str:
+def _stable_part(message: str) -> str:
     """The longest part of a message that the same failure shows in every run."""
     return max((part.strip() for part in _VARIES.split(message)), key=len)
 
 
-def draft(results: Iterable[CheckResult], version: str) -> str:
+def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
     """A waiver file for the failures of a run, reasons left to be written."""
     tables = [
         "[[waiver]]\n"
@@ -151,7 +153,7 @@ def draft(results: Iterable[CheckResult], version: str) -> str:
         f"reason = {_toml(f'to be explained: {result.message}')}\n"
         'link = ""\n'
         f"versions = {_toml('==' + version if numbers(version) else '')}\n"
-        f"contains = {_toml(_lasting(result.message))}\n"
+        f"contains = {_toml(_stable_part(result.message))}\n"
         for result in results
         if result.outcome is Outcome.FAILED
     ]

@@ -10,20 +10,20 @@
 from __future__ import annotations
 
 from plumbline.monitors.amqp.reader import AmqpReader
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats.reader import NatsReader
 from plumbline.monitors.observation import Observation, Place, Side, Violation
-from plumbline.monitors.watch import MONITORS, Watch
+from plumbline.monitors.watch import MONITORS, MonitorRunner
 
 __all__ = [
     "MONITORS",
     "AmqpReader",
     "Monitor",
+    "MonitorRunner",
+    "MonitorScope",
     "NatsReader",
     "Observation",
     "Place",
-    "Scope",
     "Side",
     "Violation",
-    "Watch",
 ]

@@ -13,7 +13,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Publication(StrEnum):
+class PublishOutcome(StrEnum):
     """How one attempt to publish ended."""
 
     OK = "ok"  # acknowledged
@@ -29,14 +29,14 @@ class Settlement(StrEnum):
     UNKNOWN = "unknown"  # acknowledged perhaps: it may come again or not
 
 
-class Published(Struct, frozen=True):
+class PublishAttempt(Struct, frozen=True):
     """One attempt. The same ``id`` again is a retry, and counts as one message."""
 
     id: str
-    outcome: Publication = Publication.OK
+    outcome: PublishOutcome = PublishOutcome.OK
 
 
-class Delivered(Struct, frozen=True):
+class HistoryDelivery(Struct, frozen=True):
     """One delivery, in the order of the history. ``position`` is where the message is stored (its stream
     sequence, its offset): the same message keeps it over all of its deliveries. None if that is not known."""
 
@@ -48,12 +48,12 @@ class Delivered(Struct, frozen=True):
 class History(Struct, frozen=True):
     """``complete``: reading went on until nothing was left to be delivered."""
 
-    published: tuple[Published, ...]
-    delivered: tuple[Delivered, ...]
+    published: tuple[PublishAttempt, ...]
+    delivered: tuple[HistoryDelivery, ...]
     complete: bool = True
 
 
-class Outcome(StrEnum):
+class HistoryOutcome(StrEnum):
     """Of a history as a whole: the worst of what is in it, worst first."""
 
     LOST = "lost"
@@ -83,12 +83,17 @@ class Judgement(Struct, frozen=True):
         return self.lost_prefix + self.lost_middle + self.lost_postfix
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> HistoryOutcome:
         """The worst that was found; of an empty history nothing can be said."""
-        for outcome in (Outcome.LOST, Outcome.DUPLICATED, Outcome.UNEXPECTED, Outcome.INDETERMINATE):
+        for outcome in (
+            HistoryOutcome.LOST,
+            HistoryOutcome.DUPLICATED,
+            HistoryOutcome.UNEXPECTED,
+            HistoryOutcome.INDETERMINATE,
+        ):
             if getattr(self, outcome.value):
                 return outcome
-        return Outcome.OK if self.ok else Outcome.INDETERMINATE
+        return HistoryOutcome.OK if self.ok else HistoryOutcome.INDETERMINATE
 
     @property
     def has_fault(self) -> bool:
@@ -102,18 +107,18 @@ class Judgement(Struct, frozen=True):
             ids = getattr(self, name)
             if ids:
                 kind, _, where = name.partition("_")
-                parts.append(f"{len(ids)} {kind} ({where + ': ' if where else ''}{_some(ids)})")
+                parts.append(f"{len(ids)} {kind} ({where + ': ' if where else ''}{_first_ids(ids)})")
         if self.indeterminate:
             parts.append(f"{len(self.indeterminate)} indeterminate")
         return ", ".join(parts)
 
 
-class _Fate:
+class _MessageHistory:
     """All that happened to one id."""
 
     __slots__ = ("again", "arrived", "confirmed", "maybe", "outcome", "positions")
 
-    def __init__(self, outcome: Publication | None) -> None:
+    def __init__(self, outcome: PublishOutcome | None) -> None:
         self.outcome = outcome  # None: nobody published it
         self.arrived = False
         self.confirmed = False
@@ -121,13 +126,13 @@ class _Fate:
         self.again = False  # delivered after its confirmation
         self.positions: set[int] = set()
 
-    def tried(self, outcome: Publication) -> None:
+    def add_attempt(self, outcome: PublishOutcome) -> None:
         """One attempt that succeeded is enough; one of unknown end weighs more than refusals."""
-        order = (Publication.OK, Publication.UNKNOWN, Publication.FAILED)
+        order = (PublishOutcome.OK, PublishOutcome.UNKNOWN, PublishOutcome.FAILED)
         known = self.outcome
         self.outcome = outcome if known is None else min(known, outcome, key=order.index)
 
-    def came(self, delivery: Delivered) -> None:
+    def add_delivery(self, delivery: HistoryDelivery) -> None:
         self.again |= self.confirmed
         self.arrived = True
         self.confirmed |= delivery.settlement is Settlement.CONFIRMED
@@ -140,10 +145,10 @@ class _Fate:
         return self.again or len(self.positions) > 1
 
 
-def judge(history: History) -> Judgement:
+def judge_history(history: History) -> Judgement:
     """What became of every id of ``history``."""
-    fates = _fates(history)
-    expected = [one for one, fate in fates.items() if fate.outcome not in (None, Publication.FAILED)]
+    fates = _message_histories(history)
+    expected = [one for one, fate in fates.items() if fate.outcome not in (None, PublishOutcome.FAILED)]
     missing = [one for one in expected if _is_lost(fates[one], complete=history.complete)]
     arrived = [number for number, one in enumerate(expected) if fates[one].arrived]
     first, last = (arrived[0], arrived[-1]) if arrived else (-1, -1)
@@ -155,7 +160,9 @@ def judge(history: History) -> Judgement:
         lost_postfix=tuple(one for one in missing if number_of[one] > last),
         duplicated=tuple(one for one in expected if fates[one].is_duplicated),
         unexpected=tuple(
-            one for one, fate in fates.items() if fate.outcome in (None, Publication.FAILED) and fate.arrived
+            one
+            for one, fate in fates.items()
+            if fate.outcome in (None, PublishOutcome.FAILED) and fate.arrived
         ),
         indeterminate=tuple(
             one
@@ -167,22 +174,22 @@ def judge(history: History) -> Judgement:
     )
 
 
-def _fates(history: History) -> dict[str, _Fate]:
-    fates: dict[str, _Fate] = {}
+def _message_histories(history: History) -> dict[str, _MessageHistory]:
+    fates: dict[str, _MessageHistory] = {}
     for attempt in history.published:
-        fates.setdefault(attempt.id, _Fate(None)).tried(attempt.outcome)
+        fates.setdefault(attempt.id, _MessageHistory(None)).add_attempt(attempt.outcome)
     for delivery in history.delivered:
-        fates.setdefault(delivery.id, _Fate(None)).came(delivery)
+        fates.setdefault(delivery.id, _MessageHistory(None)).add_delivery(delivery)
     return fates
 
 
-def _is_lost(fate: _Fate, *, complete: bool) -> bool:
+def _is_lost(fate: _MessageHistory, *, complete: bool) -> bool:
     """In the stream for certain (acknowledged, or seen), and never confirmed though all was read."""
     if not complete or fate.confirmed or fate.maybe or fate.is_duplicated:
         return False
-    return fate.arrived or fate.outcome is Publication.OK
+    return fate.arrived or fate.outcome is PublishOutcome.OK
 
 
-def _some(ids: Iterable[str], most: int = 5) -> str:
+def _first_ids(ids: Iterable[str], limit: int = 5) -> str:
     shown = list(ids)
-    return " ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+    return " ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "")

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from plumbline.monitors.amqp.facts import ChannelFact, Delivered
+from plumbline.monitors.amqp.facts import AmqpDelivery, ChannelFact
 from plumbline.monitors.facts import Fact, StreamFact
 from plumbline.monitors.observation import Place, Side, Violation
 
 
-class Scope(StrEnum):
+class MonitorScope(StrEnum):
     """What one monitor watches."""
 
     CONNECTION = "connection"
@@ -36,7 +36,7 @@ class Monitor(ABC):
     requirements: ClassVar[tuple[str, ...]]
     source: ClassVar[str]
     side: ClassVar[Side]
-    scope: ClassVar[Scope]
+    scope: ClassVar[MonitorScope]
     State: ClassVar[type[Struct]]
 
     def __init__(self, state: Any = None) -> None:
@@ -46,14 +46,16 @@ class Monitor(ABC):
     def key(cls, fact: Fact) -> str | None:
         """Whose fact this is: facts of one key go to one monitor, in their order. None: not for this rule."""
         match fact:
-            case Delivered() if cls.scope is Scope.QUEUE:
+            case AmqpDelivery() if cls.scope is MonitorScope.QUEUE:
                 return f"{fact.server}|{fact.vhost}|{fact.queue}"
             case ChannelFact():
-                return f"{fact.place.connection}/{fact.channel}" if cls.scope is Scope.CHANNEL else None
-            case StreamFact() if cls.scope is Scope.STREAM:
+                return (
+                    f"{fact.place.connection}/{fact.channel}" if cls.scope is MonitorScope.CHANNEL else None
+                )
+            case StreamFact() if cls.scope is MonitorScope.STREAM:
                 return f"{fact.server}|{fact.domain}|{fact.stream}"
             case _:
-                return fact.place.connection if cls.scope is Scope.CONNECTION else None
+                return fact.place.connection if cls.scope is MonitorScope.CONNECTION else None
 
     @abstractmethod
     def observe(self, fact: Fact) -> Iterator[Violation]:

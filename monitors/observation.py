@@ -10,7 +10,7 @@ from msgspec import Struct
 from plumbline.wire import amqp, nats
 from plumbline.wire.sender import Sender
 
-LONGEST_TEXT = 300  # characters of an operation that a violation shows
+MAX_TEXT = 300  # characters of an operation that a violation shows
 
 
 class Observation(Struct, frozen=True, dict=True):
@@ -30,7 +30,7 @@ class Observation(Struct, frozen=True, dict=True):
     @cached_property
     def place(self) -> Place:
         text = str(self.operation)
-        shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+        shown = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
         return Place(self.connection, self.index, self.at, f"{self.sender.arrow} {shown}")
 
 

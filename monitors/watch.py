@@ -9,16 +9,16 @@ from plumbline.monitors.amqp.consuming import (
     DeliveryTagsRise,
     KnownTagsOnly,
     PrefetchIsTheLimit,
-    RedeliveredIsSaid,
+    RedeliveredFlagIsSet,
 )
 from plumbline.monitors.amqp.publishing import OneConfirm, ReturnComesFirst
 from plumbline.monitors.amqp.reader import AmqpReader
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats.consumers import (
     ConsumerSequenceRises,
     DeliveryCountRises,
-    NothingAfterTheEnd,
+    NoRedeliveryAfterAck,
     OneAcknowledgement,
 )
 from plumbline.monitors.nats.publishes import StreamSequenceIsGivenOnce
@@ -34,20 +34,20 @@ MONITORS: tuple[type[Monitor], ...] = (
     BatchIsTheLimit,
     ConsumerSequenceRises,
     DeliveryCountRises,
-    NothingAfterTheEnd,
+    NoRedeliveryAfterAck,
     OneAcknowledgement,
     StreamSequenceIsGivenOnce,
     DeliveryTagsRise,
     PrefetchIsTheLimit,
     KnownTagsOnly,
     DeliveriesHaveConsumers,
-    RedeliveredIsSaid,
+    RedeliveredFlagIsSet,
     OneConfirm,
     ReturnComesFirst,
 )
 
 
-class _Scope:
+class _ScopeMonitors:
     """The monitors of one scope: a fact goes to all of one key, or, if its type has no key here, to none."""
 
     def __init__(self, kinds: tuple[type[Monitor], ...]) -> None:
@@ -56,24 +56,24 @@ class _Scope:
         self.groups: dict[str, tuple[Monitor, ...]] = {}
 
 
-class Watch:
+class MonitorRunner:
     """Observations of any number of connections in, violations out; memory grows with what is alive."""
 
     def __init__(self, monitors: Iterable[type[Monitor]] = MONITORS) -> None:
         kinds = tuple(monitors)
-        of_scope = (tuple(kind for kind in kinds if kind.scope is scope) for scope in Scope)
-        self._scopes = [_Scope(of_one) for of_one in of_scope if of_one]
-        self._scopes_of: dict[type[Fact], list[_Scope]] = {}
+        of_scope = (tuple(kind for kind in kinds if kind.scope is scope) for scope in MonitorScope)
+        self._scopes = [_ScopeMonitors(of_one) for of_one in of_scope if of_one]
+        self._scopes_of: dict[type[Fact], list[_ScopeMonitors]] = {}
         self.readers: dict[str, NatsReader | AmqpReader] = {}
         self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
 
-    def observe(self, seen: Observation) -> Iterator[Violation]:
-        """What ``seen`` breaks. Observations of one connection come in its order."""
-        reader = self.readers.get(seen.connection)
+    def observe(self, observation: Observation) -> Iterator[Violation]:
+        """What ``observation`` breaks. Observations of one connection come in its order."""
+        reader = self.readers.get(observation.connection)
         if reader is None:
-            kind = AmqpReader if isinstance(seen.operation, amqp.Operation) else NatsReader
-            reader = self.readers[seen.connection] = kind()
-        for fact in reader.read(seen):
+            kind = AmqpReader if isinstance(observation.operation, amqp.Operation) else NatsReader
+            reader = self.readers[observation.connection] = kind()
+        for fact in reader.read(observation):
             yield from self.judge(fact)
 
     def judge(self, fact: Fact) -> Iterator[Violation]:
@@ -88,7 +88,7 @@ class Watch:
                 for monitor in scope.groups.get(key) or self._begin(scope, key):
                     yield from monitor.observe(fact)
 
-    def _begin(self, scope: _Scope, key: str) -> tuple[Monitor, ...]:
+    def _begin(self, scope: _ScopeMonitors, key: str) -> tuple[Monitor, ...]:
         for kind in scope.kinds:
             if (kind, key) not in self.monitors:
                 self.monitors[kind, key] = kind()
@@ -112,7 +112,7 @@ class Watch:
             yield from monitor.finish()
 
 
-def _is_of(scope: Scope, key: str, connection: str) -> bool:
-    if scope is Scope.CHANNEL:
+def _is_of(scope: MonitorScope, key: str, connection: str) -> bool:
+    if scope is MonitorScope.CHANNEL:
         return key.rpartition("/")[0] == connection
-    return scope is Scope.CONNECTION and key == connection
+    return scope is MonitorScope.CONNECTION and key == connection

@@ -25,7 +25,7 @@ def _is(protocol: str, *facts: str) -> Column:
     return (F.col("protocol") == protocol) & F.col("fact").isin(*facts)
 
 
-def judged() -> dict[str, Column]:
+def observed_by_rule() -> dict[str, Column]:
     """By rule: whether an operation is one that it judges."""
     message = F.col("op").isin("MSG", "HMSG") & (F.col("protocol") == "nats")
     delivery, amqp_delivery = _is("nats", "delivery"), _is("amqp", "delivery")
@@ -51,11 +51,11 @@ def judged() -> dict[str, Column]:
 
 def compliance(operations: DataFrame, violations: DataFrame) -> DataFrame:
     """One row for each requirement and server; of a protocol that no server spoke, one without a server."""
-    judging = judged()
-    said = operations.where(F.col("number") > 0)
-    servers = said.select("server", "protocol").distinct()
+    judging = observed_by_rule()
+    messages = operations.where(F.col("number") > 0)
+    servers = messages.select("server", "protocol").distinct()
     seen = (
-        said.groupBy("server")
+        messages.groupBy("server")
         .agg(*(F.count_if(condition).alias(rule) for rule, condition in judging.items()))
         .unpivot("server", list(judging), "rule", "observed")
     )

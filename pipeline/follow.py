@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from plumbline.captures.reader import CaptureError
-from plumbline.captures.reassembly import Numbers
+from plumbline.captures.reassembly import ConnectionNumbers
 from plumbline.pipeline import answered, problems, transforms
 from plumbline.pipeline.compliance import compliance
 from plumbline.pipeline.input.bundles import BUNDLES
-from plumbline.pipeline.input.files import Problem, capture_files
+from plumbline.pipeline.input.files import CaptureProblem, capture_files
 from plumbline.pipeline.input.source import NAME
-from plumbline.pipeline.judge import Asked, counted, shuffled
+from plumbline.pipeline.judge import JudgeOptions, count_tables, shuffle_partitions
 from plumbline.pipeline.judging.flows import STAGED, Ending
 from plumbline.pipeline.judging.streams import FOUND_OR_STATE
 from plumbline.pipeline.printing import print_problems, print_violations, summary
@@ -51,24 +51,24 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.2
-_MOST_PRINTED = 100  # of one batch
+_MAX_PRINTED = 100  # of one batch
 _GROWING = (PACKETS, OPERATIONS, VIOLATIONS, PROBLEMS)
 _STAGING = "staging"
 
 
-class Following:
+class FollowRun:
     """One run, until ``stop``. Violations are printed as they are found."""
 
-    def __init__(self, spark: SparkSession, asked: Asked, out: TextIO) -> None:
-        if any(map(is_remote, asked.places)):
+    def __init__(self, spark: SparkSession, options: JudgeOptions, out: TextIO) -> None:
+        if any(map(is_remote, options.paths)):
             raise CaptureError("--follow needs folders that Python can open: no s3a://, no hdfs://")
-        self._spark, self._asked, self._out = spark, asked, out
-        self._folder = folder(asked.output, spark)
+        self._spark, self._options, self._out = spark, options, out
+        self._folder = folder(options.output, spark)
         self._stopped = threading.Event()
-        self._numbers, self._given = Numbers(), dict[int, int]()
+        self._numbers, self._connection_numbers = ConnectionNumbers(), dict[int, int]()
         self._batch = -1
-        self._parts = asked.parts or spark.sparkContext.defaultParallelism
-        self._manifest = Manifest(run=new_run(), payloads=asked.keeps_payloads)
+        self._partitions = options.partitions or spark.sparkContext.defaultParallelism
+        self._manifest = Manifest(run=new_run(), payloads=options.keeps_payloads)
 
     def stop(self) -> None:
         """Judge what is written by now, and end."""
@@ -76,13 +76,13 @@ class Following:
 
     def run(self) -> Manifest:
         """Raises ``CaptureError`` for places that do not exist, and what a batch raises."""
-        capture_files(self._asked.places)
+        capture_files(self._options.paths)
         scratch = Path(tempfile.mkdtemp(prefix="plumbline-follow-"))
         until = scratch / "until"
-        options = {"places": json.dumps(self._asked.places), "until": str(until), "rows": BUNDLES.name}
+        options = {"places": json.dumps(self._options.paths), "until": str(until), "rows": BUNDLES.name}
         source = self._spark.readStream.format(NAME).options(**options).load()
         try:
-            with shuffled(self._spark, self._parts):
+            with shuffle_partitions(self._spark, self._partitions):
                 query = (
                     source.writeStream.foreachBatch(self._judge)
                     .option("checkpointLocation", str(scratch / "checkpoint"))
@@ -113,33 +113,35 @@ class Following:
                 transforms.as_bundles(self._staging("operations", before, STAGED)), allowMissingColumns=True
             )
         bundles = bundles.persist()
-        self._one(bundles, Ending.TO_BE_CONTINUED)
+        self._judge_batch(bundles, Ending.TO_BE_CONTINUED)
         bundles.unpersist()
         if before >= 0:
             for name in ("operations", "violations"):
                 self._folder.delete(f"{self._manifest.run}/{_STAGING}/{name}-{before}")
 
-    def _one(self, bundles: DataFrame, ending: Ending, more: Sequence[Problem] = ()) -> None:
-        keeps, number = self._asked.keeps_payloads, self._batch
-        decoded = transforms.staged(bundles, self._parts, keeps_payloads=keeps, ending=ending)
+    def _judge_batch(self, bundles: DataFrame, ending: Ending, more: Sequence[CaptureProblem] = ()) -> None:
+        keeps, number = self._options.keeps_payloads, self._batch
+        decoded = transforms.staged(bundles, self._partitions, keeps_payloads=keeps, ending=ending)
         staged = self._staged("operations", decoded, STAGED)
         known = self._staging("violations", number - 1, FOUND_OR_STATE) if number else None
         broken = self._staged(
-            "violations", transforms.found(staged, self._parts, known, ending), FOUND_OR_STATE
+            "violations", transforms.found_violations(staged, self._partitions, known, ending), FOUND_OR_STATE
         )
-        self._given |= dict(transforms.new_numbers(staged, self._numbers))
-        numbers = transforms.given_numbers(self._spark, list(self._given.items()))
+        self._connection_numbers |= dict(transforms.new_connection_numbers(staged, self._numbers))
+        numbers = transforms.connection_numbers_table(self._spark, list(self._connection_numbers.items()))
         operations = self._added(transforms.operations(staged, numbers), OPERATIONS)
         violations = self._added(transforms.violations(broken, numbers), VIOLATIONS)
         self._added(transforms.packets_table(transforms.unbundled(bundles, with_payload=keeps)), PACKETS)
-        told = problems.of_places(self._spark, more).unionByName(problems.of_files(staged))
-        wrong = self._added(told.unionByName(problems.of_connections(operations)), PROBLEMS)
-        self._tell(operations, violations, wrong)
+        problem_rows = problems.problems_of_places(self._spark, more).unionByName(
+            problems.problems_of_files(staged)
+        )
+        wrong = self._added(problem_rows.unionByName(problems.problems_of_connections(operations)), PROBLEMS)
+        self._report(operations, violations, wrong)
 
-    def _tell(self, operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> None:
+    def _report(self, operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> None:
         so_far = self._manifest
-        counts = counted(operations, violations, wrong)
-        captures, _ = capture_files(self._asked.places)
+        counts = count_tables(operations, violations, wrong)
+        captures, _ = capture_files(self._options.paths)
         self._manifest = msgspec.structs.replace(
             so_far,
             tables=tuple(table.name for table in _GROWING),
@@ -147,8 +149,8 @@ class Following:
             **{name: getattr(so_far, name) + count for name, count in counts.items()},
         )
         publish(self._folder, self._manifest)
-        print_violations(violations, self._out, _MOST_PRINTED, counts["violations"])
-        print_problems(wrong, self._out, _MOST_PRINTED, counts["problems"])
+        print_violations(violations, self._out, _MAX_PRINTED, counts["violations"])
+        print_problems(wrong, self._out, _MAX_PRINTED, counts["problems"])
         self._out.flush()
 
     def _finish(self) -> None:
@@ -158,9 +160,9 @@ class Following:
             remembered = transforms.as_bundles(self._staging("operations", self._batch, STAGED))
             bundles = bundles.unionByName(remembered, allowMissingColumns=True)
         self._batch += 1
-        _, without_captures = capture_files(self._asked.places)
-        self._one(bundles, Ending.FINAL, without_captures)
-        operations, violations = self._grown(OPERATIONS), self._grown(VIOLATIONS)
+        _, without_captures = capture_files(self._options.paths)
+        self._judge_batch(bundles, Ending.FINAL, without_captures)
+        operations, violations = self._growing_table(OPERATIONS), self._growing_table(VIOLATIONS)
         for table, rows in (
             (DELIVERIES, answered.deliveries(operations)),
             (PULLS, answered.pulls(operations)),
@@ -171,7 +173,7 @@ class Following:
         self._folder.delete(f"{self._manifest.run}/{_STAGING}")
         self._manifest = msgspec.structs.replace(self._manifest, tables=tuple(TABLES))
         publish(self._folder, self._manifest)
-        self._out.write(f"{summary(self._manifest)}; tables in {self._asked.output}/{self._manifest.run}\n")
+        self._out.write(f"{summary(self._manifest)}; tables in {self._options.output}/{self._manifest.run}\n")
 
     # -- tables ------------------------------------------------------------------------------
 
@@ -190,5 +192,5 @@ class Following:
         write_table(rows.coalesce(1), place, table)
         return read_table(self._spark, place, table)
 
-    def _grown(self, table: Table) -> DataFrame:
+    def _growing_table(self, table: Table) -> DataFrame:
         return read_table(self._spark, self._folder.at(self._manifest.run, table.name), table)

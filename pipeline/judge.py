@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 from plumbline.pipeline import answered, problems, transforms
 from plumbline.pipeline.compliance import compliance
 from plumbline.pipeline.input.files import SECTION_BYTES
-from plumbline.pipeline.input.frames import Input, bundled, find, packets
+from plumbline.pipeline.input.frames import CaptureInput, bundled, find, packets
 from plumbline.pipeline.judging.flows import STAGED
 from plumbline.pipeline.judging.streams import FOUND_OR_STATE
 from plumbline.pipeline.results import Manifest, new_run, publish, read_table, write_table
@@ -45,36 +45,36 @@ ROWS_PER_FILE = 2_000_000  # of a capture's packets, in one file of a table
 _STAGING = "staging"
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What to judge, and how. ``parts`` 0: some for each core that Spark has."""
+class JudgeOptions(Struct, frozen=True, kw_only=True):
+    """What to judge, and how. ``partitions`` 0: some for each core that Spark has."""
 
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     output: str
     keeps_payloads: bool = False
     section_bytes: int = SECTION_BYTES
-    parts: int = 0
+    partitions: int = 0
 
 
-class Judging:
+class JudgeRun:
     """One run over captures as they are. ``tell`` hears of each step as it begins."""
 
     def __init__(
-        self, spark: SparkSession, asked: Asked, tell: Callable[[str], None] = lambda step: None
+        self, spark: SparkSession, options: JudgeOptions, on_step: Callable[[str], None] = lambda step: None
     ) -> None:
         self._spark = spark
-        self._asked = asked
-        self._tell = tell
-        self._folder = folder(asked.output, spark)
+        self._options = options
+        self._on_step = on_step
+        self._folder = folder(options.output, spark)
         self._run = new_run()
-        self._parts = asked.parts
+        self._partitions = options.partitions
 
     def run(self) -> Manifest:
         """Judges everything and makes it the result. Raises ``CaptureError`` for places that do not exist."""
-        found = find(self._spark, self._asked.places)
-        most = PARTS_PER_CORE * self._spark.sparkContext.defaultParallelism
-        self._parts = self._asked.parts or min(most, found.bytes // PART_BYTES + 1)
+        found = find(self._spark, self._options.paths)
+        partitions = PARTS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        self._partitions = self._options.partitions or min(partitions, found.bytes // PART_BYTES + 1)
         try:
-            with shuffled(self._spark, self._parts):
+            with shuffle_partitions(self._spark, self._partitions):
                 manifest = self._tables(found)
         except BaseException:
             self._folder.delete(self._run)
@@ -82,31 +82,35 @@ class Judging:
         publish(self._folder, manifest)
         return manifest
 
-    def _tables(self, found: Input) -> Manifest:
-        keeps = self._asked.keeps_payloads
-        self._tell(f"decoding {len(found.files)} {'capture' if len(found.files) == 1 else 'captures'}")
-        source = bundled(self._spark, found, section_bytes=self._asked.section_bytes)
-        decoded = transforms.staged(source, self._parts, keeps_payloads=keeps)
+    def _tables(self, found: CaptureInput) -> Manifest:
+        keeps = self._options.keeps_payloads
+        self._on_step(f"decoding {len(found.files)} {'capture' if len(found.files) == 1 else 'captures'}")
+        source = bundled(self._spark, found, section_bytes=self._options.section_bytes)
+        decoded = transforms.staged(source, self._partitions, keeps_payloads=keeps)
         staged = self._staged("operations", decoded, STAGED)
-        self._tell("judging streams and queues across connections")
-        broken = self._staged("violations", transforms.found(staged, self._parts), FOUND_OR_STATE)
-        self._tell("writing tables")
-        numbers = transforms.numbers(staged)
-        operations = self._written(spread(transforms.operations(staged, numbers)), OPERATIONS)
+        self._on_step("judging streams and queues across connections")
+        broken = self._staged(
+            "violations", transforms.found_violations(staged, self._partitions), FOUND_OR_STATE
+        )
+        self._on_step("writing tables")
+        numbers = transforms.connection_numbers(staged)
+        operations = self._written(spread_by_capture(transforms.operations(staged, numbers)), OPERATIONS)
         violations = self._written(transforms.violations(broken, numbers), VIOLATIONS)
         self._written(answered.deliveries(operations), DELIVERIES)
         self._written(answered.pulls(operations), PULLS)
         self._written(answered.publishes(operations), PUBLISHES)
-        read = packets(self._spark, found, section_bytes=self._asked.section_bytes, with_payload=keeps)
+        read = packets(self._spark, found, section_bytes=self._options.section_bytes, with_payload=keeps)
         self._written(transforms.packets_table(read), PACKETS)
-        told = problems.of_places(self._spark, found.problems).unionByName(problems.of_files(staged))
-        told = told.unionByName(problems.of_connections(operations)).coalesce(1)
-        wrong = self._written(told.sort("capture", "frame"), PROBLEMS)
+        problem_rows = problems.problems_of_places(self._spark, found.problems).unionByName(
+            problems.problems_of_files(staged)
+        )
+        problem_rows = problem_rows.unionByName(problems.problems_of_connections(operations)).coalesce(1)
+        wrong = self._written(problem_rows.sort("capture", "frame"), PROBLEMS)
         self._written(compliance(operations, violations).coalesce(1), COMPLIANCE)
         self._folder.delete(f"{self._run}/{_STAGING}")
         names = tuple(file.name for file in found.files)
         manifest = Manifest(run=self._run, tables=tuple(TABLES), captures=names, payloads=keeps)
-        return msgspec.structs.replace(manifest, **counted(operations, violations, wrong))
+        return msgspec.structs.replace(manifest, **count_tables(operations, violations, wrong))
 
     def _staged(self, name: str, rows: DataFrame, table: Table) -> DataFrame:
         place = self._folder.at(self._run, _STAGING, name)
@@ -119,7 +123,7 @@ class Judging:
         return read_table(self._spark, place, table)
 
 
-def counted(operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> dict[str, int]:
+def count_tables(operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> dict[str, int]:
     """How many there are, as ``Manifest`` has it: one job."""
     counts = (
         operations.agg(F.count_if(F.col("number") > 0).alias("operations"))
@@ -132,14 +136,14 @@ def counted(operations: DataFrame, violations: DataFrame, wrong: DataFrame) -> d
     return counts[0].asDict()
 
 
-def spread(operations: DataFrame) -> DataFrame:
+def spread_by_capture(operations: DataFrame) -> DataFrame:
     """Operations of a capture together, in its order: few files, and none too large."""
     part = F.floor(F.col("frame") / ROWS_PER_FILE)
     return operations.repartition("capture", part).sortWithinPartitions("capture", "frame", "number")
 
 
 @contextmanager
-def shuffled(spark: SparkSession, parts: int) -> Iterator[None]:
+def shuffle_partitions(spark: SparkSession, parts: int) -> Iterator[None]:
     """Shuffles into so many parts for a while: Spark's 200 are far too many for one machine."""
     name = "spark.sql.shuffle.partitions"
     before = spark.conf.get(name) or ""

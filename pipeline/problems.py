@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from plumbline.captures.operations import UNKNOWN
-from plumbline.pipeline.input.files import Problem
+from plumbline.pipeline.input.files import CaptureProblem
 from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import PROBLEMS, spark_schema
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def of_places(spark: SparkSession, told: Sequence[Problem]) -> DataFrame:
+def problems_of_places(spark: SparkSession, problems: Sequence[CaptureProblem]) -> DataFrame:
     """Of folders and files that were not even opened."""
-    rows = [(one.capture, one.kind, one.text, None, None, None, one.bytes) for one in told]
+    rows = [(one.capture, one.kind, one.text, None, None, None, one.bytes) for one in problems]
     return spark.createDataFrame(rows, spark_schema(PROBLEMS))
 
 
-def of_files(staged: DataFrame) -> DataFrame:
+def problems_of_files(staged: DataFrame) -> DataFrame:
     """Of files, as reading them told."""
     missing = F.lit(None).cast("bigint")
     return staged.where(F.col("row_kind") == F.lit(str(RowKind.PROBLEM))).select(
@@ -36,18 +36,18 @@ def of_files(staged: DataFrame) -> DataFrame:
     )
 
 
-def of_connections(operations: DataFrame) -> DataFrame:
+def problems_of_connections(operations: DataFrame) -> DataFrame:
     """Holes, bytes that are not the protocol, and connections of no known protocol."""
-    told = F.col("text")
+    text = F.col("text")
     kind = (
         F.when(F.col("op") == "lost", "hole")
-        .when(told == UNKNOWN, "unknown-protocol")
+        .when(text == UNKNOWN, "unknown-protocol")
         .otherwise("undecodable")
     )
     where = F.format_string(
-        "connection %d, %s to %s, packet %d: %s", "connection", "client", "server", "frame", told
+        "connection %d, %s to %s, packet %d: %s", "connection", "client", "server", "frame", text
     )
-    size = F.when(F.col("op") == "lost", F.regexp_extract(told, r"^(\d+) bytes", 1).cast("bigint"))
+    size = F.when(F.col("op") == "lost", F.regexp_extract(text, r"^(\d+) bytes", 1).cast("bigint"))
     return operations.where(F.col("op").isin("lost", "undecodable") & (F.col("number") == 0)).select(
         "capture",
         kind.alias("kind"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 
 class Progress:
@@ -19,7 +19,7 @@ class Progress:
         self._tracker = spark.sparkContext.statusTracker()
         self._out = out
         self._step = ""
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="plumbline-progress", daemon=True)
 
@@ -43,9 +43,9 @@ class Progress:
             self._out.flush()
 
     def _run(self) -> None:
-        while not self._ended.wait(_LOOK_S):
+        while not self._ended.wait(_POLL_INTERVAL_S):
             done, every = self._tasks()
-            seconds = int(time.monotonic() - self._began)
+            seconds = int(time.monotonic() - self._started_at)
             tasks = f", task {done} of {every}" if every else ""
             self._out.write(f"\r\x1b[K{self._step}{tasks} ({seconds} s)")
             self._out.flush()

@@ -28,7 +28,7 @@ SCHEMA = "plumbline.judged/1"
 _RUN = "run-"
 
 
-class NoResult(PlumblineError):
+class ResultNotFoundError(PlumblineError):
     """The folder holds no result of ``plumbline judge``. The message says so."""
 
 
@@ -66,13 +66,13 @@ def manifest_of(results: Folder) -> Manifest | None:
 
 
 class Results:
-    """The result in a folder. Raises ``NoResult``."""
+    """The result in a folder. Raises ``ResultNotFoundError``."""
 
-    def __init__(self, spark: SparkSession, place: str) -> None:
-        self._spark, self._folder = spark, folder(place, spark)
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark, self._folder = spark, folder(path, spark)
         manifest = manifest_of(self._folder)
         if manifest is None:
-            raise NoResult(f"{place}: no result of plumbline judge in this folder")
+            raise ResultNotFoundError(f"{path}: no result of plumbline judge in this folder")
         self.manifest = manifest
 
     def table(self, name: str) -> DataFrame:

@@ -73,22 +73,22 @@ def _array(values: list[Any], kind: Any) -> Any:
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:  # bytes of the wire that are no UTF-8 survive decoding as lone surrogates
-        return pa.array([readable(value) for value in values], kind)
+        return pa.array([without_surrogates(value) for value in values], kind)
 
 
-def readable(value: Any) -> Any:
+def without_surrogates(value: Any) -> Any:
     """Text without lone surrogates; what else there is, as it is, in lists and dictionaries too."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(value, list):
-        return [readable(one) for one in value]
+        return [without_surrogates(one) for one in value]
     if isinstance(value, dict):
-        return {name: readable(one) for name, one in value.items()}
+        return {name: without_surrogates(one) for name, one in value.items()}
     return value
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
     """The rows of those columns, as tuples."""
-    wanted = list(names)
+    columns = list(names)
     for batch in batches:
-        yield from zip(*(batch.column(name).to_pylist() for name in wanted), strict=True)
+        yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

@@ -140,7 +140,7 @@ def confirm_lag(publishes: DataFrame, by: Sequence[str] = ("exchange", *BY_SUBJE
     )
 
 
-def top_talkers(operations: DataFrame, most: int = 20) -> DataFrame:
+def top_talkers(operations: DataFrame, limit: int = 20) -> DataFrame:
     """The clients with the most bytes, both ways, by address without port, library and server."""
     host = F.regexp_replace("client", r":\d+$", "")
     sent_by_client = F.col("sender") == "client"
@@ -155,7 +155,7 @@ def top_talkers(operations: DataFrame, most: int = 20) -> DataFrame:
             F.sum(F.when(~sent_by_client, F.col("size")).otherwise(0)).alias("bytes_received"),
         )
         .orderBy(F.desc(F.col("bytes_sent") + F.col("bytes_received")), "client", "server")
-        .limit(most)
+        .limit(limit)
     )
 
 
@@ -183,9 +183,9 @@ def deliveries_over_time(deliveries: DataFrame, width_ns: int) -> DataFrame:
 
 def width_for(first: int, last: int, stretches: int) -> int:
     """Nanoseconds of a stretch, 1, 2 or 5 of a power of ten, so that there are at most that many."""
-    wanted = max(-(-(last - first) // stretches), 1)  # rounded up
-    power = int("1" + "0" * (len(str(wanted)) - 1))
-    return next(power * step for step in (1, 2, 5, 10) if power * step >= wanted)
+    minimum_ns = max(-(-(last - first) // stretches), 1)  # rounded up
+    power = int("1" + "0" * (len(str(minimum_ns)) - 1))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= minimum_ns)
 
 
 def _percentiles(column: str) -> list[Column]:

@@ -1,7 +1,7 @@
 """From packets to tables, each step a function from DataFrame to DataFrame, named for what it gives.
 
-Batch and streaming share them. ``staged`` decodes, ``found`` runs monitors, the others are SQL; ``answered``
-has those from operations on.
+Batch and streaming share them. ``staged`` decodes, ``found_violations`` runs monitors, the others are SQL;
+``answered`` has those from operations on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
-from plumbline.captures.reassembly import Numbers
+from plumbline.captures.reassembly import ConnectionNumbers
 from plumbline.pipeline.input.bundles import packet_rows
 from plumbline.pipeline.judging.flows import FOR_VIOLATIONS, STAGED, Ending, decode
 from plumbline.pipeline.judging.streams import FACT_COLUMNS, FOUND, FOUND_OR_STATE, judge_streams
@@ -29,19 +29,19 @@ NUMBERS = Table(
 )
 
 
-def together(rows: DataFrame, parts: int, whose: SparkColumn) -> DataFrame:
-    """Rows with the same ``whose`` in one of so many parts, of which each gets less than the one before.
+def co_partitioned(rows: DataFrame, parts: int, key: SparkColumn) -> DataFrame:
+    """Rows with the same ``key`` in one of so many parts, of which each gets less than the one before.
 
     Spark begins tasks in that order, so the last are short, and no core waits long for another: the shares
     are as 2 * parts - 1, ..., 5, 3, 1.
     """
-    place = F.pmod(F.xxhash64(whose), F.lit(_PLACES)) / F.lit(float(_PLACES))  # evenly spread, below 1
+    place = F.pmod(F.xxhash64(key), F.lit(_PLACES)) / F.lit(float(_PLACES))  # evenly spread, below 1
     return rows.repartitionById(parts, F.floor(parts * (1 - F.sqrt(1 - place))).cast("int"))
 
 
 def flows(bundles: DataFrame, parts: int) -> DataFrame:
     """What passes between two ends together and in order, in so many parts."""
-    return together(bundles, parts, F.col("flow")).sortWithinPartitions("flow", "file", "frame")
+    return co_partitioned(bundles, parts, F.col("flow")).sortWithinPartitions("flow", "file", "frame")
 
 
 def staged(
@@ -58,18 +58,18 @@ def staged_for_violations(bundles: DataFrame, parts: int) -> DataFrame:
     return flows(bundles, parts).mapInArrow(function, spark_schema(FOR_VIOLATIONS))
 
 
-def found(
+def found_violations(
     staged: DataFrame, parts: int, remembered: DataFrame | None = None, ending: Ending = Ending.FINAL
 ) -> DataFrame:
     """Staged operations to ``streams.FOUND_OR_STATE``: found on connections, and across them.
 
-    ``remembered``: what ``found`` gave for the batch before, where there is one.
+    ``remembered``: what ``found_violations`` gave for the batch before, where there is one.
     """
-    wanted = staged.where(_is(RowKind.FACTS) | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
+    fact_rows = staged.where(_is(RowKind.FACTS) | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
     if remembered is not None:
-        wanted = wanted.unionByName(_as_facts(remembered), allowMissingColumns=True)
+        fact_rows = fact_rows.unionByName(_as_facts(remembered), allowMissingColumns=True)
     whose = F.coalesce("key", F.col("connection").cast("string"))  # without a key: wherever
-    ordered = together(wanted, parts, whose).sortWithinPartitions("key", "file", "frame", "number")
+    ordered = co_partitioned(fact_rows, parts, whose).sortWithinPartitions("key", "file", "frame", "number")
     return ordered.mapInArrow(partial(judge_streams, ending=ending), spark_schema(FOUND_OR_STATE))
 
 
@@ -89,18 +89,18 @@ def unbundled(bundles: DataFrame, *, with_payload: bool) -> DataFrame:
     return bundles.mapInArrow(partial(packet_rows, columns=table.names), spark_schema(table))
 
 
-def numbers(staged: DataFrame) -> DataFrame:
+def connection_numbers(staged: DataFrame) -> DataFrame:
     """The number of each connection, as ``plumbline show`` gives it: counted on the driver, in order."""
-    return given_numbers(staged.sparkSession, new_numbers(staged, Numbers()))
+    return connection_numbers_table(staged.sparkSession, new_connection_numbers(staged, ConnectionNumbers()))
 
 
-def new_numbers(staged: DataFrame, numbers: Numbers) -> list[tuple[int, int]]:
+def new_connection_numbers(staged: DataFrame, numbers: ConnectionNumbers) -> list[tuple[int, int]]:
     """Provisional id and number of each connection that begins here, ``numbers`` having been given before."""
     openings = staged.where(F.col("op") == "opened").select("connection", "recorded").orderBy("connection")
     return [(row.connection, numbers.give(row.recorded)) for row in openings.collect()]
 
 
-def given_numbers(spark: SparkSession, given: Sequence[tuple[int, int]]) -> DataFrame:
+def connection_numbers_table(spark: SparkSession, given: Sequence[tuple[int, int]]) -> DataFrame:
     """Numbers as a table to join with."""
     return spark.createDataFrame(given, spark_schema(NUMBERS))
 

@@ -12,27 +12,27 @@ from plumbline.proxy.addresses import Endpoint
 from plumbline.wire.nats import Decoder, Info, Sender
 
 PLACES = ("host", "port", "connect_urls", "ws_connect_urls")
-TOLD_OF_TLS = ("tls_required", "tls_available", "tls_verify")
+TLS_FIELDS = ("tls_required", "tls_available", "tls_verify")
 
 
-def for_client(info: bytes, *, encrypted: bool) -> dict[str, Any]:
+def client_changes(info: bytes, *, encrypted: bool) -> dict[str, Any]:
     """What has to change for a client that is to use TLS, or not to; None takes a field away."""
     if encrypted == bool(_fields(info).get("tls_required")):
         return {}
-    return of_tls(encrypted=encrypted)
+    return tls_changes(encrypted=encrypted)
 
 
-def of_tls(*, encrypted: bool) -> dict[str, Any]:
+def tls_changes(*, encrypted: bool) -> dict[str, Any]:
     """That TLS is wanted, and nothing else of it; or nothing."""
-    return dict.fromkeys(TOLD_OF_TLS) | ({"tls_required": True} if encrypted else {})
+    return dict.fromkeys(TLS_FIELDS) | ({"tls_required": True} if encrypted else {})
 
 
-def elsewhere(proxy: Endpoint) -> dict[str, Any]:
+def address_changes(proxy: Endpoint) -> dict[str, Any]:
     """What sends clients to the proxy, and nowhere else."""
     return {"host": proxy.host, "port": proxy.port, "connect_urls": [str(proxy)], "ws_connect_urls": None}
 
 
-def rewritten(info: bytes, changes: Mapping[str, Any]) -> bytes:
+def rewrite_info(info: bytes, changes: Mapping[str, Any]) -> bytes:
     """INFO with these fields; the same bytes if that changes nothing.
 
     Of places, what it does not tell stays untold.

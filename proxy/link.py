@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from plumbline.proxy.counters import Counters
-from plumbline.proxy.loop import Loop, Timer
-from plumbline.proxy.pipe import READ_MOST, End, Pipe, reason
+from plumbline.proxy.loop import Loop, LoopTimer
+from plumbline.proxy.pipe import MAX_READ_BYTES, Pipe, SocketEnd, reason
 from plumbline.wire.sender import Direction
 
 CONNECT_WITHIN_S = 10.0
@@ -27,10 +27,10 @@ RETRY_S = 0.01  # a Unix socket whose backlog is full
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: close sends RST
 
 
-Place = tuple[socket.AddressFamily, Any]  # as getaddrinfo gives them
+SocketAddress = tuple[socket.AddressFamily, Any]  # as getaddrinfo gives them
 
 
-class Turn(Protocol):
+class RelayTurn(Protocol):
     """What the connections leave for the end of the turn."""
 
     received: list[tuple[Pipe, bytes, int]]
@@ -61,7 +61,7 @@ class Opening(Protocol):
 class Link:
     """One client, its connection to the server, and the two directions between them."""
 
-    def __init__(self, number: int, client: socket.socket, peer: Any, loop: Loop, turn: Turn) -> None:
+    def __init__(self, number: int, client: socket.socket, peer: Any, loop: Loop, turn: RelayTurn) -> None:
         self.number = number  # from 1, in the order of arrival
         self.loop = loop
         self.turn = turn
@@ -72,8 +72,8 @@ class Link:
         self.pipes: tuple[Pipe, ...] = ()
         self._client = client
         self._server: socket.socket | None = None
-        self._timer: Timer | None = None
-        self._places: list[Place] = []
+        self._timer: LoopTimer | None = None
+        self._addresses: list[SocketAddress] = []
         self._why = ""
         self.on_close: Callable[[], None] = lambda: None
 
@@ -83,50 +83,50 @@ class Link:
         pending = sum(len(data) for pipe in self.pipes for data in pipe.pending)
         return pending + sum(pipe.disturbance.delayed for pipe in self.pipes if pipe.disturbance)
 
-    def connect(self, places: Sequence[Place]) -> None:
+    def connect(self, addresses: Sequence[SocketAddress]) -> None:
         """Tries these addresses of the server in turn."""
-        self._places = list(places)
+        self._addresses = list(addresses)
         self._try_next()
 
     def _try_next(self) -> None:
-        if not self._places:
+        if not self._addresses:
             self.turn.refused.append((self, self._why))
             return
-        family, address = self._places.pop(0)
+        family, address = self._addresses.pop(0)
         try:
             self._server = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
-            self._failed(reason(error))
+            self._connect_failed(reason(error))
             return
         self._server.setblocking(False)
         code = self._server.connect_ex(address)
         if code == errno.EAGAIN:  # a Unix socket with a full backlog
             self._drop_server()
-            self._places.insert(0, (family, address))
+            self._addresses.insert(0, (family, address))
             self._timer = self.loop.after(RETRY_S, self._try_next)
         elif code in (0, errno.EINPROGRESS):
             self.server_address = address
-            self._timer = self.loop.after(CONNECT_WITHIN_S, self._too_slow)
-            self.loop.add(self._server.fileno(), select.EPOLLOUT, self._answered)
+            self._timer = self.loop.after(CONNECT_WITHIN_S, self._connect_timed_out)
+            self.loop.add(self._server.fileno(), select.EPOLLOUT, self._connect_finished)
         else:
-            self._failed(reason(OSError(code, os.strerror(code))))
+            self._connect_failed(reason(OSError(code, os.strerror(code))))
 
-    def _too_slow(self) -> None:
+    def _connect_timed_out(self) -> None:
         self._drop_server()
-        self._failed(f"no answer within {CONNECT_WITHIN_S:g} s")
+        self._connect_failed(f"no answer within {CONNECT_WITHIN_S:g} s")
 
-    def _failed(self, why: str) -> None:
+    def _connect_failed(self, why: str) -> None:
         self._why = why
         self._try_next()
 
-    def _answered(self, _mask: int) -> None:
+    def _connect_finished(self, _mask: int) -> None:
         assert self._server is not None
         if self._timer is not None:
             self._timer.cancel()
         code = self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._drop_server()
-            self._failed(reason(OSError(code, os.strerror(code))))
+            self._connect_failed(reason(OSError(code, os.strerror(code))))
             return
         self.loop.remove(self._server.fileno())
         for sock in (self._client, self._server):
@@ -149,7 +149,7 @@ class Link:
         if self._timer is not None:
             self._timer.cancel()
         self._client, self._server = client_side, server_side
-        client, server = (End(self.loop, side) for side in (client_side, server_side))
+        client, server = (SocketEnd(self.loop, side) for side in (client_side, server_side))
         self.pipes = (
             Pipe(self, Direction.TO_SERVER, client, server),
             Pipe(self, Direction.TO_CLIENT, server, client),
@@ -169,22 +169,22 @@ class Link:
         if not self.broken and not self.closed:
             self.broken = True
             for pipe in self.pipes:
-                pipe.source.mute()
+                pipe.source.unregister()
             self.turn.aborted.append((self, direction, why))
 
-    def last_words(self, direction: Direction) -> list[bytes]:
+    def unread_bytes(self, direction: Direction) -> list[bytes]:
         """What the side that is gone had sent, and nobody has read."""
         pipe, chunks = self.pipes[direction], []
         with contextlib.suppress(OSError):
-            while not pipe.ended and (chunk := pipe.source.socket.recv(READ_MOST)):
+            while not pipe.ended and (chunk := pipe.source.socket.recv(MAX_READ_BYTES)):
                 chunks.append(chunk)
         return chunks
 
-    def say_last(self, direction: Direction, words: bytes) -> None:
+    def send_unread(self, direction: Direction, data: bytes) -> None:
         """Writes them, if the other side takes them at once."""
         if not self.pipes[direction].blocked:
             with contextlib.suppress(OSError):
-                self.pipes[direction].sink.socket.send(words)
+                self.pipes[direction].sink.socket.send(data)
 
     def reset(self) -> None:
         """Closes both sockets so that the peers see a reset."""

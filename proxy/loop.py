@@ -21,7 +21,7 @@ TALK_TURNS = 16  # with one event each, soon after another: somebody asks and so
 AWAKE_S = 0.0002  # so long the next event of a talk is waited for awake
 
 
-class Timer:
+class LoopTimer:
     """Something to be done later, unless cancelled."""
 
     __slots__ = ("action", "at", "order")
@@ -31,7 +31,7 @@ class Timer:
         self.order = order
         self.action: Callable[[], None] | None = action
 
-    def __lt__(self, other: Timer) -> bool:
+    def __lt__(self, other: LoopTimer) -> bool:
         return (self.at, self.order) < (other.at, other.order)
 
     def cancel(self) -> None:
@@ -47,7 +47,7 @@ class Loop:
         self.ready = 0  # how many descriptors this turn serves
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
-        self._timers: list[Timer] = []
+        self._timers: list[LoopTimer] = []
         self._orders = count()
         self._calls: deque[Callable[[], None]] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -72,13 +72,13 @@ class Loop:
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def at(self, when: float, action: Callable[[], None]) -> Timer:
+    def at(self, when: float, action: Callable[[], None]) -> LoopTimer:
         """Does ``action`` at that monotonic time or shortly after."""
-        timer = Timer(when, next(self._orders), action)
+        timer = LoopTimer(when, next(self._orders), action)
         heapq.heappush(self._timers, timer)
         return timer
 
-    def after(self, seconds: float, action: Callable[[], None]) -> Timer:
+    def after(self, seconds: float, action: Callable[[], None]) -> LoopTimer:
         """Does ``action`` after that many seconds."""
         return self.at(time.monotonic() + seconds, action)
 

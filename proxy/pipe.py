@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from plumbline.proxy.link import Link
 
 READ_FIRST = 16 * 1024
-READ_MOST = 125 * 1024  # fits the processor's cache, and what malloc maps anew is larger: both cost more
+MAX_READ_BYTES = 125 * 1024  # fits the processor's cache, and what malloc maps anew is larger: both cost more
 TURN_BYTES = 8 * 1024 * 1024  # what all connections together may read in one turn
-FEW = TURN_BYTES // READ_MOST  # so many may read what they like
+FEW = TURN_BYTES // MAX_READ_BYTES  # so many may read what they like
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
-_GONE = select.EPOLLHUP | select.EPOLLERR
+_HANGUP_EVENTS = select.EPOLLHUP | select.EPOLLERR
 
 
-class Disturbance(Protocol):
-    """Takes the place of ``Pipe.forward`` and ``pass_end_on``, and calls them when it sees fit."""
+class TrafficHook(Protocol):
+    """Takes the place of ``Pipe.forward`` and ``forward_end``, and calls them when it sees fit."""
 
     delayed: int  # bytes that were received and not yet forwarded
 
     def forward(self, data: bytes) -> None:
         """Bytes were received."""
 
-    def pass_end_on(self) -> None:
+    def forward_end(self) -> None:
         """The source has ended."""
 
 
@@ -48,18 +48,18 @@ class Pipe:
 
     __slots__ = (
         "_loop", "_passed", "_recv", "_send", "_size", "blocked", "bytes", "direction", "disturbance",
-        "ended", "held", "link", "pending", "record_alone", "shut", "sink", "source",
+        "ended", "is_paused", "link", "pending", "record_alone", "shut", "sink", "source",
     )  # fmt: skip
 
-    def __init__(self, link: Link, direction: Direction, source: End, sink: End) -> None:
+    def __init__(self, link: Link, direction: Direction, source: SocketEnd, sink: SocketEnd) -> None:
         self.link = link
         self.direction = direction
         self.source = source
         self.sink = sink
         self.pending: deque[memoryview] = deque()
         self.blocked = False  # there is something pending: the source is not read
-        self.held = False  # the disturbance has enough: the source is not read
-        self.disturbance: Disturbance | None = None  # stands between receiving and forwarding
+        self.is_paused = False  # the disturbance has enough: the source is not read
+        self.disturbance: TrafficHook | None = None  # stands between receiving and forwarding
         # Records what is alone in its turn, and says whether it may be forwarded. None: wait for the end.
         self.record_alone: Callable[[bytes], bool] | None = None
         self.ended = False  # the source has nothing more to say
@@ -87,8 +87,8 @@ class Pipe:
         if not data:
             self._end()
             return
-        if len(data) == size and size < READ_MOST:
-            self._size = min(size * 2, READ_MOST)
+        if len(data) == size and size < MAX_READ_BYTES:
+            self._size = min(size * 2, MAX_READ_BYTES)
         if ready > 1 or self.record_alone is None:
             self.link.turn.received.append((self, data, time.time_ns()))
         elif self.record_alone(data):
@@ -143,8 +143,8 @@ class Pipe:
 
     def hold(self, *, now_held: bool) -> None:
         """Reads no more from the source, or reads on."""
-        if self.held != now_held:
-            self.held = now_held
+        if self.is_paused != now_held:
+            self.is_paused = now_held
             self.source.update()
 
     def _block(self, *, now_blocked: bool) -> None:
@@ -159,7 +159,7 @@ class Pipe:
         self.source.update()
         self.link.turn.ended.append(self)
 
-    def pass_end_on(self) -> None:
+    def forward_end(self) -> None:
         """After what was received before it has been forwarded."""
         if not self.blocked and not self.link.closed:
             self._shut()
@@ -174,7 +174,7 @@ class Pipe:
             self.link.close()
 
 
-class End:
+class SocketEnd:
     """One socket of a connection: the source of one direction and the sink of the other."""
 
     __slots__ = ("_is_mute", "_loop", "_mask", "fd", "incoming", "outgoing", "socket")
@@ -197,14 +197,14 @@ class End:
     def update(self) -> None:
         """Waits for what the two directions want."""
         incoming = self.incoming
-        mask = 0 if incoming.ended or incoming.blocked or incoming.held else _IN
+        mask = 0 if incoming.ended or incoming.blocked or incoming.is_paused else _IN
         if self.outgoing.blocked:
             mask |= _OUT
         if mask != self._mask and not self._is_mute and not incoming.link.closed:
             self._mask = mask
             self._loop.modify(self.fd, mask)
 
-    def mute(self) -> None:
+    def unregister(self) -> None:
         """Hears no more events."""
         self._is_mute = True
         self._loop.remove(self.fd)
@@ -217,12 +217,12 @@ class End:
             return
         if mask & _OUT:
             self.outgoing.drain()
-        if mask & _GONE and incoming.ended:
+        if mask & _HANGUP_EVENTS and incoming.ended:
             if self.outgoing.shut:
-                self.mute()  # it has said all, was told all, and is gone
+                self.unregister()  # it has said all, was told all, and is gone
             else:
                 incoming.link.abort(incoming.direction, "connection reset")
-        elif mask & (_IN | _GONE) and not incoming.link.closed:
+        elif mask & (_IN | _HANGUP_EVENTS) and not incoming.link.closed:
             incoming.read()
 
 

@@ -17,15 +17,15 @@ from plumbline.proxy import info
 from plumbline.proxy.addresses import ENCRYPTED, Endpoint
 from plumbline.proxy.counters import Counters
 from plumbline.proxy.faults.injection import Faults
-from plumbline.proxy.faults.language import Fault, Kind, parse_fault
+from plumbline.proxy.faults.language import Fault, FaultKind, parse_fault
 from plumbline.proxy.link import Link
 from plumbline.proxy.recorder import Recorder, Recording
 from plumbline.proxy.relay import Relay
-from plumbline.proxy.tls.contexts import Tls
-from plumbline.proxy.tls.opening import Openings
+from plumbline.proxy.tls.contexts import TlsSettings
+from plumbline.proxy.tls.opening import TlsOpenings
 from plumbline.wire.sender import Direction
 
-HERE = "here"
+PROXY_ADDRESS = "here"
 REWRITE_INFO = "rewrite-info"  # the name of the fault that does it
 IS_INFO = parse("op = INFO")
 ANY_PORT = "127.0.0.1:0"
@@ -48,8 +48,8 @@ class RecordingProxy:
         *,
         faults: Sequence[Fault] = (),
         seed: int = 0,
-        tls: Tls | None = None,
-        told: str = "",
+        tls: TlsSettings | None = None,
+        info_address: str = "",
     ) -> None:
         self.files = files
         self._tls = tls
@@ -65,22 +65,22 @@ class RecordingProxy:
             self.relay.finished.append,
         )
         self.faults.change({str(number): fault for number, fault in enumerate(faults, 1)})
-        self.relay.disturb = self.faults.disturb
-        changes = self._changes(told)
+        self.relay.disturb = self.faults.attach
+        changes = self._changes(info_address)
         if changes:
             self.faults.change({**self.faults.active, REWRITE_INFO: _rewrite(changes)})
         if tls is not None:
-            self.relay.opening = Openings(tls, self._greeted, changes)
+            self.relay.opening = TlsOpenings(tls, self._record_greeting, changes)
 
-    def _changes(self, told: str) -> dict[str, Any]:
+    def _changes(self, info_address: str) -> dict[str, Any]:
         """What INFO is to say otherwise. Raises ``AddressError``."""
-        if not told:
+        if not info_address:
             return {}
-        place = self.relay.address if told == HERE else Endpoint.parse(told)
-        changes = info.elsewhere(place)
+        place = self.relay.address if info_address == PROXY_ADDRESS else Endpoint.parse(info_address)
+        changes = info.address_changes(place)
         tls = self._tls
         if tls is not None and (tls.client is None) != (tls.server is None):
-            changes |= info.of_tls(encrypted=tls.client is not None)
+            changes |= info.tls_changes(encrypted=tls.client is not None)
         return changes
 
     @property
@@ -96,13 +96,13 @@ class RecordingProxy:
         is_encrypted = self._tls is not None and self._tls.client is not None
         return f"{encrypted.get(protocol, protocol) if is_encrypted else protocol}://{self.relay.address}"
 
-    def _greeted(self, link: Link, said: bytes, note: str) -> None:
+    def _record_greeting(self, link: Link, info: bytes, note: str) -> None:
         """The server's first word crossed before the relay began: on record it comes first, too."""
         now = time.time_ns()
         self.recorder.note(link, Direction.TO_CLIENT, note, now)
-        if said:
-            self.counters.passed[Direction.TO_CLIENT] += len(said)
-            self.recorder.data(link, Direction.TO_CLIENT, said, now)
+        if info:
+            self.counters.passed[Direction.TO_CLIENT] += len(info)
+            self.recorder.data(link, Direction.TO_CLIENT, info, now)
 
     def run(self) -> None:
         """Until ``relay.stop``."""
@@ -119,26 +119,26 @@ class RecordingProxy:
 def _rewrite(changes: dict[str, Any]) -> Fault:
     text = ", ".join(f"{name}={json.dumps(value)}" for name, value in changes.items())
     return Fault(
-        f"rewrite INFO set {text}", Kind.REWRITE, Direction.TO_CLIENT, where=IS_INFO, changes=changes
+        f"rewrite INFO set {text}", FaultKind.REWRITE, Direction.TO_CLIENT, where=IS_INFO, changes=changes
     )
 
 
 @contextmanager
 def recorded(
     url: str,
-    place: Path,
+    path: Path,
     *,
     listen: str = ANY_PORT,
     strict: bool = True,
     roll_bytes: int = 0,
     faults: Sequence[str] = (),
     seed: int = 0,
-    tls: Tls | None = None,
-    told: str = "",
+    tls: TlsSettings | None = None,
+    info_address: str = "",
 ) -> Iterator[RecordingProxy]:
     """A recording proxy before ``url``, in a thread; when the block ends, the capture is whole."""
     server = Endpoint.parse(url)
-    files = CaptureFiles(place, f"before {server}", roll_bytes=roll_bytes)
+    files = CaptureFiles(path, f"before {server}", roll_bytes=roll_bytes)
     proxy = RecordingProxy(
         server,
         Endpoint.parse(listen, server.protocol),
@@ -147,7 +147,7 @@ def recorded(
         faults=[parse_fault(text) for text in faults],
         seed=seed,
         tls=tls,
-        told=told,
+        info_address=info_address,
     )
     thread = threading.Thread(target=proxy.run, name="plumbline-proxy")
     thread.start()

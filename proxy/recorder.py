@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plumbline.captures.amqp.redaction import AmqpRedactor, EitherRedactor
 from plumbline.captures.nats.redaction import NatsRedactor
-from plumbline.captures.packets import ACK, FIN, MOST_DATA, RST, SYN, Flow
+from plumbline.captures.packets import ACK, FIN, MAX_DATA, RST, SYN, PacketFlow
 from plumbline.captures.pcapng import MARK, packet
 from plumbline.captures.redaction import Redactor
 from plumbline.captures.rolling import CaptureFiles
@@ -53,7 +53,7 @@ class Recording(Struct, frozen=True):
     when_full: WhenFull = WhenFull.CLOSE
 
 
-class Party(Protocol):
+class RecordedConnection(Protocol):
     """A connection as the recorder knows it: ``link.Link`` is one."""
 
     number: int
@@ -70,12 +70,12 @@ class Clock(Protocol):
         """After that many seconds."""
 
 
-class _Recorded:
+class _ConnectionState:
     """What is known of a connection while it is open."""
 
     __slots__ = ("about", "flow", "masked", "redactor")
 
-    def __init__(self, flow: Flow, about: str, redactor: Redactor | None) -> None:
+    def __init__(self, flow: PacketFlow, about: str, redactor: Redactor | None) -> None:
         self.flow = flow
         self.about = about
         self.redactor = redactor
@@ -101,7 +101,7 @@ class Recorder:
         self._clock = clock
         self._counters = counters
         self._on_stopped = on_stopped
-        self._open: dict[Party, _Recorded] = {}
+        self._open: dict[RecordedConnection, _ConnectionState] = {}
         self._parts: list[bytes] = []
         self._size = 0  # bytes of the parts
         self._carried = 0  # bytes of traffic in them
@@ -112,13 +112,13 @@ class Recorder:
 
     # -- what passes -------------------------------------------------------------------------
 
-    def connected(self, link: Party, now: int) -> None:
+    def connected(self, link: RecordedConnection, now: int) -> None:
         flow = self._begin(link, now)
         self._add(now, flow.head(Direction.TO_CLIENT, 0, SYN | ACK))
         self._add(now, flow.head(Direction.TO_SERVER, 0, ACK))
         self._write_soon()
 
-    def refused(self, link: Party, now: int, why: str) -> None:
+    def refused(self, link: RecordedConnection, now: int, why: str) -> None:
         flow = self._begin(link, now)
         self._add(
             now, flow.head(Direction.TO_CLIENT, 0, RST | ACK), notes=(f"{MARK}the server refused: {why}",)
@@ -126,16 +126,16 @@ class Recorder:
         del self._open[link]
         self._write_soon()
 
-    def data(self, link: Party, direction: Direction, data: bytes, now: int) -> None:
+    def data(self, link: RecordedConnection, direction: Direction, data: bytes, now: int) -> None:
         if self.stopped:
             self._counters.unrecorded += len(data)
             return
         recorded = self._open[link]
         if direction is TO_SERVER and recorded.redactor is not None:
             data = recorded.redactor.feed(data)
-        self._keep(recorded, direction, data, now)
+        self._record_bytes(recorded, direction, data, now)
 
-    def alone(self, link: Party, direction: Direction) -> Callable[[bytes], bool] | None:
+    def data_one_way(self, link: RecordedConnection, direction: Direction) -> Callable[[bytes], bool] | None:
         """See ``relay.Tap``: one call for what is otherwise a dozen. They add up to what a client waits."""
         if not self._strict:
             return None
@@ -145,19 +145,19 @@ class Recorder:
 
         def record(data: bytes) -> bool:
             now = time_ns()
-            shown = data if feed is None else feed(data)
-            if shown is data and not parts and not self.stopped and len(data) <= MOST_DATA:
+            masked = data if feed is None else feed(data)
+            if masked is data and not parts and not self.stopped and len(data) <= MAX_DATA:
                 self._carried = len(data)
                 self._size = packet(parts, now, head(direction, len(data)), data)
                 self._packets += 1
                 self._write()
-                return self._may_go_on()
-            self._keep(recorded, direction, shown, now)
+                return self._check_writable()
+            self._record_bytes(recorded, direction, masked, now)
             return self.commit()
 
         return record
 
-    def _keep(self, recorded: _Recorded, direction: Direction, data: bytes, now: int) -> None:
+    def _record_bytes(self, recorded: _ConnectionState, direction: Direction, data: bytes, now: int) -> None:
         """Puts on record what may be shown."""
         if self.stopped:
             self._counters.unrecorded += len(data)
@@ -169,29 +169,29 @@ class Recorder:
             notes = (f"{MARK}{masked} bytes redacted",)
         self._carried += len(data)
         flow = recorded.flow
-        if len(data) <= MOST_DATA:
+        if len(data) <= MAX_DATA:
             self._size += packet(self._parts, now, flow.head(direction, len(data)), data, notes)
             self._packets += 1
             return
         view = memoryview(data)
-        for start in range(0, len(data), MOST_DATA):
-            piece = view[start : start + MOST_DATA]
+        for start in range(0, len(data), MAX_DATA):
+            piece = view[start : start + MAX_DATA]
             self._add(now, flow.head(direction, len(piece)), piece, notes)
             notes = ()
 
-    def ended(self, link: Party, direction: Direction, now: int) -> None:
+    def ended(self, link: RecordedConnection, direction: Direction, now: int) -> None:
         self._add(now, self._open[link].flow.head(direction, 0, FIN | ACK))
         self._write_soon()
 
-    def reset(self, link: Party, direction: Direction, now: int, why: str) -> None:
+    def reset(self, link: RecordedConnection, direction: Direction, now: int, why: str) -> None:
         recorded = self._open.pop(link)
         self._add(now, recorded.flow.head(direction, 0, RST | ACK), notes=(f"{MARK}{why}",))
         self._write_soon()
 
-    def closed(self, link: Party) -> None:
+    def closed(self, link: RecordedConnection) -> None:
         self._open.pop(link, None)
 
-    def note(self, link: Party, direction: Direction, text: str, now: int) -> None:
+    def note(self, link: RecordedConnection, direction: Direction, text: str, now: int) -> None:
         """Puts a comment on record, on a packet without bytes."""
         if link in self._open:
             self._add(now, self._open[link].flow.head(direction, 0, ACK), notes=(MARK + text,))
@@ -202,7 +202,7 @@ class Recorder:
             self._write()
         elif self._late is None:
             self._write_soon()
-        return not self.stopped or self._may_go_on()
+        return not self.stopped or self._check_writable()
 
     def close(self, why: str) -> None:
         """Writes what is left, and that this is the end."""
@@ -212,14 +212,14 @@ class Recorder:
 
     # -- to the disk -------------------------------------------------------------------------
 
-    def _may_go_on(self) -> bool:
+    def _check_writable(self) -> bool:
         return not self.stopped or self._recording.when_full is WhenFull.FORWARD
 
-    def _begin(self, link: Party, now: int) -> Flow:
-        flow = Flow(link.number, link.client_address, link.server_address)
+    def _begin(self, link: RecordedConnection, now: int) -> PacketFlow:
+        flow = PacketFlow(link.number, link.client_address, link.server_address)
         about = f"connection {link.number}: {self._recording.protocol}"
         make = REDACTORS.get(self._recording.protocol) if self._recording.redact else None
-        self._open[link] = _Recorded(flow, about, make() if make else None)
+        self._open[link] = _ConnectionState(flow, about, make() if make else None)
         self._add(now, flow.head(Direction.TO_SERVER, 0, SYN), notes=(MARK + about,))
         return flow
 
@@ -235,7 +235,7 @@ class Recorder:
     def _write_late(self) -> None:
         self._late = None
         self._write()
-        if not self._may_go_on():
+        if not self._check_writable():
             self.on_lost()
 
     def _write(self) -> None:

@@ -41,7 +41,7 @@ class Tap(Protocol):
     def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
         """Bytes were received, to be forwarded in that direction."""
 
-    def alone(self, link: Link, direction: Direction) -> Callable[[bytes], bool] | None:
+    def data_one_way(self, link: Link, direction: Direction) -> Callable[[bytes], bool] | None:
         """A quicker way for a turn in which only this direction received: ``data`` now, then ``commit``."""
 
     def ended(self, link: Link, direction: Direction, now: int) -> None:
@@ -57,7 +57,7 @@ class Tap(Protocol):
         """Before what was told this turn is forwarded. False: do not forward it; close everything."""
 
 
-class Untapped:
+class NullTap:
     """A tap that looks away."""
 
     def connected(self, link: Link, now: int) -> None: ...
@@ -67,7 +67,7 @@ class Untapped:
     def reset(self, link: Link, direction: Direction, now: int, why: str) -> None: ...
     def closed(self, link: Link) -> None: ...
 
-    def alone(self, link: Link, direction: Direction) -> Callable[[bytes], bool] | None:
+    def data_one_way(self, link: Link, direction: Direction) -> Callable[[bytes], bool] | None:
         return None
 
     def commit(self) -> bool:
@@ -81,7 +81,7 @@ class Relay:
         self, server: Endpoint, listen: Endpoint, tap: Tap | None = None, *, record_first: bool
     ) -> None:
         self.server = server
-        self.tap: Tap = tap or Untapped()
+        self.tap: Tap = tap or NullTap()
         self.counters = Counters()
         self.loop = Loop(self._end_of_turn)
         self.received: list[tuple[Pipe, bytes, int]] = []
@@ -90,9 +90,9 @@ class Relay:
         self.refused: list[tuple[Link, str]] = []
         self.opening: Opening | None = None
         self.finished: list[Link] = []  # to be closed at the end of the turn
-        self._gone: list[Link] = []
+        self._ended_links: list[Link] = []
         self.disturb: Callable[[Link], None] = lambda link: None  # may set ``Pipe.disturbance``
-        self._places = server.resolve()
+        self._server_addresses = server.resolve()
         self._listen = listen
         self._listener: socket.socket | None = listening_socket(listen)
         self._record_first = record_first
@@ -155,7 +155,7 @@ class Relay:
             self.counters.open += 1
             link = Link(self.counters.accepted, client, peer, self.loop, self)
             self._links[link.number] = link
-            link.connect(self._places)
+            link.connect(self._server_addresses)
 
     def _accept_again(self) -> None:
         if self._listener is not None:
@@ -166,13 +166,13 @@ class Relay:
         self.tap.connected(link, time.time_ns())
         if self._record_first:
             for pipe in link.pipes:
-                pipe.record_alone = self.tap.alone(link, pipe.direction)
+                pipe.record_alone = self.tap.data_one_way(link, pipe.direction)
         self.disturb(link)
 
     def closed(self, link: Link) -> None:
         """A link closed its sockets."""
         del self._links[link.number]
-        self._gone.append(link)
+        self._ended_links.append(link)
         self.counters.open -= 1
         if self._stopping and not self._links:
             self.loop.stop()
@@ -181,11 +181,11 @@ class Relay:
 
     def _end_of_turn(self) -> None:
         if self.received or self.ended:
-            self._pass_on()
-        if self.refused or self.aborted or self.finished or self._gone:
-            self._part()
+            self._record_and_forward()
+        if self.refused or self.aborted or self.finished or self._ended_links:
+            self._close_ended()
 
-    def _part(self) -> None:
+    def _close_ended(self) -> None:
         """Says goodbye to connections."""
         while self.refused or self.aborted:
             refused, self.refused = self.refused, []
@@ -196,19 +196,19 @@ class Relay:
             aborted, self.aborted = self.aborted, []
             for link, direction, why in aborted:
                 self.counters.reset += 1
-                for words in link.last_words(direction):
-                    self.tap.data(link, direction, words, time.time_ns())
-                    link.say_last(direction, words)
+                for data in link.unread_bytes(direction):
+                    self.tap.data(link, direction, data, time.time_ns())
+                    link.send_unread(direction, data)
                 self.tap.reset(link, direction, time.time_ns(), why)
                 link.reset()
         for link in self.finished:
             self.end(link)
         self.finished.clear()
-        for link in self._gone:
+        for link in self._ended_links:
             self.tap.closed(link)
-        self._gone.clear()
+        self._ended_links.clear()
 
-    def _pass_on(self) -> None:
+    def _record_and_forward(self) -> None:
         received, ended = self.received, self.ended
         self.received, self.ended = [], []
         if self._record_first:
@@ -234,7 +234,7 @@ class Relay:
             pipe.count(chunk)
             (pipe.disturbance or pipe).forward(chunk)
         for pipe in ended:
-            (pipe.disturbance or pipe).pass_end_on()
+            (pipe.disturbance or pipe).forward_end()
 
     def abandon(self) -> None:
         """What cannot be recorded may not pass: everything is closed, and ``run`` returns."""

@@ -26,7 +26,7 @@ from scapy.fields import (
 from scapy.layers.inet import TCP
 from scapy.packet import Packet, Padding, bind_layers
 
-from plumbline.captures.nats.dialect import NatsDialect
+from plumbline.captures.nats.dialect import NatsCaptureDialect
 from plumbline.wire.amqp import BY_NUMBERS, FRAME_OVERHEAD, PROTOCOL_HEADER, FrameType
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
@@ -34,7 +34,7 @@ from plumbline.wire.sender import Direction
 NATS_PORT, AMQP_PORT = 4222, 5672
 _FRAME_SIZE = struct.Struct(">3xI")
 _NUMBERS = struct.Struct(">HH")
-_DIALECT = NatsDialect()
+_DIALECT = NatsCaptureDialect()
 
 
 class NATSOperation(Packet):

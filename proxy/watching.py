@@ -24,7 +24,7 @@ from plumbline.proxy.faults.injection import Faults
 from plumbline.proxy.faults.language import Fault, parse_fault
 from plumbline.proxy.link import Link
 from plumbline.proxy.record import ANY_PORT
-from plumbline.proxy.relay import Relay, Untapped
+from plumbline.proxy.relay import NullTap, Relay
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
 
@@ -55,7 +55,7 @@ class WatchedProxy:
         chosen = _numbered(faults)
         local = Endpoint.parse(ANY_PORT, server.protocol)
         self._disturbing = Relay(server, local, record_first=True)
-        self._watching = Relay(self._disturbing.address, local, _Tap(self), record_first=True)
+        self._watching = Relay(self._disturbing.address, local, _WatchingTap(self), record_first=True)
         self._faults = Faults(
             self._disturbing.loop,
             self._dialect,
@@ -64,7 +64,7 @@ class WatchedProxy:
             self._disturbing.finished.append,
         )
         self._faults.may_change = True
-        self._disturbing.disturb = self._faults.disturb
+        self._disturbing.disturb = self._faults.attach
         try:
             self._faults.change(chosen)
         except Exception:
@@ -80,12 +80,12 @@ class WatchedProxy:
 
     # -- what is done to the traffic ---------------------------------------------------------
 
-    def switch(self, *faults: str) -> None:
+    def set_faults(self, *faults: str) -> None:
         """From now on these faults and no others. Raises ``FaultError``."""
         chosen = _numbered(faults)
         self._in_loop(self._disturbing, lambda: self._faults.change(chosen))
 
-    def cut(self) -> None:
+    def reset_connections(self) -> None:
         """Every connection is reset, as when a machine between client and server restarts."""
 
         def abort() -> None:
@@ -100,17 +100,17 @@ class WatchedProxy:
         def send() -> None:
             links = [link for link in self._watching.links if connection in (None, str(link.number))]
             if links:
-                self.passed(links[-1], Direction.TO_CLIENT, data, time.time_ns())
+                self.on_data(links[-1], Direction.TO_CLIENT, data, time.time_ns())
                 links[-1].pipes[Direction.TO_CLIENT].forward(data)
 
         self._in_loop(self._watching, send)
 
     # -- what was seen -----------------------------------------------------------------------
 
-    def wait(self, seen: Callable[[], bool], within: float) -> bool:
-        """Whether ``seen()`` came true in time; it is asked again after everything that passes."""
+    def wait_until(self, condition: Callable[[], bool], within: float) -> bool:
+        """Whether ``condition()`` came true in time; it is asked again after everything that passes."""
         with self._changed:
-            return self._changed.wait_for(seen, within)
+            return self._changed.wait_for(condition, within)
 
     def _in_loop(self, relay: Relay, action: Callable[[], None]) -> None:
         done = threading.Event()
@@ -128,7 +128,7 @@ class WatchedProxy:
             self.remarks.append(Remark(time.time_ns(), connection, text))
             self._changed.notify_all()
 
-    def passed(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
+    def on_data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
         """Keeps the operations that ``data`` completes."""
         key = (link.number, direction)
         if key not in self._decoders:
@@ -165,7 +165,7 @@ class WatchedProxy:
             yield
 
 
-class _Tap(Untapped):
+class _WatchingTap(NullTap):
     """See ``relay.Tap``."""
 
     def __init__(self, proxy: WatchedProxy) -> None:
@@ -178,7 +178,7 @@ class _Tap(Untapped):
         self._proxy.note(str(link.number), f"the server refused: {why}")
 
     def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
-        self._proxy.passed(link, direction, data, now)
+        self._proxy.on_data(link, direction, data, now)
 
     def ended(self, link: Link, direction: Direction, now: int) -> None:
         self._proxy.note(str(link.number), f"closed by the {direction.sender}")

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from plumbline.reference_broker.ledger import Ledger
 from plumbline.reference_broker.shell import Client, Core, Shell
 from plumbline.reference_broker.store_folder import Stamp, StoreError, StoreFolder
+from plumbline.reference_broker.write_queue import WriteQueue
 
-__all__ = ["DurableShell", "Keeping", "StoreError"]
+__all__ = ["DurableShell", "StorageOptions", "StoreError"]
 
 
-class Keeping:
+class StorageOptions:
     """Where and how a broker keeps its state.
 
     ``sync``: ``always`` is before anybody hears of a change, ``never`` is for the operating system to decide,
@@ -30,7 +30,7 @@ class Keeping:
         self,
         path: Path,
         stamp: Stamp,
-        ledger: Ledger,
+        ledger: WriteQueue,
         recover: Callable[[Mapping[str, bytes], int], list[str]],
         sync: float | Literal["always", "never"],
     ) -> None:
@@ -41,18 +41,18 @@ class Keeping:
 
 
 class DurableShell(Shell):
-    """With ``keeping``; without, a shell like every other.
+    """With ``storage``; without, a shell like every other.
 
     ``warnings`` is what was lost at the start, in sentences; ``failed`` is done when the disk is full or
     gone, and gives the sentence: nothing has been acknowledged since that was not written.
     """
 
-    def __init__(self, core: Core, keeping: Keeping | None, **options: Any) -> None:
+    def __init__(self, core: Core, storage: StorageOptions | None, **options: Any) -> None:
         super().__init__(core, **options)
-        self.keeping = keeping
+        self.storage = storage
         self.warnings: list[str] = []
         self.failed: asyncio.Future[str] | None = None
-        self._held: list[tuple[Iterable[Any], Client | None]] = []
+        self._pending_outputs: list[tuple[Iterable[Any], Client | None]] = []
         self._commit_is_due = False
         self._has_ended = False  # the folder is let go: it may be another broker's now
         self._sync_handle: asyncio.TimerHandle | None = None
@@ -60,15 +60,15 @@ class DurableShell(Shell):
     async def start(self) -> None:
         """Read what is there, then listen. Raises ``StoreError`` or ``OSError``."""
         self.failed = asyncio.get_running_loop().create_future()
-        if self.keeping is not None:
-            self.warnings = self.keeping.recover(self.keeping.folder.open(), self.now())
+        if self.storage is not None:
+            self.warnings = self.storage.recover(self.storage.folder.open(), self.now())
             self._commit()
             if self.failed.done():
                 raise StoreError(self.failed.result())
         try:
             await super().start()
         except BaseException:
-            self._let_go()
+            self._close_store()
             raise
 
     async def stop(self) -> None:
@@ -81,9 +81,9 @@ class DurableShell(Shell):
         self._has_ended = True
         if self._sync_handle is not None:
             self._sync_handle.cancel()
-        if self.keeping is not None and self.keeping.sync != "never" and not self.is_broken:
-            self.keeping.folder.sync()
-        self._let_go()
+        if self.storage is not None and self.storage.sync != "never" and not self.is_broken:
+            self.storage.folder.sync()
+        self._close_store()
 
     @property
     def is_broken(self) -> bool:
@@ -91,12 +91,12 @@ class DurableShell(Shell):
         return self.failed is not None and self.failed.done()
 
     def carry_out(self, outputs: Iterable[Any], producer: Client | None = None) -> None:
-        if self.keeping is None or not (self._held or self.keeping.ledger):
+        if self.storage is None or not (self._pending_outputs or self.storage.ledger):
             super().carry_out(outputs, producer)
             return
         if self.is_broken or self._has_ended:
             return
-        self._held.append((outputs, producer))
+        self._pending_outputs.append((outputs, producer))
         self.schedule()
         if not self._commit_is_due:
             self._commit_is_due = True
@@ -105,7 +105,7 @@ class DurableShell(Shell):
     def _commit(self) -> None:
         """Write what has changed; then say what waited for it."""
         self._commit_is_due = False
-        keeping = self.keeping
+        keeping = self.storage
         if keeping is None or self.is_broken or self._has_ended:
             return
         try:
@@ -114,13 +114,13 @@ class DurableShell(Shell):
         except OSError as error:
             self._fail(error)
             return
-        held, self._held = self._held, []
+        held, self._pending_outputs = self._pending_outputs, []
         for outputs, producer in held:
             super().carry_out(outputs, producer)
         self._sync_later()
 
     def _sync_later(self) -> None:
-        keeping = self.keeping
+        keeping = self.storage
         if keeping is None or isinstance(keeping.sync, str) or self._sync_handle is not None:
             return
         if keeping.folder.is_dirty:
@@ -128,20 +128,20 @@ class DurableShell(Shell):
 
     def _sync(self) -> None:
         self._sync_handle = None
-        if self.keeping is not None and not self.is_broken:
+        if self.storage is not None and not self.is_broken:
             try:
-                self.keeping.folder.sync()
+                self.storage.folder.sync()
             except OSError as error:
                 self._fail(error)
 
     def _fail(self, error: OSError) -> None:
-        assert self.keeping is not None
+        assert self.storage is not None
         assert self.failed is not None
-        self._held.clear()
-        self.failed.set_result(f"the store {self.keeping.folder.path} cannot be written: {error}")
+        self._pending_outputs.clear()
+        self.failed.set_result(f"the store {self.storage.folder.path} cannot be written: {error}")
         for client in tuple(self.clients.values()):
             client.transport.abort()
 
-    def _let_go(self) -> None:
-        if self.keeping is not None:
-            self.keeping.folder.close()
+    def _close_store(self) -> None:
+        if self.storage is not None:
+            self.storage.folder.close()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Send(Struct, frozen=True, gc=False):
+class SendOutput(Struct, frozen=True, gc=False):
     """Bytes for one connection."""
 
     connection: int
     data: bytes
 
 
-class Close(Struct, frozen=True, gc=False):
+class CloseOutput(Struct, frozen=True, gc=False):
     """The server closes this connection, once what it was sent is written."""
 
     connection: int

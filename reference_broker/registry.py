@@ -35,7 +35,7 @@ class Defect(Struct, Generic[B], frozen=True):
     needs: tuple[str, ...] = ()
 
 
-class UnknownDefect(PlumblineError, ValueError):
+class UnknownDefectError(PlumblineError, ValueError):
     """There is no defect of that name; the text says which are like it."""
 
 
@@ -86,12 +86,12 @@ class Registry(Generic[B]):
         return sorted(self._defects.values(), key=lambda one: (one.breaks, one.name))
 
     def find(self, name: str) -> Defect[B]:
-        """The defect of that name. Raises ``UnknownDefect``."""
+        """The defect of that name. Raises ``UnknownDefectError``."""
         names = [one.name for one in self.all_defects()]
         if name not in self._defects:
             near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
             hint = f"did you mean {' or '.join(near)}?" if near else "--list-defects shows them all."
-            raise UnknownDefect(f"there is no defect {name!r}: {hint}")
+            raise UnknownDefectError(f"there is no defect {name!r}: {hint}")
         return self._defects[name]
 
 
@@ -101,7 +101,7 @@ def _summary(alter: Callable[[B], None]) -> str:
     return " ".join(paragraph.split())
 
 
-def replace(part: object, name: str, value: object) -> None:
-    """Put ``value`` in the place of a method or attribute of ``part``, on this instance alone."""
-    getattr(part, name)  # a misspelled name must not pass for a defect
-    setattr(part, name, value)
+def replace(owner: object, name: str, value: object) -> None:
+    """Put ``value`` in the place of a method or attribute of ``owner``, on this instance alone."""
+    getattr(owner, name)  # a misspelled name must not pass for a defect
+    setattr(owner, name, value)

@@ -14,12 +14,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, cast
 
-from plumbline.reference_broker.outputs import Close, Send
+from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.struct_types import build_struct_types
 
 NS = 1_000_000_000
 WRITE_BUFFER = 4 * 1024 * 1024  # beyond this, producers are held back
-HOLD_BACK_S = 0.01  # how long, per read: as long as nats-server does
+PAUSE_READING_S = 0.01  # how long, per read: as long as nats-server does
 CATCH_UP_S = 0.1  # how long a consumer may lag before max_pending counts
 LINGER_S = 1.0  # how long a client we close is read from, so that no reset swallows what it was told
 STOP_S = 1.0  # how long clients have to take what they were sent when the broker stops
@@ -34,15 +34,15 @@ class Core(Protocol):
     ``now`` is nanoseconds since the epoch.
     """
 
-    def opened(self, connection_id: int, now: int, peer: str) -> Sequence[Any]:
+    def on_connected(self, connection_id: int, now: int, peer: str) -> Sequence[Any]:
         """A client has connected from the address ``peer``."""
         ...
 
-    def received(self, connection_id: int, data: bytes, now: int) -> Sequence[Any]:
+    def on_data(self, connection_id: int, data: bytes, now: int) -> Sequence[Any]:
         """A client has sent bytes, in any segmentation."""
         ...
 
-    def closed(self, connection_id: int, now: int) -> Sequence[Any]:
+    def on_disconnected(self, connection_id: int, now: int) -> Sequence[Any]:
         """A client is gone."""
         ...
 
@@ -58,8 +58,8 @@ class Core(Protocol):
 class Shell:
     """A broker that listens on a socket; as a context manager it starts and gives its URL.
 
-    Who inherits it names the ``scheme`` of its URL and answers to ``listening``, ``effect``, ``lags`` and
-    ``caught_up`` where there is something to do.
+    Who inherits it names the ``scheme`` of its URL and answers to ``on_listening``, ``effect``,
+    ``on_client_slow`` and ``on_client_ready`` where there is something to do.
     """
 
     scheme = ""
@@ -98,17 +98,17 @@ class Shell:
         build_struct_types()  # of what was imported for it
         return BrokerThread(broker)
 
-    def listening(self) -> None:
+    def on_listening(self) -> None:
         """``port`` is known; nobody has connected yet."""
 
     def effect(self, output: Any) -> None:
         """What a core asks for beyond sending and closing."""
         raise TypeError(f"no such effect: {output!r}")
 
-    def lags(self, client: Client) -> None:
+    def on_client_slow(self, client: Client) -> None:
         """``client`` does not take what it is sent."""
 
-    def caught_up(self, client: Client) -> None:
+    def on_client_ready(self, client: Client) -> None:
         """``client`` has taken what it was sent."""
 
     async def start(self) -> None:
@@ -116,7 +116,7 @@ class Shell:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Client(self), self.host, self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
-        self.listening()
+        self.on_listening()
         self.schedule()
 
     async def stop(self) -> None:
@@ -136,7 +136,7 @@ class Shell:
             client.transport.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
-                await asyncio.gather(*(client.gone.wait() for client in clients))
+                await asyncio.gather(*(client.closed.wait() for client in clients))
         for client in clients:
             client.transport.abort()
         await self._server.wait_closed()
@@ -165,10 +165,10 @@ class Shell:
     def carry_out(self, outputs: Iterable[Any], producer: Client | None = None) -> None:
         """Write and close as the core says."""
         for output in outputs:
-            if type(output) is Send:
+            if type(output) is SendOutput:
                 if (client := self.clients.get(output.connection)) is not None:
                     client.write(output.data, producer)
-            elif type(output) is Close:
+            elif type(output) is CloseOutput:
                 if (client := self.clients.get(output.connection)) is not None:
                     client.end()
             else:
@@ -201,8 +201,8 @@ class Client(asyncio.Protocol):
     def __init__(self, server: Shell) -> None:
         self.server = server
         self.id = server.next_id()
-        self.gone = asyncio.Event()
-        self.lagging = False  # does not take what it is sent as quickly as it comes
+        self.closed = asyncio.Event()
+        self.is_slow = False  # does not take what it is sent as quickly as it comes
         self.held_back: set[Client] = set()  # producers that wait for us
         self.waits_for: set[Client] = set()  # consumers that we wait for
         self._deadline: asyncio.TimerHandle | None = None
@@ -217,32 +217,32 @@ class Client(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=min(WRITE_BUFFER, server.max_pending // 2))
         server.clients[self.id] = self
         peer = self.transport.get_extra_info("peername")
-        server.carry_out(server.core.opened(self.id, server.now(), peer[0] if peer else ""))
+        server.carry_out(server.core.on_connected(self.id, server.now(), peer[0] if peer else ""))
 
     def data_received(self, data: bytes) -> None:
         server = self.server
-        server.carry_out(server.core.received(self.id, data, server.now()), self)
+        server.carry_out(server.core.on_data(self.id, data, server.now()), self)
 
     def connection_lost(self, exception: Exception | None) -> None:
         self.server.clients.pop(self.id, None)
         self.resume_writing()
-        self.go_on()
+        self.resume_reading()
         if self._linger is not None:
             self._linger.cancel()
-        self.gone.set()
-        self.server.carry_out(self.server.core.closed(self.id, self.server.now()))
+        self.closed.set()
+        self.server.carry_out(self.server.core.on_disconnected(self.id, self.server.now()))
 
     def write(self, data: bytes, producer: Client | None) -> None:
         if self.transport.is_closing():
             return
         self.transport.write(data)
         self._written += len(data)
-        if not self.lagging:
+        if not self.is_slow:
             return
-        if self.transport.get_write_buffer_size() > self.server.max_pending and self.lags_long():
+        if self.transport.get_write_buffer_size() > self.server.max_pending and self.is_slow_too_long():
             self.transport.abort()  # a slow consumer
         elif producer is not None:
-            producer.hold_back(self)
+            producer.pause_reading_for(self)
 
     def end(self) -> None:
         """Close, once everything is written; at once, if the client has reset the connection."""
@@ -254,53 +254,53 @@ class Client(asyncio.Protocol):
         self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
 
     def pause_writing(self) -> None:
-        self.lagging = True
+        self.is_slow = True
         self._lags_long_from = asyncio.get_running_loop().time() + CATCH_UP_S
-        self._expect_progress(self._taken())
-        self.server.lags(self)
+        self._check_progress(self._bytes_sent())
+        self.server.on_client_slow(self)
 
-    def _taken(self) -> int:
+    def _bytes_sent(self) -> int:
         """How many bytes the socket has taken so far."""
         return self._written - self.transport.get_write_buffer_size()
 
-    def _expect_progress(self, taken: int) -> None:
+    def _check_progress(self, bytes_sent: int) -> None:
         """End a connection that takes nothing at all for as long as a write may last."""
 
         def look() -> None:
-            if self._taken() == taken:
+            if self._bytes_sent() == bytes_sent:
                 self.transport.abort()
             else:
-                self._expect_progress(self._taken())
+                self._check_progress(self._bytes_sent())
 
         self._deadline = asyncio.get_running_loop().call_later(self.server.write_deadline, look)
 
     def resume_writing(self) -> None:
-        self.lagging = False
+        self.is_slow = False
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         for producer in self.held_back:
             producer.waits_for.discard(self)
             if not producer.waits_for:
-                producer.go_on()
+                producer.resume_reading()
         self.held_back.clear()
         if not self.transport.is_closing():
-            self.server.caught_up(self)
+            self.server.on_client_ready(self)
 
-    def lags_long(self) -> bool:
+    def is_slow_too_long(self) -> bool:
         return asyncio.get_running_loop().time() >= self._lags_long_from
 
-    def hold_back(self, consumer: Client) -> None:
-        """Read no more until ``consumer`` has caught up, or a moment has passed."""
-        if self is consumer or self.transport.is_closing():
+    def pause_reading_for(self, slow_client: Client) -> None:
+        """Read no more until ``slow_client`` has caught up, or a moment has passed."""
+        if self is slow_client or self.transport.is_closing():
             return
-        consumer.held_back.add(self)
-        self.waits_for.add(consumer)
+        slow_client.held_back.add(self)
+        self.waits_for.add(slow_client)
         if self._release is None:
             self.transport.pause_reading()
-            self._release = asyncio.get_running_loop().call_later(HOLD_BACK_S, self.go_on)
+            self._release = asyncio.get_running_loop().call_later(PAUSE_READING_S, self.resume_reading)
 
-    def go_on(self) -> None:
+    def resume_reading(self) -> None:
         if self._release is None:
             return
         self._release.cancel()
@@ -327,7 +327,7 @@ class BrokerThread:
         """Start it. Raises ``OSError`` if the address cannot be had."""
         self._thread.start()
         self._started.wait()
-        self._tell_failure()
+        self._report_failure()
         return self.broker.url
 
     def stop(self) -> None:
@@ -335,7 +335,7 @@ class BrokerThread:
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._tell_failure()
+        self._report_failure()
 
     def advance(self, seconds: float) -> None:
         """Move the broker's clock forward; returns once what is due by then has run, or raises as it does."""
@@ -365,7 +365,7 @@ class BrokerThread:
             self._failure = failure
             self._started.set()
 
-    def _tell_failure(self) -> None:
+    def _report_failure(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -24,13 +24,13 @@ try:
 except ImportError:  # no file locks on this platform: two brokers on one folder are then not noticed
     fcntl = None  # type: ignore[assignment]
 
-from plumbline.reference_broker.ledger import Append, Change, Move, Remove, Replace, Truncate
+from plumbline.reference_broker.write_queue import Append, Change, Move, Remove, Replace, Truncate
 
 STAMP = "layout.json"
 LOCK = "lock"
 TRASH = "trash"
 TEMPORARY = ".tmp"
-MOST_OPEN_FILES = 128
+MAX_OPEN_FILES = 128
 
 
 class StoreError(PlumblineError):
@@ -152,8 +152,8 @@ class StoreFolder:
                 case Remove(path):
                     self._remove(path)
                 case Move(path, to):
-                    self._settle()
-                    self._let_go(path)
+                    self._sync_dependencies()
+                    self._close_descriptors(path)
                     (self.path / to).parent.mkdir(parents=True, exist_ok=True)
                     (self.path / path).rename(self.path / to)
                     self._dirty_folders.update((_parent(path), _parent(to)))
@@ -165,7 +165,7 @@ class StoreFolder:
         for path in self._dirty:
             descriptor = self._open.get(path)
             if descriptor is not None:
-                _to_disk(descriptor)
+                _fsync(descriptor)
             else:
                 self._sync_path(path, os.O_RDONLY)
         self._dirty.clear()
@@ -178,14 +178,14 @@ class StoreFolder:
         """Whether there is anything to sync."""
         return bool(self._dirty or self._dirty_folders)
 
-    def _settle(self) -> None:
+    def _sync_dependencies(self) -> None:
         """What was written before must be on the disk before what replaces it is gone."""
         if self.synced:
             self.sync()
 
     def _replace(self, path: str, data: bytes) -> None:
-        self._settle()
-        self._let_go(path)
+        self._sync_dependencies()
+        self._close_descriptors(path)
         target = self.path / path
         temporary = target.with_name(target.name + TEMPORARY)
         self._make_folder(target.parent)
@@ -202,8 +202,8 @@ class StoreFolder:
         self._dirty_folders.add(_parent(path))
 
     def _remove(self, path: str) -> None:
-        self._settle()
-        self._let_go(path)
+        self._sync_dependencies()
+        self._close_descriptors(path)
         target = self.path / path
         if target.is_dir():  # first out of the way at once, then away piece by piece
             self._thrown_away += 1
@@ -227,11 +227,11 @@ class StoreFolder:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._open[path] = descriptor
         self._dirty_folders.add(_parent(path))
-        if len(self._open) > MOST_OPEN_FILES:
+        if len(self._open) > MAX_OPEN_FILES:
             oldest, other = self._open.popitem(last=False)
             if oldest in self._dirty:
                 self._dirty.discard(oldest)
-                _to_disk(other)
+                _fsync(other)
             os.close(other)
         return descriptor
 
@@ -244,7 +244,7 @@ class StoreFolder:
             each.mkdir()
             self._dirty_folders.add(_parent(each.relative_to(self.path).as_posix()))
 
-    def _let_go(self, path: str) -> None:
+    def _close_descriptors(self, path: str) -> None:
         """Close the file, or what is below the folder."""
         for each in [each for each in self._open if each == path or each.startswith(f"{path}/")]:
             os.close(self._open.pop(each))
@@ -259,7 +259,7 @@ class StoreFolder:
                 os.close(descriptor)
 
 
-def _to_disk(descriptor: int) -> None:
+def _fsync(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 

@@ -8,6 +8,6 @@ without it leaves none. The formats are registered in ``reports.formats``.
 from __future__ import annotations
 
 from plumbline.reports.files import ReportError
-from plumbline.reports.formats import FORMATS, Capture, Consumer, ReportOptions, open_reports
+from plumbline.reports.formats import FORMATS, Capture, ReportOptions, ReportWriter, open_reports
 
-__all__ = ["FORMATS", "Capture", "Consumer", "ReportError", "ReportOptions", "open_reports"]
+__all__ = ["FORMATS", "Capture", "ReportError", "ReportOptions", "ReportWriter", "open_reports"]

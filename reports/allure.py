@@ -21,7 +21,6 @@ import msgspec
 from markupsafe import escape
 
 from plumbline.reports import Capture
-from plumbline.reports.by_hand import by_hand
 from plumbline.reports.diagram import draw
 from plumbline.reports.digest import (
     counted_outcomes,
@@ -30,10 +29,11 @@ from plumbline.reports.digest import (
     requirements_of,
     server,
     verdict_line,
-    window,
+    wire_excerpt,
 )
 from plumbline.reports.files import ReportError
 from plumbline.reports.links import requirement_link
+from plumbline.reports.manual_script import manual_script
 from plumbline.reports.text import elide, one_line, visible
 from plumbline.verdicts import (
     CheckFinished,
@@ -66,7 +66,7 @@ LINK = re.compile(r"https?://[^\s<>\"'`\\)\]]{1,500}")
 Object = dict[str, Any]
 
 
-class Allure:
+class AllureReport:
     """Writes the folder at the end of a run.
 
     ``requirement_url`` is a template of ``links.requirement_link``; without one there are no links.
@@ -87,7 +87,7 @@ class Allure:
         except OSError as error:
             raise self._error(error) from error
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, CheckFinished):
             self._ended[event.result.id] = time.time()
         elif isinstance(event, RunFinished):
@@ -123,7 +123,7 @@ class Allure:
 
     def _ends(self, result: RunResult) -> dict[str, float]:
         """When each check ended: as it was seen; of a run read from a file, one after the other."""
-        began = _began(result)
+        began = _started_at(result)
         seen = [self._ended.get(check.id, 0.0) for check in result.checks]
         if seen and began <= min(seen) <= max(seen) <= began + result.summary.duration_s + LATE_S:
             return self._ended
@@ -140,7 +140,7 @@ class Allure:
         if check.outcome in (Outcome.PASSED, Outcome.UNSUPPORTED):
             return
         yield "diagram-attachment.svg", draw(check, alone=True).encode()
-        typed = by_hand(result.target, check)
+        typed = manual_script(result.target, check)
         if typed.script:
             yield "by-hand-attachment.sh", f"{typed.script}\n".encode()
         if self._capture is not None:
@@ -270,13 +270,13 @@ def _described(requirement: RequirementResult) -> str:
 
 def _steps(check: CheckResult, start: float) -> list[Object]:
     """Operations, as many as one reads through; the transcript has all of them."""
-    shown = window(check.wire, STEPS)
-    steps = [_step(line, _milliseconds(start + line.at)) for line in shown.lines]
+    excerpt = wire_excerpt(check.wire, STEPS)
+    steps = [_step(line, _milliseconds(start + line.at)) for line in excerpt.lines]
     at = steps[0]["start"] if steps else 0
-    if shown.before:
-        steps.insert(0, _remark(f"{shown.before} earlier operations are in the transcript", at))
-    if shown.after:
-        steps.append(_remark(f"{shown.after} later operations are in the transcript", steps[-1]["stop"]))
+    if excerpt.before:
+        steps.insert(0, _remark(f"{excerpt.before} earlier operations are in the transcript", at))
+    if excerpt.after:
+        steps.append(_remark(f"{excerpt.after} later operations are in the transcript", steps[-1]["stop"]))
     return steps
 
 
@@ -329,8 +329,8 @@ def _environment(result: RunResult) -> bytes:
 
 
 def _property(value: str) -> str:
-    shown = one_line(elide(value, 1_000)).replace("\\", "\\\\")
-    return "".join(char if char.isascii() else _unit_escapes(char) for char in shown)
+    text = one_line(elide(value, 1_000)).replace("\\", "\\\\")
+    return "".join(char if char.isascii() else _unit_escapes(char) for char in text)
 
 
 def _unit_escapes(char: str) -> str:
@@ -366,7 +366,7 @@ def _name(text: str) -> str:
     return one_line(elide(text, NAME_LIMIT))
 
 
-def _began(result: RunResult) -> float:
+def _started_at(result: RunResult) -> float:
     try:
         return datetime.fromisoformat(result.summary.started).timestamp()
     except ValueError:

@@ -22,13 +22,13 @@ VERSION_LIMIT = 24
 HEIGHT = 20
 
 
-class Badge:
+class BadgeReport:
     """Writes the file at the end of a run."""
 
     def __init__(self, path: Path) -> None:
         self._file = ReportFile(path, "svg")
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self._file.write(render(event.result))
 
@@ -41,12 +41,12 @@ def render(result: RunResult) -> bytes:
 def message(result: RunResult) -> str:
     """``2.10.22 conformant 538/539``."""
     summary = result.summary
-    words = [
+    parts = [
         elide_short(result.target.version),
         elide_short(summary.verdict, 40),
         f"{summary.passed}/{summary.claimed}" if summary.claimed else "",
     ]
-    return " ".join(word for word in words if word)
+    return " ".join(word for word in parts if word)
 
 
 def elide_short(text: str, limit: int = VERSION_LIMIT) -> str:
@@ -59,10 +59,10 @@ def badge(label: str, text: str, ground: str) -> bytes:
     """``label | text`` on ``ground``, any text escaped."""
     left, right = (round(LETTER * len(words) + 12) for words in (label, text))
     whole = left + right
-    said = quoteattr(f"{label}: {text}")
+    title = quoteattr(f"{label}: {text}")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{HEIGHT}"'
-        f' viewBox="0 0 {whole} {HEIGHT}" role="img" aria-label={said}>',
+        f' viewBox="0 0 {whole} {HEIGHT}" role="img" aria-label={title}>',
         f"<title>{escape(f'{label}: {text}')}</title>",
         f'<rect width="{whole}" height="{HEIGHT}" rx="3" fill="{LABEL_GROUND}"/>',
         f'<path fill="{ground}" d="M{left} 0h{right - 3}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{right - 3}z"/>',

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
-from plumbline.reports.digest import Window, window
+from plumbline.reports.digest import WireExcerpt, wire_excerpt
 from plumbline.reports.markup import asset
 from plumbline.reports.text import elide, one_line
 from plumbline.verdicts import CheckResult, Outcome, WireLine
@@ -28,7 +28,7 @@ LETTER = 6.9  # of a lifeline's name
 LEADING = 15
 HEAD = 34
 NAME_LIMIT = 14
-MOST_LANES = 6  # connections with a lifeline of their own
+MAX_LIFELINES = 6  # connections with a lifeline of their own
 LINES_OF_TEXT = 2  # of an operation
 LINES_OF_FAULT = 6  # of the offending one, of what was expected and of what came instead
 SILENCE_S = 0.25  # is worth a remark
@@ -42,17 +42,17 @@ COLOURS = """
 """
 
 
-class Lanes(Struct, frozen=True):
+class Lifelines(Struct, frozen=True):
     """Where the lifelines of the connections stand; ``by_name`` gives the place of each connection."""
 
     names: tuple[str, ...]
-    places: tuple[float, ...]
+    positions: tuple[float, ...]
     by_name: dict[str, int]
 
     @property
     def text_from(self) -> float:
         """Where operations are written."""
-        return self.places[-1] + 12
+        return self.positions[-1] + 12
 
     @property
     def characters(self) -> int:
@@ -64,9 +64,9 @@ def draw(check: CheckResult, *, alone: bool = False) -> str:
     """The diagram of what ``check`` saw, or "" if that is nothing. ``alone``: a file with its own colours."""
     if not check.wire:
         return ""
-    shown = window(check.wire, LINES)
-    lanes = _lanes(shown.lines)
-    rows, height = _rows(check, shown, lanes)
+    excerpt = wire_excerpt(check.wire, LINES)
+    lanes = _lanes(excerpt.lines)
+    rows, height = _rows(check, excerpt, lanes)
     body = "".join(
         [
             *(["<style>", COLOURS, escape(asset("diagram.css")), "</style>"] if alone else []),
@@ -76,11 +76,11 @@ def draw(check: CheckResult, *, alone: bool = False) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="seq" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
-        f' height="{height}" role="img" aria-label={_attribute(_summary(check, shown))}>{body}</svg>'
+        f' height="{height}" role="img" aria-label={_attribute(_summary(check, excerpt))}>{body}</svg>'
     )
 
 
-def _summary(check: CheckResult, shown: Window) -> str:
+def _summary(check: CheckResult, shown: WireExcerpt) -> str:
     """What the picture is, for who cannot see it; its operations follow as text."""
     connections = len({line.connection for line in shown.lines})
     marked = "; the offending one is marked" if any(line.offending for line in shown.lines) else ""
@@ -89,9 +89,9 @@ def _summary(check: CheckResult, shown: Window) -> str:
     return f"Sequence diagram of {who}, {len(shown.lines)} operations{marked}: {title}"
 
 
-def _lanes(lines: Iterable[WireLine]) -> Lanes:
+def _lanes(lines: Iterable[WireLine]) -> Lifelines:
     connections = list(dict.fromkeys(line.connection for line in lines))
-    own = connections if len(connections) <= MOST_LANES else connections[: MOST_LANES - 1]
+    own = connections if len(connections) <= MAX_LIFELINES else connections[: MAX_LIFELINES - 1]
     names = [_cut(one_line(name) or "client", NAME_LIMIT) for name in own]
     if len(own) < len(connections):
         names.append(f"{len(connections) - len(own)} others")
@@ -102,15 +102,15 @@ def _lanes(lines: Iterable[WireLine]) -> Lanes:
         places.append(round(edge + width / 2, 1))
         edge += width + 8
     last = len(names) - 1
-    return Lanes(tuple(names), tuple(places), {name: min(n, last) for n, name in enumerate(connections)})
+    return Lifelines(tuple(names), tuple(places), {name: min(n, last) for n, name in enumerate(connections)})
 
 
 def _head_width(name: str) -> float:
     return max(44.0, LETTER * _width(name) + 14)
 
 
-def _lifelines(lanes: Lanes, height: int) -> Iterator[str]:
-    ends = [*zip(lanes.names, lanes.places, strict=True), ("server", float(SERVER))]
+def _lifelines(lanes: Lifelines, height: int) -> Iterator[str]:
+    ends = [*zip(lanes.names, lanes.positions, strict=True), ("server", float(SERVER))]
     for _, place in ends:
         yield f'<path class="life" d="M{place:g} {HEAD - 8}V{height - 6}"/>'
     for name, place in ends:
@@ -121,7 +121,7 @@ def _lifelines(lanes: Lanes, height: int) -> Iterator[str]:
         )
 
 
-def _rows(check: CheckResult, shown: Window, lanes: Lanes) -> tuple[list[str], int]:
+def _rows(check: CheckResult, shown: WireExcerpt, lanes: Lifelines) -> tuple[list[str], int]:
     """Everything below the heads, and the height of the whole."""
     rows: list[str] = []
     top = HEAD + 4
@@ -134,51 +134,53 @@ def _rows(check: CheckResult, shown: Window, lanes: Lanes) -> tuple[list[str], i
     if shown.before:
         add(_remark(f"{shown.before} earlier operations are left out", lanes, top))
     before = shown.lines[0].at
-    told = False
+    expectation_drawn = False
     for line in shown.lines:
         if line.at - before >= SILENCE_S:
             add(_remark(f"{line.at - before:.2f} s pass", lanes, top))
         before = line.at
-        if line.offending and not told:
-            told = True
+        if line.offending and not expectation_drawn:
+            expectation_drawn = True
             add(_operation(line, lanes, top, _faults(check, lanes, actual=False)))
         else:
             add(_operation(line, lanes, top, ()))
     if shown.after:
         add(_remark(f"{shown.after} later operations are left out", lanes, top))
-    if not told and check.outcome in (Outcome.FAILED, Outcome.WAIVED, Outcome.INCONCLUSIVE):
+    if not expectation_drawn and check.outcome in (Outcome.FAILED, Outcome.WAIVED, Outcome.INCONCLUSIVE):
         verdict = _faults(check, lanes, actual=True)
         if verdict:
             add(_verdict(verdict, lanes, top))
     return rows, top + 8
 
 
-def _faults(check: CheckResult, lanes: Lanes, *, actual: bool) -> list[str]:
+def _faults(check: CheckResult, lanes: Lifelines, *, actual: bool) -> list[str]:
     """Lines that tell what was expected and, unless the offending operation shows it, what was there."""
     if not check.expected:
         return []
-    told = [f"expected: {check.expected}"] + ([f"  actual: {check.actual or 'nothing'}"] if actual else [])
+    notes = [f"expected: {check.expected}"] + ([f"  actual: {check.actual or 'nothing'}"] if actual else [])
     lines: list[str] = []
-    for text in told:
+    for text in notes:
         pieces = text.split("\n", LINES_OF_FAULT)
         wrapped = [line for piece in pieces for line in _wrapped(piece, lanes.characters, LINES_OF_FAULT)]
         lines += wrapped[:LINES_OF_FAULT]
     return lines
 
 
-def _operation(line: WireLine, lanes: Lanes, top: int, told: Sequence[str]) -> tuple[str, int]:
+def _operation(line: WireLine, lanes: Lifelines, top: int, notes: Sequence[str]) -> tuple[str, int]:
     """One arrow with what it says above it, and its height. What was expected stands below it."""
-    lane = lanes.places[lanes.by_name[line.connection]]
+    lane = lanes.positions[lanes.by_name[line.connection]]
     lines = _wrapped(line.text, lanes.characters, LINES_OF_FAULT if line.offending else LINES_OF_TEXT)
     arrow = top + LEADING * len(lines) + 4
-    height = LEADING * len(lines) + 10 + (LEADING * len(told) + 4 if told else 0)
+    height = LEADING * len(lines) + 10 + (LEADING * len(notes) + 4 if notes else 0)
     kind = {">": "sent", "<": "received", "!": "event"}[line.direction]
     parts = [f'<g class="{kind}{" off" if line.offending else ""}">']
     if line.offending:
         parts.append(
             f'<rect class="hit" x="2" y="{top - 1}" width="{WIDTH - 4}" height="{height - 2}" rx="4"/>'
         )
-        parts += [f'<path class="life" d="M{x:g} {top - 1}v{height - 2}"/>' for x in (*lanes.places, SERVER)]
+        parts += [
+            f'<path class="life" d="M{x:g} {top - 1}v{height - 2}"/>' for x in (*lanes.positions, SERVER)
+        ]
     parts.append(f'<text class="t" x="{TIME}" y="{top + 11}">{line.at:.4f}</text>')
     if line.direction == ">":
         parts.append(f'<path d="M{lane:g} {arrow}H{SERVER}m-8-4l8 4l-8 4"/>')
@@ -187,19 +189,19 @@ def _operation(line: WireLine, lanes: Lanes, top: int, told: Sequence[str]) -> t
     else:
         parts.append(f'<path d="M{lane:g} {arrow}H{SERVER}"/>')
     parts.append(_lines(lines, lanes.text_from, top + 11))
-    parts.append(_lines(told, lanes.text_from, arrow + LEADING, "fault"))
+    parts.append(_lines(notes, lanes.text_from, arrow + LEADING, "fault"))
     parts.append("</g>")
     return "".join(parts), height
 
 
-def _verdict(told: Sequence[str], lanes: Lanes, top: int) -> tuple[str, int]:
+def _verdict(notes: Sequence[str], lanes: Lifelines, top: int) -> tuple[str, int]:
     """Where no operation is at fault, what was expected in the end and what was there."""
-    height = LEADING * len(told) + 10
+    height = LEADING * len(notes) + 10
     box = f'<rect class="hit" x="2" y="{top}" width="{WIDTH - 4}" height="{height - 2}" rx="4"/>'
-    return f"{box}{_lines(told, lanes.text_from, top + 15, 'fault')}", height
+    return f"{box}{_lines(notes, lanes.text_from, top + 15, 'fault')}", height
 
 
-def _remark(text: str, lanes: Lanes, top: int) -> tuple[str, int]:
+def _remark(text: str, lanes: Lifelines, top: int) -> tuple[str, int]:
     return f'<text class="more" x="{lanes.text_from:g}" y="{top + 12}">{_text(text)}</text>', 20
 
 

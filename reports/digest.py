@@ -23,7 +23,7 @@ from plumbline.verdicts import (
     tally,
 )
 
-LONGEST_NAME = 24
+MAX_NAME_LENGTH = 24
 NO_GROUP = "other"
 NOT_SELECTED = "not selected"
 
@@ -39,14 +39,14 @@ class Score(Struct, frozen=True):
     undecided: int  # claimed, yet no evidence either way
 
 
-class Reason(Struct, frozen=True):
+class UnsupportedReason(Struct, frozen=True):
     """Checks that share why they were not run."""
 
     message: str
     checks: tuple[CheckResult, ...]
 
 
-class Window(Struct, frozen=True):
+class WireExcerpt(Struct, frozen=True):
     """The part of an exchange that is worth showing, and how much was left out around it."""
 
     before: int
@@ -70,12 +70,12 @@ def with_outcome(result: RunResult, outcome: Outcome) -> list[CheckResult]:
     return [check for check in result.checks if check.outcome is outcome]
 
 
-def unsupported_reasons(result: RunResult) -> list[Reason]:
+def unsupported_reasons(result: RunResult) -> list[UnsupportedReason]:
     """Unsupported checks by what showed it, the commonest reason first."""
     reasons: dict[str, list[CheckResult]] = {}
     for check in with_outcome(result, Outcome.UNSUPPORTED):
         reasons.setdefault(check.message or "no reason given", []).append(check)
-    found = [Reason(message, tuple(checks)) for message, checks in reasons.items()]
+    found = [UnsupportedReason(message, tuple(checks)) for message, checks in reasons.items()]
     return sorted(found, key=lambda reason: -len(reason.checks))
 
 
@@ -126,8 +126,8 @@ def _scores(
 
 def requirements_of(check: CheckResult, result: RunResult) -> list[RequirementResult]:
     """The requirements that ``check`` verifies, as far as the result lists them."""
-    wanted = set(check.requirements)
-    return [requirement for requirement in result.requirements if requirement.id in wanted]
+    ids = set(check.requirements)
+    return [requirement for requirement in result.requirements if requirement.id in ids]
 
 
 def headline(result: RunResult) -> str:
@@ -171,8 +171,8 @@ def server(target: Target) -> str:
     name = target.server_name
     if target.kind == "client":
         return f"client {name} {target.version} by {shlex.join(_command(target))}"
-    if len(name) > LONGEST_NAME:  # an unnamed nats-server takes its 56-character id
-        name = name[: LONGEST_NAME // 2] + "…"
+    if len(name) > MAX_NAME_LENGTH:  # an unnamed nats-server takes its 56-character id
+        name = name[: MAX_NAME_LENGTH // 2] + "…"
     name = f" ({name})" if name else ""
     version = f" {target.version}" if target.version else ""
     return f"server{version}{name} at {target.url}"
@@ -192,12 +192,12 @@ def _command(target: Target) -> tuple[str, ...]:
     return arguments[arguments.index("--") + 1 :] if "--" in arguments else arguments
 
 
-def window(wire: Sequence[WireLine], size: int) -> Window:
+def wire_excerpt(wire: Sequence[WireLine], size: int) -> WireExcerpt:
     """The last ``size`` lines, or those from shortly before the first offending one."""
     offending = next((i for i, line in enumerate(wire) if line.offending), len(wire))
     start = max(0, min(len(wire) - size, offending - size // 2))
     lines = tuple(wire[start : start + size])
-    return Window(before=start, lines=lines, after=len(wire) - start - len(lines))
+    return WireExcerpt(before=start, lines=lines, after=len(wire) - start - len(lines))
 
 
 def duration(seconds: float) -> str:

@@ -40,7 +40,7 @@ class ReportFile:
         if self._is_device():
             return
         try:
-            folder = self._real.parent
+            folder = self._resolved.parent
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
@@ -48,7 +48,7 @@ class ReportFile:
             raise self._error(error) from error
 
     @property
-    def _real(self) -> Path:
+    def _resolved(self) -> Path:
         """Behind symbolic links: a link stays one."""
         return self.path.resolve()
 
@@ -69,7 +69,7 @@ class ReportFile:
             if self._is_device():
                 self.path.write_bytes(content)
             else:
-                _replace(self._real, content)
+                _replace(self._resolved, content)
         except OSError as error:
             raise self._error(error) from error
 

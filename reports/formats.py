@@ -20,10 +20,10 @@ from plumbline.verdicts import Event, Target, WireLine
 Capture = Callable[[Target, Sequence[WireLine], float], bytes]
 
 
-class Consumer(Protocol):
+class ReportWriter(Protocol):
     """What a report is to the run."""
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Takes the next event. May raise ``ReportError`` at ``RunFinished``."""
 
 
@@ -47,10 +47,10 @@ class Format(Struct, frozen=True):
 
     metavar: str  # FILE or DIR
     help: str
-    open: Callable[[Path, Links], Consumer]
+    open: Callable[[Path, Links], ReportWriter]
 
 
-Opener = Callable[[Path, Links], Consumer]
+Opener = Callable[[Path, Links], ReportWriter]
 FORMATS: dict[str, Format] = {}
 
 
@@ -65,58 +65,58 @@ def report_format(name: str, metavar: str, help_text: str) -> Callable[[Opener],
 
 
 @report_format("html", "FILE", "Write the report as one HTML page.")
-def _html(path: Path, links: Links) -> Consumer:
+def _html(path: Path, links: Links) -> ReportWriter:
     from plumbline.reports.html.page import HtmlReport
 
     return HtmlReport(path)
 
 
 @report_format("json", "FILE", "Write the result as JSON.")
-def _json(path: Path, links: Links) -> Consumer:
+def _json(path: Path, links: Links) -> ReportWriter:
     from plumbline.reports.result_json import ResultJson
 
     return ResultJson(path)
 
 
 @report_format("junit", "FILE", "Write JUnit XML.")
-def _junit(path: Path, links: Links) -> Consumer:
-    from plumbline.reports.junit import JUnit
+def _junit(path: Path, links: Links) -> ReportWriter:
+    from plumbline.reports.junit import JUnitReport
 
-    return JUnit(path)
+    return JUnitReport(path)
 
 
 @report_format("markdown", "FILE", "Write a Markdown summary.")
-def _markdown(path: Path, links: Links) -> Consumer:
+def _markdown(path: Path, links: Links) -> ReportWriter:
     from plumbline.reports.summary_md import MarkdownSummary
 
     return MarkdownSummary(path)
 
 
 @report_format("sarif", "FILE", "Write the failures as SARIF.")
-def _sarif(path: Path, links: Links) -> Consumer:
-    from plumbline.reports.sarif import Sarif
+def _sarif(path: Path, links: Links) -> ReportWriter:
+    from plumbline.reports.sarif import SarifReport
 
-    return Sarif(path, links.requirement_url)
+    return SarifReport(path, links.requirement_url)
 
 
 @report_format("badge", "FILE", "Write a badge as SVG.")
-def _badge(path: Path, links: Links) -> Consumer:
-    from plumbline.reports.badge import Badge
+def _badge(path: Path, links: Links) -> ReportWriter:
+    from plumbline.reports.badge import BadgeReport
 
-    return Badge(path)
+    return BadgeReport(path)
 
 
 @report_format("allure", "DIR", "Write results for Allure into this folder.")
-def _allure(path: Path, links: Links) -> Consumer:
-    from plumbline.reports.allure import Allure
+def _allure(path: Path, links: Links) -> ReportWriter:
+    from plumbline.reports.allure import AllureReport
 
     local = f"{links.html.resolve().as_uri()}#{{id}}" if links.html is not None else ""
-    return Allure(path, links.requirement_url or local, links.capture)
+    return AllureReport(path, links.requirement_url or local, links.capture)
 
 
 def open_reports(
     paths: Mapping[str, Path], *, requirement_url: str = "", capture: Capture | None = None
-) -> list[Consumer]:
+) -> list[ReportWriter]:
     """The consumers that write these reports: name of a format -> path. Raises ``ReportError`` if one could
     not be written.
 

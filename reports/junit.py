@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from plumbline.reports.digest import replay_command, verdict_line, window
+from plumbline.reports.digest import replay_command, verdict_line, wire_excerpt
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import elide, one_line, visible
 from plumbline.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult
@@ -27,13 +27,13 @@ _ERRORS = (Outcome.UNTESTABLE, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR)
 _TAIL = re.compile(r"(?:(.*)(?:/|::))?(.+)", re.DOTALL)
 
 
-class JUnit:
+class JUnitReport:
     """Writes the file at the end of a run."""
 
     def __init__(self, path: Path) -> None:
         self._file = ReportFile(path, "xml")
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self._file.write(render(event.result))
 
@@ -105,19 +105,21 @@ def _add_outcome(case: ET.Element, check: CheckResult, result: RunResult) -> Non
         return
     if check.red:
         tag = "error" if check.outcome in _ERRORS else "failure"
-        ended = _ended(case, tag, check.outcome, _message(check))
+        ended = _add_ending(case, tag, check.outcome, _message(check))
         ended.text = _evidence(check, result)
         return
     if check.outcome is Outcome.FAILED:
-        _ended(case, "skipped", check.outcome, f"{check.level} only, the run stays green: {_message(check)}")
+        _add_ending(
+            case, "skipped", check.outcome, f"{check.level} only, the run stays green: {_message(check)}"
+        )
     else:
         reason = check.waiver if check.outcome is Outcome.WAIVED else ""
-        _ended(case, "skipped", check.outcome, f"{check.outcome}: {reason or _message(check)}")
+        _add_ending(case, "skipped", check.outcome, f"{check.outcome}: {reason or _message(check)}")
     if check.outcome is not Outcome.UNSUPPORTED:
         ET.SubElement(case, "system-out").text = _evidence(check, result)
 
 
-def _ended(case: ET.Element, tag: str, kind: str, message: str) -> ET.Element:
+def _add_ending(case: ET.Element, tag: str, kind: str, message: str) -> ET.Element:
     return ET.SubElement(case, tag, {"type": kind, "message": one_line(elide(message, MESSAGE_LIMIT))})
 
 
@@ -150,14 +152,14 @@ def _operation(text: str) -> str:
 
 
 def _transcript(check: CheckResult) -> str:
-    shown = window(check.wire, WIRE_LINES)
-    lines = [f"Exchange ({shown.before} earlier lines left out):" if shown.before else "Exchange:"]
-    for line in shown.lines:
+    excerpt = wire_excerpt(check.wire, WIRE_LINES)
+    lines = [f"Exchange ({excerpt.before} earlier lines left out):" if excerpt.before else "Exchange:"]
+    for line in excerpt.lines:
         mark = "*" if line.offending else " "
         connection, operation = one_line(elide(line.connection, NAME_LIMIT)), one_line(_operation(line.text))
         lines.append(f"{mark} {line.at:9.4f} {connection} {line.direction} {operation}")
-    if shown.after:
-        lines.append(f"  ({shown.after} later lines left out)")
+    if excerpt.after:
+        lines.append(f"  ({excerpt.after} later lines left out)")
     return "\n".join(lines)
 
 
@@ -190,7 +192,7 @@ def _properties(parent: ET.Element, named: list[tuple[str, str]]) -> None:
 def _red_run(result: RunResult) -> ET.Element:
     """A run can be red without a red check (nothing tested, target lost): CI must see that too."""
     case = ET.Element("testcase", {"classname": SUITE, "name": "run", "time": "0.000"})
-    ended = _ended(case, "error", result.summary.verdict, verdict_line(result))
+    ended = _add_ending(case, "error", result.summary.verdict, verdict_line(result))
     ended.text = visible("\n".join([verdict_line(result), *result.summary.reasons]))
     return case
 

@@ -1,7 +1,7 @@
 """What every page of ours is made with: templates that escape all they put out, and a policy of their own.
 
-Every value that a template puts out passes ``shown``: escaped, with what has no glyph made visible. The
-content security policy of a page allows its own style and script by their hashes and nothing else.
+Every value that a template puts out passes ``escaped_markup``: escaped, with what has no glyph made visible.
+The content security policy of a page allows its own style and script by their hashes and nothing else.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from plumbline.reports.html.view import slug
 from plumbline.reports.text import LAYOUT, elide, one_line, segments
 
 BRIEF_LIMIT = 200
-LONGEST = 10_000  # characters of one value, where a template sets no lower limit
-LONGEST_ATTRIBUTE = 300
+MAX_TEXT = 10_000  # characters of one value, where a template sets no lower limit
+MAX_ATTRIBUTE = 300
 
 
 @cache
@@ -28,7 +28,7 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("plumbline.reports"),
         autoescape=True,
-        finalize=shown,
+        finalize=escaped_markup,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -36,22 +36,22 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "slug": slug,
         # For attributes and titles, where no markup may stand.
-        "plain": lambda text: one_line(elide(text, LONGEST_ATTRIBUTE)),
+        "plain": lambda text: one_line(elide(text, MAX_ATTRIBUTE)),
         "limit": elide,
-        "line": lambda text: marked(text, keep=""),  # an operation: its line ends count
+        "line": lambda text: text_markup(text, keep=""),  # an operation: its line ends count
         "brief": lambda text: elide(one_line(text), BRIEF_LIMIT),
     }
     return made
 
 
-def shown(value: object) -> object:
+def escaped_markup(value: object) -> object:
     """What the template puts out, made safe; markup of our own and numbers pass."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return marked(elide(value, LONGEST), LAYOUT)
+    return text_markup(elide(value, MAX_TEXT), LAYOUT)
 
 
-def marked(text: str, keep: str) -> Markup:
+def text_markup(text: str, keep: str) -> Markup:
     """Text as markup: escaped, and characters without a glyph as escapes that look different."""
     if text.isprintable():
         return escape(text)

@@ -37,14 +37,14 @@ class ResultJson:
     def __init__(self, path: Path) -> None:
         self._file = ReportFile(path, "json")
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self._file.write(encode(event.result))
 
 
 def encode(result: RunResult) -> bytes:
     """The file's bytes: ``schema`` first, two blanks of indentation, a line end at the end."""
-    fields = legal(msgspec.to_builtins(result))
+    fields = escape_surrogates(msgspec.to_builtins(result))
     for check in fields["checks"]:
         del check["red"]
     ordered = {"schema": fields.pop("schema"), **fields}
@@ -92,15 +92,15 @@ def _other_schema(found: str) -> str:
     return f'not a Plumbline result: its "schema" is {found!r}, expected {SCHEMA}'
 
 
-def legal(value: object) -> Any:
+def escape_surrogates(value: object) -> Any:
     """Plain ``value`` with lone surrogates escaped: JSON text is UTF-8 (RFC 8259, section 8.1)."""
     match value:
         case str():
             return value if value.isascii() else _SURROGATE.sub(lambda found: escape(found[0]), value)
         case dict():
-            return {legal(key): legal(member) for key, member in value.items()}
+            return {escape_surrogates(key): escape_surrogates(member) for key, member in value.items()}
         case list() | tuple():
-            return [legal(member) for member in value]
+            return [escape_surrogates(member) for member in value]
     return value
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plumbline.reports.digest import replay_command, requirements_of, selected, verdict_line, window
+from plumbline.reports.digest import replay_command, requirements_of, selected, verdict_line, wire_excerpt
 from plumbline.reports.files import ReportFile
 from plumbline.reports.links import requirement_link
 from plumbline.reports.text import elide, one_line, visible
@@ -30,14 +30,14 @@ _UNDECIDED = (Outcome.UNTESTABLE, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR, O
 Object = dict[str, Any]
 
 
-class Sarif:
+class SarifReport:
     """Writes the file at the end of a run. ``requirement_url``: see ``links.requirement_link``."""
 
     def __init__(self, path: Path, requirement_url: str = "") -> None:
         self._file = ReportFile(path, "sarif")
         self._requirement_url = requirement_url
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self._file.write(render(event.result, self._requirement_url))
 
@@ -124,10 +124,10 @@ def _message(check: CheckResult, result: RunResult) -> str:
     parts = [check.title or check.id, check.message, *check.known]
     parts += [f"Expected: {check.expected}"] if check.expected else []
     parts += [f"Actual: {check.actual or '(nothing)'}"] if check.expected or check.actual else []
-    shown = window(check.wire, WIRE_LINES)
+    excerpt = wire_excerpt(check.wire, WIRE_LINES)
     parts += [
         f"{'*' if line.offending else ' '} {line.at:.4f} {line.connection} {line.direction} {line.text}"
-        for line in shown.lines
+        for line in excerpt.lines
     ]
     parts.append(f"Again, alone: {replay_command(result.target, check.id)}")
     return "\n".join(visible(elide(part, VALUE_LIMIT)) for part in parts if part)

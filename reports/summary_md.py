@@ -18,13 +18,13 @@ from plumbline.reports.digest import (
     scores_by_level,
     server,
     verdict_line,
-    window,
+    wire_excerpt,
 )
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import elide, one_line, visible
 from plumbline.verdicts import CheckResult, Event, RunFinished, RunResult
 
-RED_SHOWN = 20  # a job page holds 1 MiB on the smallest of the known systems
+MAX_RED_CHECKS = 20  # a job page holds 1 MiB on the smallest of the known systems
 VALUE_LIMIT = 1_000
 NAME_LIMIT = 100
 BLOCK_LIMIT = 20_000
@@ -41,7 +41,7 @@ class MarkdownSummary:
     def __init__(self, path: Path) -> None:
         self._file = ReportFile(path, "md")
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self._file.write(render(event.result).encode())
 
@@ -63,10 +63,10 @@ def render(result: RunResult) -> str:
             ],
         ),
         f"Checks: {outcomes}.",
-        *(_red(check, result) for check in red[:RED_SHOWN]),
+        *(_red(check, result) for check in red[:MAX_RED_CHECKS]),
     ]
-    if len(red) > RED_SHOWN:
-        parts.append(f"{len(red) - RED_SHOWN} more red checks are in the other reports.")
+    if len(red) > MAX_RED_CHECKS:
+        parts.append(f"{len(red) - MAX_RED_CHECKS} more red checks are in the other reports.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -82,7 +82,7 @@ def _red(check: CheckResult, result: RunResult) -> str:
     evidence += [
         f"{'*' if line.offending else ' '} {line.at:9.4f} {elide(line.connection, NAME_LIMIT)}"
         f" {line.direction} {one_line(elide(line.text, VALUE_LIMIT))}"
-        for line in window(check.wire, WIRE_LINES).lines
+        for line in wire_excerpt(check.wire, WIRE_LINES).lines
     ]
     return "\n\n".join(
         [
@@ -107,23 +107,23 @@ def prose(text: str) -> str:
 
     Entities would not do: systems look for @names, #numbers, :signs: and addresses in what is shown.
     """
-    shown = one_line(elide(text, VALUE_LIMIT))
-    return shown if _PLAIN.fullmatch(shown) else code(text)
+    line = one_line(elide(text, VALUE_LIMIT))
+    return line if _PLAIN.fullmatch(line) else code(text)
 
 
 def code(text: str) -> str:
     """``text`` as a code span that also holds in a table cell."""
-    shown = one_line(elide(text, VALUE_LIMIT)).replace("|", "¦") or "-"
-    ticks = "`" * (_longest_run(shown) + 1)
-    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{ticks}{pad}{shown}{pad}{ticks}"
+    line = one_line(elide(text, VALUE_LIMIT)).replace("|", "¦") or "-"
+    ticks = "`" * (_longest_run(line) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
 def fence(text: str) -> str:
     """``text`` as a block that is shown as it is."""
-    shown = visible(elide(text, BLOCK_LIMIT))
-    ticks = "`" * max(3, _longest_run(shown) + 1)
-    return f"{ticks}text\n{shown}\n{ticks}"
+    block = visible(elide(text, BLOCK_LIMIT))
+    ticks = "`" * max(3, _longest_run(block) + 1)
+    return f"{ticks}text\n{block}\n{ticks}"
 
 
 def _longest_run(text: str) -> int:

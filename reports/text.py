@@ -15,7 +15,7 @@ LAYOUT = "\n\t"  # kept as they are where several lines may stand
 HEX_WIDTH = 16
 
 
-class Segment(NamedTuple):
+class TextSegment(NamedTuple):
     """A stretch of text; ``hidden`` if it stands for characters that could not be shown."""
 
     hidden: bool
@@ -32,7 +32,7 @@ def escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def segments(text: str, *, keep: str = LAYOUT) -> Iterator[Segment]:
+def segments(text: str, *, keep: str = LAYOUT) -> Iterator[TextSegment]:
     """``text`` in stretches that are shown as they are, and stretches of escapes."""
     hidden, start, position = False, 0, 0
     for position, char in enumerate(text):
@@ -44,8 +44,8 @@ def segments(text: str, *, keep: str = LAYOUT) -> Iterator[Segment]:
         yield _segment(hidden, text[start:])
 
 
-def _segment(hidden: bool, text: str) -> Segment:  # noqa: FBT001 - what it says of itself
-    return Segment(hidden, "".join(map(escape, text)) if hidden else text)
+def _segment(hidden: bool, text: str) -> TextSegment:  # noqa: FBT001 - what it says of itself
+    return TextSegment(hidden, "".join(map(escape, text)) if hidden else text)
 
 
 def visible(text: str, *, keep: str = LAYOUT) -> str:
@@ -81,8 +81,8 @@ def hex_dump(data: bytes, limit: int) -> list[str]:
     lines = []
     for offset in range(0, min(len(data), limit), HEX_WIDTH):
         row = data[offset : min(offset + HEX_WIDTH, limit)]
-        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        lines.append(f"{offset:08x}  {row.hex(' '):<{3 * HEX_WIDTH - 1}}  |{shown}|")
+        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{offset:08x}  {row.hex(' '):<{3 * HEX_WIDTH - 1}}  |{characters}|")
     if len(data) > limit:
         lines.append(f"… [{len(data):,} bytes in all]")
     return lines

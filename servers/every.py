@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from plumbline.servers.getting import on_this_machine, ways
-from plumbline.servers.targets import Target, TargetError, software, target
+from plumbline.servers.getting import find_installed, install_methods
+from plumbline.servers.targets import NamedServer, TargetError, software, target
 
-EVERY = "all"
+ALL_TARGETS = "all"
 EMBEDDED = {"reference-nats": (), "reference-amqp": ("amqp",)}  # by the names that a matrix gives them
 WAIVERS = Path(__file__).parent / "waivers"
 
-Named = tuple[str, tuple[str, ...]]
+NamedRun = tuple[str, tuple[str, ...]]
 
 
-def runs(names: Sequence[str]) -> list[Named]:
+def runs(names: Sequence[str]) -> list[NamedRun]:
     """What verifies each target. Raises ``TargetError`` for a name that means nothing.
 
     ``all``: both reference brokers and every listed target that this machine has or can get. What is known
     of a server's failures is waived, where there is a file of that.
     """
-    found: list[Named] = []
+    found: list[NamedRun] = []
     for name in names:
-        if name == EVERY:
+        if name == ALL_TARGETS:
             found += EMBEDDED.items()
-            found += map(_arguments, _to_be_had())
+            found += map(_arguments, _available_targets())
         elif name in EMBEDDED:
             found.append((name, EMBEDDED[name]))
         else:
@@ -33,28 +33,30 @@ def runs(names: Sequence[str]) -> list[Named]:
     return list(dict.fromkeys(found))
 
 
-def _to_be_had() -> list[Target]:
+def _available_targets() -> list[NamedServer]:
     """Every listed release; of a software that has none here, whatever version its package is."""
-    found: list[Target] = []
+    found: list[NamedServer] = []
     for known in software().values():
-        listed = [Target(known, version) for version in known.versions]
-        packaged = [Target(known, "")] if known.debian else []
-        found += [one for one in listed if _can_be_had(one)] or [one for one in packaged if _can_be_had(one)]
+        listed = [NamedServer(known, version) for version in known.versions]
+        packaged = [NamedServer(known, "")] if known.debian else []
+        found += [one for one in listed if _is_available(one)] or [
+            one for one in packaged if _is_available(one)
+        ]
     return found
 
 
-def _can_be_had(known: Target) -> bool:
-    return on_this_machine(known) is not None or any(not way.missing for way in ways(known))
+def _is_available(known: NamedServer) -> bool:
+    return find_installed(known) is not None or any(not way.missing for way in install_methods(known))
 
 
-def _known(name: str) -> Target:
+def _known(name: str) -> NamedServer:
     try:
         return target(name)
     except TargetError as problem:
-        raise TargetError(f"{problem}; or one of {', '.join([*EMBEDDED, EVERY])}") from None
+        raise TargetError(f"{problem}; or one of {', '.join([*EMBEDDED, ALL_TARGETS])}") from None
 
 
-def _arguments(known: Target) -> Named:
+def _arguments(known: NamedServer) -> NamedRun:
     waivers = WAIVERS / f"{known.software.name}.toml"
     waived = ("--waivers", str(waivers)) if waivers.exists() else ()
     return known.name, ("--target", known.name, *waived)

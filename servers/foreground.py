@@ -17,7 +17,7 @@ from plumbline.servers.process import ServerError, ServerProcess
 from plumbline.servers.starting import server_class
 from plumbline.servers.targets import software
 
-LOOK_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 LOG_LINES = 10
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
@@ -58,7 +58,7 @@ def _serve(server: ServerProcess) -> int:
     awaited = {*_ENDS, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # awaited here: a handler may come at any place
     while (status := server.poll()) is None:
-        came = signal.sigtimedwait(awaited, LOOK_EVERY_S)
+        came = signal.sigtimedwait(awaited, POLL_INTERVAL_S)
         if came is not None and came.si_signo in _ENDS:
             return 0
     print(*_last_words(server.log), sep="\n", flush=True)

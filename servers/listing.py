@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.servers.getting import Way, on_this_machine, version, ways
-from plumbline.servers.targets import Target
+from plumbline.servers.getting import InstallMethod, find_installed, install_methods, version
+from plumbline.servers.targets import NamedServer
 
 
-def row_of(known: Target) -> dict[str, Any]:
+def row_of(known: NamedServer) -> dict[str, Any]:
     """What ``--json`` shows; ``path`` is null where it is not installed. Raises ``TargetError``."""
-    path = on_this_machine(known)
+    path = find_installed(known)
     return {
         "target": known.name,
         "protocol": known.software.protocol,
         "description": known.software.description,
         "version": known.version or (version(known, path) if path else ""),
         "path": str(path) if path else None,
-        "ways": [_way(way) for way in ways(known)],
+        "ways": [_way(way) for way in install_methods(known)],
     }
 
 
-def _way(way: Way) -> dict[str, Any]:
-    return {"means": way.means, "command": way.command, "possible": not way.missing, "missing": way.missing}
+def _way(way: InstallMethod) -> dict[str, Any]:
+    return {"means": way.method, "command": way.command, "possible": not way.missing, "missing": way.missing}
 
 
 def state_of(row: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ class Software:
 
 
 @dataclass(frozen=True)
-class Target:
+class NamedServer:
     """One server that a name means. ``version`` is empty for ``@debian``: the package decides."""
 
     software: Software
@@ -75,24 +75,24 @@ def software(path: Path = TARGETS) -> Mapping[str, Software]:
     return {name: _software(path, name, table) for name, table in tables.items()}
 
 
-def targets(path: Path = TARGETS) -> list[Target]:
+def targets(path: Path = TARGETS) -> list[NamedServer]:
     """What ``plumbline targets`` lists: the packaged one and every listed release of each software."""
-    listed: list[Target] = []
+    listed: list[NamedServer] = []
     for known in software(path).values():
-        listed += [Target(known, "")] if known.debian else []
-        listed += [Target(known, version) for version in known.versions]
+        listed += [NamedServer(known, "")] if known.debian else []
+        listed += [NamedServer(known, version) for version in known.versions]
     return listed
 
 
-def target(name: str, path: Path = TARGETS) -> Target:
+def target(name: str, path: Path = TARGETS) -> NamedServer:
     """The server that ``name`` means. Raises ``TargetError``."""
     known = software(path)
-    wanted, _, version = name.partition("@")
-    if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, n=1)
+    software_name, _, version = name.partition("@")
+    if software_name not in known:
+        near = difflib.get_close_matches(software_name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-        raise TargetError(f"no target is named {wanted!r}; {hint}")
-    return Target(known[wanted], _version(known[wanted], version))
+        raise TargetError(f"no target is named {software_name!r}; {hint}")
+    return NamedServer(known[software_name], _version(known[software_name], version))
 
 
 def software_of(binary: Path | str) -> Software:
@@ -105,22 +105,22 @@ def software_of(binary: Path | str) -> Software:
     return next((one for one in known.values() if name.startswith(one.program)), known[DEFAULT])
 
 
-def _version(known: Software, asked: str) -> str:
+def _version(known: Software, requested: str) -> str:
     """The release that is meant; empty for the package."""
-    if asked in ("", NEWEST):
+    if requested in ("", NEWEST):
         return known.newest
-    if asked == DEBIAN and known.debian:
+    if requested == DEBIAN and known.debian:
         return ""
-    if asked in known.versions:
-        return asked
-    if release := _RELEASE.fullmatch(asked):
+    if requested in known.versions:
+        return requested
+    if release := _RELEASE.fullmatch(requested):
         return release[1]
-    series = asked.removeprefix("v") + "."
+    series = requested.removeprefix("v") + "."
     listed = [version for version in known.versions if version.startswith(series)]
-    if _SERIES.fullmatch(asked) and listed:
+    if _SERIES.fullmatch(requested) and listed:
         return listed[-1]
-    ways = ", ".join(["a release such as " + known.newest, NEWEST, *([DEBIAN] if known.debian else [])])
-    raise TargetError(f"{known.name}@{asked}: write {ways}, or a series that is listed")
+    choices = ", ".join(["a release such as " + known.newest, NEWEST, *([DEBIAN] if known.debian else [])])
+    raise TargetError(f"{known.name}@{requested}: write {choices}, or a series that is listed")
 
 
 def _software(path: Path, name: str, table: Any) -> Software:

@@ -38,7 +38,7 @@ _SIZE = re.compile(rf"([0-9]{{1,18}})(?:\.([0-9]{{1,18}}))?\s*([{_POWERS[1:]}]?)
 # For the patterns of a grammar; what they find is for ``read_duration`` and ``read_size``.
 DURATION_PATTERN = r"(?:(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+|[0-9]+(?:\.[0-9]+)?d)(?!\w)"
 SIZE_PATTERN = r"[0-9]+(?:\.[0-9]+)?(?:[kKmMgGtT][iI]?)?[bB]?(?!\w)"
-_LONGEST = 100  # characters; no duration that fits 64 bits needs them, and int() of more gets slow
+_MAX_LENGTH = 100  # characters; no duration that fits 64 bits needs them, and int() of more gets slow
 _MAX = 2**63 - 1
 
 
@@ -47,7 +47,7 @@ def parse_duration(text: str) -> int | None:
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return 0
-    if not unsigned or len(unsigned) > _LONGEST:
+    if not unsigned or len(unsigned) > _MAX_LENGTH:
         return None
     total = position = 0
     while position < len(unsigned):

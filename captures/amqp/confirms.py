@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MOST_AT_ONCE = 1_000_000  # more is no number of messages, but a mistake of the server's
+MAX_AT_ONCE = 1_000_000  # more is no number of messages, but a mistake of the server's
 
 
-class Confirmed:
+class ConfirmedMessages:
     """The messages that are confirmed, by their numbers from 1."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Confirmed:
 
     def settle(self, delivery_tag: int, *, multiple: bool) -> Sequence[int]:
         """What this confirms; what was confirmed before only if it is named by itself."""
-        if not multiple or delivery_tag - self._floor > MOST_AT_ONCE:
+        if not multiple or delivery_tag - self._floor > MAX_AT_ONCE:
             is_new = delivery_tag > self._floor and delivery_tag not in self._above
             self.count += is_new
             if is_new:

@@ -25,8 +25,8 @@ _METHOD = struct.Struct(">BHIHH")
 _CONNECTION_START = (10, 10)
 
 
-class AmqpDialect:
-    """See ``dialects.Dialect``."""
+class AmqpCaptureDialect:
+    """See ``dialects.CaptureDialect``."""
 
     name = "amqp"
     ports = frozenset({5672})

@@ -48,7 +48,7 @@ class AmqpRedactor:
             elif self._secret is not None:
                 out = bytearray(data) if out is None else out
                 at = self._secret.mask(out, at)
-                if self._secret.left == 0:
+                if self._secret.remaining == 0:
                     self.masked += self._secret.masked
                     self._secret = None
             elif not self._head and size - at >= _HEAD.size:
@@ -62,13 +62,13 @@ class AmqpRedactor:
                     at += _FRAME.size
                     self._skip = length + _END_BYTES
             else:
-                at = self._cut_head(data, at)
+                at = self._collect_head(data, at)
         return data if out is None else bytes(out)
 
-    def _cut_head(self, data: bytes, at: int) -> int:
+    def _collect_head(self, data: bytes, at: int) -> int:
         """Collects the head of a frame from several segments; none of it is secret."""
-        wanted = _FRAME.size if len(self._head) < _FRAME.size else _HEAD.size
-        taken = data[at : at + wanted - len(self._head)]
+        head_size = _FRAME.size if len(self._head) < _FRAME.size else _HEAD.size
+        taken = data[at : at + head_size - len(self._head)]
         self._head += taken
         if len(self._head) == _FRAME.size:
             kind, _, length = _FRAME.unpack(self._head)
@@ -90,25 +90,25 @@ class EitherRedactor:
     """Where nobody said what is spoken: AMQP, if it begins so, else lines as NATS has them."""
 
     def __init__(self) -> None:
-        self._found: Redactor | None = None
+        self._redactor: Redactor | None = None
 
     @property
     def masked(self) -> int:
         """Bytes so far."""
-        return self._found.masked if self._found else 0
+        return self._redactor.masked if self._redactor else 0
 
     def feed(self, data: bytes) -> bytes:
         """``data``, or a copy of it with secrets masked."""
-        if self._found is None:
-            self._found = AmqpRedactor() if b"AMQP".startswith(data[:4]) else NatsRedactor()
-        return self._found.feed(data)
+        if self._redactor is None:
+            self._redactor = AmqpRedactor() if b"AMQP".startswith(data[:4]) else NatsRedactor()
+        return self._redactor.feed(data)
 
 
 class _SecretMethod:
-    """The rest of a method frame with a secret in it. ``left``: bytes to its end."""
+    """The rest of a method frame with a secret in it. ``remaining``: bytes to its end."""
 
     def __init__(self, arguments: tuple[_Argument, ...], left: int) -> None:
-        self.left = max(left, 0)
+        self.remaining = max(left, 0)
         self.masked = 0
         self._arguments = list(arguments)
         self._length = 0  # of the argument, as far as it is read
@@ -117,8 +117,8 @@ class _SecretMethod:
 
     def mask(self, out: bytearray, at: int) -> int:
         """Masks in place from ``at`` to the end of the frame or of ``out``; returns where it stopped."""
-        end = min(len(out), at + self.left)
-        self.left -= end - at
+        end = min(len(out), at + self.remaining)
+        self.remaining -= end - at
         for place in range(at, end):
             byte = out[place]
             if self._rest:

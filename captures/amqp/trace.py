@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from plumbline.captures.amqp.objects import OBJECTS, Objects
-from plumbline.captures.operations import Row
-from plumbline.captures.trace_text import Source, escaped, without_limit
+from plumbline.captures.amqp.objects import OBJECTS, RecordedObjects
+from plumbline.captures.operations import OperationRow
+from plumbline.captures.trace_text import TraceHeader, escaped, without_limit
 from plumbline.wire.amqp import SHAPES, Decimal, Method
 from plumbline.wire.sender import Direction
 
@@ -28,7 +28,7 @@ HANDSHAKE = frozenset(
 DELIVERIES = frozenset({"basic.deliver", "basic.get-ok", "basic.return"})
 CONFIRMS = frozenset({"basic.ack", "basic.nack"})
 # Arguments of the server's answers that are the same in every run.
-KEPT: dict[str, tuple[str, ...]] = {
+STABLE_FIELDS: dict[str, tuple[str, ...]] = {
     "queue.declare-ok": ("queue",),
     "basic.consume-ok": ("consumer_tag",),
     "basic.cancel": ("consumer_tag",),
@@ -48,18 +48,18 @@ _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _MEANING_SOMETHING = re.compile(r"[{}*]")
 
 
-def write(rows: Iterable[Row], about: Source) -> str:
+def write(rows: Iterable[OperationRow], about: TraceHeader) -> str:
     """See ``trace_writer.write``."""
     taken = [row for row in rows if isinstance(row.operation, Method)]
-    return _Writer(taken, about).text()
+    return _AmqpTraceWriter(taken, about).text()
 
 
-class _Writer:
-    def __init__(self, rows: list[Row], about: Source) -> None:
+class _AmqpTraceWriter:
+    def __init__(self, rows: list[OperationRow], about: TraceHeader) -> None:
         self._rows = rows
-        self._about = about
+        self._header = about
         self._several = len({row.connection.number for row in rows}) > 1
-        self._objects = Objects(rows)
+        self._objects = RecordedObjects(rows)
         self._expects = 0  # lines
         self._opened: set[tuple[int, int]] = set()
         self._passed_over: set[tuple[int, int]] = set()  # channels whose open-ok goes without saying
@@ -77,29 +77,29 @@ class _Writer:
             steps += ["in any order", *written, "end"] if is_group else written
         if not self._expects:
             raise ValueError("nothing to expect: the server sent nothing after the handshake")
-        header = [*self._about.header(VERIFIES), "protocol  amqp", *self._stage()]
+        header = [*self._header.header(VERIFIES), "protocol  amqp", *self._stage()]
         return "\n".join([*header, "", *steps, ""])
 
-    def _place(self, row: Row) -> tuple[int, Any, int]:
+    def _place(self, row: OperationRow) -> tuple[int, Any, int]:
         return row.connection.number, row.direction, row.operation.channel
 
     # -- above the steps ---------------------------------------------------------------------
 
     def _stage(self) -> Iterator[str]:
         objects = self._objects
-        if objects.queues_before or objects.exchanges_before:
+        if objects.existing_queues or objects.existing_exchanges:
             yield "# It was there before the recording began; how it was declared is a guess."
-        for name in objects.exchanges_before:
+        for name in objects.existing_exchanges:
             yield f"given     exchange {self._label(name)} type=topic"
-        for name in objects.queues_before:
+        for name in objects.existing_queues:
             yield f"given     queue {self._label(name)}"
-        for queue, message in objects.messages_before:
+        for queue, message in objects.existing_messages:
             fields = " ".join(self._content(message, expected=False))
             yield f"given     message {self._label(queue)} {fields}".rstrip()
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _line(self, row: Row) -> str | None:
+    def _line(self, row: OperationRow) -> str | None:
         method: Method = row.operation
         if method.method in HANDSHAKE:
             return None
@@ -112,13 +112,13 @@ class _Writer:
             self._passed_over.discard(channel)
             return None
         by_client = row.direction is Direction.TO_SERVER
-        fields = self._sent(method) if by_client else self._came(row)
+        fields = self._sent(method) if by_client else self._received(row)
         self._expects += not by_client
         usual = 0 if method.method.startswith("connection.") else 1
         where = [f"[{method.channel}]"] if method.channel != usual else []
         named = f"c{row.connection.number}" if self._several else ""
-        said = [f"{named}{'>' if by_client else '<'}", *where, method.method, *fields]
-        return without_limit(" ".join(said))
+        words = [f"{named}{'>' if by_client else '<'}", *where, method.method, *fields]
+        return without_limit(" ".join(words))
 
     def _sent(self, method: Method) -> list[str]:
         fields = [
@@ -128,10 +128,12 @@ class _Writer:
         ]
         return [*fields, *self._content(method, expected=False)]
 
-    def _came(self, row: Row) -> list[str]:
+    def _received(self, row: OperationRow) -> list[str]:
         method: Method = row.operation
-        is_older = self._objects.is_first_of_before(row)
-        names = [name for name in KEPT.get(method.method, ()) if not (is_older and name == "redelivered")]
+        is_older = self._objects.is_first_existing_delivery(row)
+        names = [
+            name for name in STABLE_FIELDS.get(method.method, ()) if not (is_older and name == "redelivered")
+        ]
         if is_older and method.arguments["exchange"]:
             names = [name for name in names if name not in ("exchange", "routing_key")]
         fields = [self._argument(method, name, expected=True) for name in names]
@@ -139,11 +141,11 @@ class _Writer:
 
     def _argument(self, method: Method, name: str, *, expected: bool = False) -> str:
         value = method.arguments[name]
-        if expected and isinstance(value, str) and self._is_made_up(method, name, value):
+        if expected and isinstance(value, str) and self._is_server_named(method, name, value):
             return f"{name}={self._capture(name, value)}"
         return f"{name}={self._shown(name, value)}"
 
-    def _is_made_up(self, method: Method, name: str, value: str) -> bool:
+    def _is_server_named(self, method: Method, name: str, value: str) -> bool:
         """Whether the server chose this name: the client had left it empty."""
         chosen = self._objects.chosen_by_server
         return value not in self._made_up and (method.method, name) in NAMED_BY_SERVER and value in chosen

@@ -21,8 +21,8 @@ _EITHER = re.compile(rb"(?:PING|PONG)\r\n", re.IGNORECASE)
 _LINE = re.compile(rb"\r\n(?=[A-Za-z+-]{3})")
 
 
-class NatsDialect:
-    """See ``dialects.Dialect``."""
+class NatsCaptureDialect:
+    """See ``dialects.CaptureDialect``."""
 
     name = "nats"
     ports = frozenset({4222})

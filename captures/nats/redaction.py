@@ -18,7 +18,7 @@ from plumbline.captures.redaction import MASK
 from plumbline.wire.nats.secrets import SECRETS
 
 MASK_SCALAR = ord("1")  # of a number: the JSON stays JSON
-MOST_KEY_BYTES = 256
+MAX_KEY_BYTES = 256
 
 _VERB = b"connect"
 _LINE = re.compile(rb"\n[cC]")  # the common segment has none, and is looked at no closer
@@ -60,9 +60,9 @@ class NatsRedactor:
         while at < size:
             if self._json is not None:
                 byte = out[at]
-                shown = self._json.step(byte)
-                if shown != byte:
-                    out[at] = shown
+                masked = self._json.step(byte)
+                if masked != byte:
+                    out[at] = masked
                     self.masked += 1
                 if byte == _LF:
                     self._json, self._matched = None, 0
@@ -87,7 +87,7 @@ class NatsRedactor:
         return bytes(out)
 
 
-class _In(Enum):
+class _JsonState(Enum):
     STRUCTURE = auto()
     KEY = auto()
     TEXT = auto()
@@ -98,7 +98,7 @@ class _JsonMask:
     """Goes through one line of JSON, byte by byte, and says what may be shown of each."""
 
     def __init__(self) -> None:
-        self._in = _In.STRUCTURE
+        self._in = _JsonState.STRUCTURE
         self._escaped = False
         self._key = bytearray()
         self._is_key_next = False
@@ -108,16 +108,16 @@ class _JsonMask:
 
     def step(self, byte: int) -> int:
         """``byte``, or its mask."""
-        if byte == _LF or (byte in _BLANK and self._in is not _In.TEXT):
+        if byte == _LF or (byte in _BLANK and self._in is not _JsonState.TEXT):
             return byte
         match self._in:
-            case _In.STRUCTURE:
+            case _JsonState.STRUCTURE:
                 return self._structure(byte)
-            case _In.KEY:
+            case _JsonState.KEY:
                 return self._key_byte(byte)
-            case _In.TEXT:
+            case _JsonState.TEXT:
                 return self._text_byte(byte)
-            case _In.REFUSED:
+            case _JsonState.REFUSED:
                 return MASK
 
     def _structure(self, byte: int) -> int:
@@ -127,7 +127,7 @@ class _JsonMask:
             self._nesting.append((byte == _OPEN_OBJECT, self._is_secret))
             self._is_key_next = byte == _OPEN_OBJECT
         elif byte == _QUOTE:
-            self._in = _In.KEY if self._is_key_next else _In.TEXT
+            self._in = _JsonState.KEY if self._is_key_next else _JsonState.TEXT
             self._key.clear()
         elif byte == _COLON:
             self._is_key_next = False
@@ -147,10 +147,10 @@ class _JsonMask:
         if self._escaped or byte != _QUOTE:
             self._escaped = not self._escaped and byte == _BACKSLASH
             self._key.append(byte)
-            if len(self._key) > MOST_KEY_BYTES:
+            if len(self._key) > MAX_KEY_BYTES:
                 return self._refuse()
             return byte
-        self._in = _In.STRUCTURE
+        self._in = _JsonState.STRUCTURE
         self._is_key_next = False
         inherited = self._nesting[-1][1]
         self._is_secret = inherited or _is_secret(bytes(self._key))
@@ -158,13 +158,13 @@ class _JsonMask:
 
     def _text_byte(self, byte: int) -> int:
         if not self._escaped and byte == _QUOTE:
-            self._in = _In.STRUCTURE
+            self._in = _JsonState.STRUCTURE
             return byte
         self._escaped = not self._escaped and byte == _BACKSLASH
         return MASK if self._is_secret and byte != ord("\r") else byte
 
     def _refuse(self) -> int:
-        self._in = _In.REFUSED
+        self._in = _JsonState.REFUSED
         return MASK
 
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from plumbline.captures.operations import Row
-from plumbline.captures.trace_text import Source, escaped, without_limit
+from plumbline.captures.operations import OperationRow
+from plumbline.captures.trace_text import TraceHeader, escaped, without_limit
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import (
     Connect,
@@ -36,7 +36,7 @@ from plumbline.wire.nats import (
 from plumbline.wire.sender import Direction
 
 # The state of a stream or consumer is not among them: right after an acknowledgement it may be the old one.
-KEPT = frozenset({
+STABLE_FIELDS = frozenset({
     "type", "error", "code", "err_code", "stream", "seq", "duplicate", "success", "did_create", "name",
     "stream_name", "config", "subjects", "durable_name", "ack_policy", "deliver_policy", "max_deliver",
     "purged",
@@ -59,19 +59,19 @@ _ABOUT = (
 )
 
 
-def write(rows: Iterable[Row], about: Source) -> str:
+def write(rows: Iterable[OperationRow], about: TraceHeader) -> str:
     """The trace of these connections; with several, each has a name: ``c1`` for number 1.
 
     Raises ``ValueError`` if there is nothing that a trace could expect.
     """
     taken = [row for row in rows if isinstance(row.operation, Operation)]
-    return _Writer(taken, about).text()
+    return _NatsTraceWriter(taken, about).text()
 
 
-class _Writer:
-    def __init__(self, rows: list[Row], about: Source) -> None:
+class _NatsTraceWriter:
+    def __init__(self, rows: list[OperationRow], about: TraceHeader) -> None:
         self._rows = rows
-        self._about = about
+        self._header = about
         self._numbers = sorted({row.connection.number for row in rows})
         self._inboxes: dict[str, str] = {}
         self._tails: dict[str, str] = {}  # what stands behind an inbox's name
@@ -86,7 +86,7 @@ class _Writer:
         steps = [line for row in self._rows for line in self._lines(row)]
         if not any("< " in line.partition("|")[0] for line in steps):
             raise ValueError("nothing to expect: the server sent nothing after the handshake")
-        return "\n".join([*self._about.header(VERIFIES), *self._stage(), "", *steps, ""])
+        return "\n".join([*self._header.header(VERIFIES), *self._stage(), "", *steps, ""])
 
     # -- above the steps ---------------------------------------------------------------------
 
@@ -146,21 +146,21 @@ class _Writer:
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _name(self, row: Row) -> str:
+    def _name(self, row: OperationRow) -> str:
         return "client" if len(self._numbers) == 1 else f"c{row.connection.number}"
 
-    def _lines(self, row: Row) -> list[str]:
+    def _lines(self, row: OperationRow) -> list[str]:
         by_client = row.direction is Direction.TO_SERVER
-        text = self._sent(row) if by_client else self._came(row)
+        text = self._sent(row) if by_client else self._received(row)
         if text is None:
             return []
         lines = self._settled(row) if by_client else []
         return [*lines, without_limit(f"{self._prefix(row)}{'>' if by_client else '<'} {text}")]
 
-    def _prefix(self, row: Row) -> str:
+    def _prefix(self, row: OperationRow) -> str:
         return "" if len(self._numbers) == 1 else self._name(row)
 
-    def _settled(self, row: Row) -> list[str]:
+    def _settled(self, row: OperationRow) -> list[str]:
         """A round trip for other connections whose last word was a subscription: the server has it by now."""
         number = row.connection.number
         others = {other: prefix for other, prefix in self._subscribed.items() if other != number}
@@ -172,7 +172,7 @@ class _Writer:
             self._subscribed.pop(number, None)
         return [line for prefix in others.values() for line in (f"{prefix}> PING", f"{prefix}< PONG")]
 
-    def _sent(self, row: Row) -> str | None:
+    def _sent(self, row: OperationRow) -> str | None:
         operation, number = row.operation, row.connection.number
         match operation:
             case Connect() | Pong():
@@ -194,7 +194,7 @@ class _Writer:
                 return self._payload(operation, fields, self._request(operation))
         return None
 
-    def _came(self, row: Row) -> str | None:
+    def _received(self, row: OperationRow) -> str | None:
         operation, number = row.operation, row.connection.number
         match operation:
             case Info() | Ping():
@@ -207,7 +207,11 @@ class _Writer:
             case Err():
                 return f"-ERR '{escaped(operation.message)}'"
             case Msg() | HMsg():
-                fields = [self._subject(operation.subject), operation.sid, self._holed(operation.reply)]
+                fields = [
+                    self._subject(operation.subject),
+                    operation.sid,
+                    self._reply_pattern(operation.reply),
+                ]
                 return self._payload(operation, fields, self._answer(operation))
         return None
 
@@ -236,7 +240,7 @@ class _Writer:
                 return self._subject(value)
         return value
 
-    def _holed(self, reply: str | None) -> str | None:
+    def _reply_pattern(self, reply: str | None) -> str | None:
         """A reply subject; in an ack subject the time and the number pending become holes."""
         tokens = (reply or "").split(".")
         if reply is None:
@@ -266,7 +270,7 @@ class _Writer:
     def _answer(self, operation: Payload) -> str:
         body = _object(operation.payload)
         if isinstance(body, dict) and ("type" in body or {"stream", "seq"} <= body.keys() or "error" in body):
-            return json.dumps(_kept(body), separators=(",", ":"), ensure_ascii=False)
+            return json.dumps(_stable_fields(body), separators=(",", ":"), ensure_ascii=False)
         return _text(operation.payload)
 
 
@@ -276,10 +280,10 @@ def _options(connect: Connect) -> str:
     except ProtocolError:
         return ""
     usual = {"verbose": False, "pedantic": False, "echo": True}
-    told = {
+    options = {
         name: fields[name] for name in CONNECT_FIELDS if name in fields and fields[name] != usual.get(name)
     }
-    return " ".join(f"{name}={json.dumps(value)}" for name, value in told.items())
+    return " ".join(f"{name}={json.dumps(value)}" for name, value in options.items())
 
 
 def _header_lines(operation: Payload) -> list[str]:
@@ -306,15 +310,15 @@ def _has_no(special: re.Pattern[str], value: Any) -> bool:
     return True
 
 
-def _kept(value: dict[str, Any]) -> dict[str, Any]:
+def _stable_fields(value: dict[str, Any]) -> dict[str, Any]:
     """The fields of an answer that are the same in every run."""
-    kept: dict[str, Any] = {}
-    for name in value.keys() & KEPT:
-        held = _kept(value[name]) if isinstance(value[name], dict) else value[name]
+    stable: dict[str, Any] = {}
+    for name in value.keys() & STABLE_FIELDS:
+        held = _stable_fields(value[name]) if isinstance(value[name], dict) else value[name]
         is_plain = not isinstance(held, list) or all(isinstance(part, str | int) for part in held)
         if is_plain and _has_no(_MATCHING_SOMETHING, held):
-            kept[name] = held
-    return {name: kept[name] for name in value if name in kept}
+            stable[name] = held
+    return {name: stable[name] for name in value if name in stable}
 
 
 def _text(payload: bytes) -> str:

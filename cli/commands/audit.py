@@ -9,7 +9,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, JsonFile
-from plumbline.pipeline.audit.captures import Captures as AuditedCaptures
+from plumbline.pipeline.audit.captures import AuditReader as AuditedCaptures
 from plumbline.pipeline.audit.reports import as_json, as_text, exit_code
 
 EPILOG = """

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from plumbline.cli.command import command_app
-from plumbline.cli.exits import CommandGroup, ended
+from plumbline.cli.exits import CommandGroup, exit_with
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.nats.levels import NEWEST, OLDEST
@@ -58,10 +58,10 @@ class GoFlags(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {option for parameter in self.get_params(ctx) for option in parameter.opts}
-        return super().parse_args(ctx, [_respelled(arg, known) for arg in args])
+        return super().parse_args(ctx, [_respell_flag(arg, known) for arg in args])
 
 
-def _respelled(arg: str, known: set[str]) -> str:
+def _respell_flag(arg: str, known: set[str]) -> str:
     flag, equals, value = arg.partition("=")
     if re.fullmatch(r"-\w", flag) and flag in known and equals:
         return flag + value
@@ -80,18 +80,18 @@ def _serve(broker: DurableShell, traits: Sequence[str]) -> None:
     """Until a signal; exits with 1 if the store cannot be written any more."""
     failure = serve(broker, traits, ready=typer.echo, warn=lambda line: typer.echo(line, err=True))
     if failure:
-        raise typer.Exit(ended(ExitCode.NOT_CONFORMANT, failure))
+        raise typer.Exit(exit_with(ExitCode.NOT_CONFORMANT, failure))
 
 
-def _list_nats_defects(wanted: bool) -> None:
-    if wanted:
+def _list_nats_defects(is_requested: bool) -> None:
+    if is_requested:
         from plumbline.reference_broker.nats.defects import all_defects
 
         _print_defects(all_defects())
 
 
-def _list_amqp_defects(wanted: bool) -> None:
-    if wanted:
+def _list_amqp_defects(is_requested: bool) -> None:
+    if is_requested:
         from plumbline.reference_broker.amqp.defects import all_defects
 
         _print_defects(all_defects())
@@ -188,7 +188,7 @@ def nats(
     from plumbline.reference_broker.nats.config_file import convert, load
     from plumbline.reference_broker.nats.server import NatsBroker
 
-    flags = _given(
+    flags = _given_flags(
         host=addr,
         port=port,
         server_name=name,
@@ -196,10 +196,10 @@ def nats(
         jetstream=True if jetstream or store_dir is not None else None,
         store_dir=store_dir,
         fsync=_policy(fsync),
-        authorization=_given(user=user, password=password, token=token) or None,
+        authorization=_given_flags(user=user, password=password, token=token) or None,
     )
     usual = {"port": NATS_PORT}
-    settings = convert(usual, flags) if config is None else load(config, under=usual, over=flags)
+    settings = convert(usual, flags) if config is None else load(config, defaults=usual, overrides=flags)
     if fsync and (settings.jetstream is None or settings.jetstream.store_dir is None):
         raise ConfigError("--fsync needs --store_dir DIR: without it streams are in memory")
     broker = NatsBroker(settings, defect=defect)
@@ -214,7 +214,7 @@ def _policy(fsync: str | None) -> str | None:
     return fsync
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _given_flags(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 

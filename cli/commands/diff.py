@@ -48,8 +48,8 @@ def diff(
     ] = None,
 ) -> None:
     """Compare the operations of two recordings."""
-    wanted = parse(where)
-    one, other = (filter(lambda row: wanted(row.fields), read([side], protocol)) for side in (first, second))
+    filter_ = parse(where)
+    one, other = (filter(lambda row: filter_(row.fields), read([side], protocol)) for side in (first, second))
     pairs = compare(one, other)
     for line in diff_reports.as_text(pairs):
         sys.stdout.write(line + "\n")

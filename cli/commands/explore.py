@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
-from plumbline.cli.exits import ended, ending
+from plumbline.cli.exits import exit_on_error, exit_with
 from plumbline.cli.options import Defects, ProtocolLevel, Seed, ServerProgram, TargetName, output_option
 from plumbline.cli.start_target import NATS, TargetChoice, choose_target
 from plumbline.conformance.outcomes import CheckEnded
@@ -96,49 +96,49 @@ def explore(
         )
         return _explore(asked)
 
-    raise typer.Exit(ending(command))
+    raise typer.Exit(exit_on_error(command))
 
 
-def _explore(asked: _Asked) -> ExitCode:
-    from plumbline.conformance.explore.findings import Teller
+def _explore(options: _Asked) -> ExitCode:
+    from plumbline.conformance.explore.findings import FindingsPrinter
     from plumbline.conformance.explore.search import Budget, Search
-    from plumbline.conformance.explore.trial import Lost
+    from plumbline.conformance.explore.trial import TargetLostError
 
     plain = {MAIN: configurations()[MAIN]}
     with ExitStack() as stack:
-        running = stack.enter_context(choose_target(asked.choice, plain, [NATS]))
+        running = stack.enter_context(choose_target(options.choice, plain, [NATS]))
         target = _opened(running)
-        level = asked.choice.level or ".".join(map(str, target.level[:2]))
+        level = options.choice.level or ".".join(map(str, target.level[:2]))
         reference = virtual_brokers(level)
         embedded = stack.enter_context(choose_target(TargetChoice(level=level), plain))
         witness = _opened(embedded)
         if "jetstream" not in target.target.features:
             raise UsageProblem(f"{target.url} does not offer JetStream, and explore compares JetStream only")
         replay = str(target.url) if running.arguments is None else " ".join(running.arguments)
-        teller = Teller(target, level, asked.folder, replay, out=sys.stdout, err=sys.stderr)
+        teller = FindingsPrinter(target, level, options.folder, replay, out=sys.stdout, err=sys.stderr)
         search = Search(
             target,
             witness,
             reference,
-            Budget(asked.seconds, asked.examples, asked.most),
-            first_seed=asked.seed,
-            tell=teller.progress,
-            report=teller.found,
+            Budget(options.seconds, options.examples, options.most),
+            first_seed=options.seed,
+            on_progress=teller.progress,
+            report=teller.print_divergence,
         )
         code = ExitCode.CONFORMANT
         try:
             search.run()
-        except Lost as lost:
-            code = ended(ExitCode.TARGET_LOST, f"the target was lost: {lost}")
+        except TargetLostError as lost:
+            code = exit_with(ExitCode.TARGET_LOST, f"the target was lost: {lost}")
         except KeyboardInterrupt:
-            code = ended(ExitCode.INTERRUPTED, "interrupted")
+            code = exit_with(ExitCode.INTERRUPTED, "interrupted")
         except OSError as error:
-            raise UsageProblem(f"-o {asked.folder}: {error.strerror or error}") from None
+            raise UsageProblem(f"-o {options.folder}: {error.strerror or error}") from None
         finally:
             with uninterrupted():
                 _swept(target)
-        teller.sum(search.progress, search.distinct(), asked.seed)
-    if code is ExitCode.CONFORMANT and search.found:
+        teller.print_summary(search.progress, search.distinct(), options.seed)
+    if code is ExitCode.CONFORMANT and search.divergences:
         return ExitCode.NOT_CONFORMANT
     return code
 
@@ -152,7 +152,7 @@ def _swept(target: TargetAccess) -> None:
     try:
         sweep(target)
     except CheckEnded as refused:
-        ended(
+        exit_with(
             ExitCode.TARGET_LOST, f"the objects of this exploration could not be deleted: {refused.message}"
         )
 

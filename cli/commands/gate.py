@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
-from plumbline.cli.exits import ended, ending
+from plumbline.cli.exits import exit_on_error, exit_with
 from plumbline.cli.options import Select, Strict, Waivers, with_report_options
 from plumbline.cli.reporting import consumers
-from plumbline.cli.watched_brokers import Stands
-from plumbline.conformance.clients.gate import WORKERS, Wanted
+from plumbline.cli.scenario_services import ScenarioServices
+from plumbline.conformance.clients.gate import WORKERS, GateOptions
 from plumbline.conformance.clients.gate import gate as run_gate
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reports import ReportOptions
@@ -56,7 +56,7 @@ def gate(
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
-    wanted = Wanted(
+    wanted = GateOptions(
         command=after_dashes(context),
         protocol=protocol,
         select=tuple(select or ()),
@@ -64,13 +64,13 @@ def gate(
         strict=strict,
         workers=workers,
     )
-    raise typer.Exit(ending(lambda: _gate(wanted, reports)))
+    raise typer.Exit(exit_on_error(lambda: _gate(wanted, reports)))
 
 
-def _gate(wanted: Wanted, reports: ReportOptions) -> ExitCode:
+def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:
     if not wanted.command:
         raise UsageProblem("name the adapter to start: plumbline gate -- python my_adapter.py")
-    gated = run_gate(wanted, Stands(), consumers(reports))
+    gated = run_gate(wanted, ScenarioServices(), consumers(reports))
     for sentence in gated.problems:
-        ended(gated.exit_code, sentence)
+        exit_with(gated.exit_code, sentence)
     return gated.exit_code

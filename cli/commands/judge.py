@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plumbline.cli.command import command_app
-from plumbline.cli.exits import ended, ending
+from plumbline.cli.exits import exit_on_error, exit_with
 from plumbline.cli.options import Follow, output_option
 from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.pipeline.input.files import capture_files
@@ -20,7 +20,7 @@ from plumbline.pipeline.spark.storage import is_remote
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from plumbline.pipeline.judge import Asked
+    from plumbline.pipeline.judge import JudgeOptions
     from plumbline.pipeline.results import Manifest
 
 EPILOG = """
@@ -91,12 +91,12 @@ def judge(
         settings = dict(map(_setting, conf or []))
         _require(captures)
         with _session(master, settings) as spark:
-            from plumbline.pipeline.judge import Asked
+            from plumbline.pipeline.judge import JudgeOptions
 
-            asked = Asked(places=tuple(captures), output=output, keeps_payloads=payloads)
-            return _run(spark, asked, most, is_followed=follow)
+            options = JudgeOptions(paths=tuple(captures), output=output, keeps_payloads=payloads)
+            return _run(spark, options, most, is_followed=follow)
 
-    raise typer.Exit(ending(run))
+    raise typer.Exit(exit_on_error(run))
 
 
 def _require(places: list[str]) -> None:
@@ -105,42 +105,42 @@ def _require(places: list[str]) -> None:
         capture_files(places)
 
 
-def _run(spark: SparkSession, asked: Asked, most: int, *, is_followed: bool) -> ExitCode:
+def _run(spark: SparkSession, options: JudgeOptions, most: int, *, is_followed: bool) -> ExitCode:
     try:
-        manifest = _followed(spark, asked) if is_followed else _judged(spark, asked, most)
+        manifest = _follow(spark, options) if is_followed else _judge(spark, options, most)
     except PlumblineError:
         raise
     except Exception as error:  # whatever Spark raises when a job fails
-        return ended(ExitCode.HARNESS_ERROR, f"the job failed: {error}")
+        return exit_with(ExitCode.HARNESS_ERROR, f"the job failed: {error}")
     return ExitCode.NOT_CONFORMANT if manifest.violations or manifest.problems else ExitCode.CONFORMANT
 
 
-def _judged(spark: SparkSession, asked: Asked, most: int) -> Manifest:
-    from plumbline.pipeline.judge import Judging
-    from plumbline.pipeline.page.written import write_page
+def _judge(spark: SparkSession, options: JudgeOptions, most: int) -> Manifest:
+    from plumbline.pipeline.judge import JudgeRun
+    from plumbline.pipeline.page.writer import write_page
     from plumbline.pipeline.printing import print_result
     from plumbline.pipeline.progress import Progress
     from plumbline.pipeline.results import Results
 
     with Progress(spark, sys.stderr) as progress:
-        manifest = Judging(spark, asked, progress.step).run()
+        manifest = JudgeRun(spark, options, progress.step).run()
         progress.step("writing the page")
-        page = write_page(spark, asked.output)
-    print_result(Results(spark, asked.output), asked.output, sys.stdout, most)
+        page = write_page(spark, options.output)
+    print_result(Results(spark, options.output), options.output, sys.stdout, most)
     sys.stdout.write(f"page: {page}\n")
     return manifest
 
 
-def _followed(spark: SparkSession, asked: Asked) -> Manifest:
-    from plumbline.pipeline.follow import Following
-    from plumbline.pipeline.page.written import write_page
+def _follow(spark: SparkSession, options: JudgeOptions) -> Manifest:
+    from plumbline.pipeline.follow import FollowRun
+    from plumbline.pipeline.page.writer import write_page
 
-    following = Following(spark, asked, sys.stdout)
+    following = FollowRun(spark, options, sys.stdout)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: following.stop())
-    typer.echo(f"plumbline: following {', '.join(asked.places)}; press Ctrl-C to end", err=True)
+    typer.echo(f"plumbline: following {', '.join(options.paths)}; press Ctrl-C to end", err=True)
     manifest = following.run()
-    sys.stdout.write(f"page: {write_page(spark, asked.output)}\n")
+    sys.stdout.write(f"page: {write_page(spark, options.output)}\n")
     return manifest
 
 

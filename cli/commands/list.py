@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.cli.command import command_app
-from plumbline.conformance.clients.written import requirements_and_checks
+from plumbline.conformance.clients.client_references import requirements_and_checks
 from plumbline.conformance.requirements.catalogue import (
     PROFILES,
     Requirement,
 )
 from plumbline.conformance.requirements.explanation import as_json
-from plumbline.conformance.requirements.references import Written
+from plumbline.conformance.requirements.references import CheckReferences
 from plumbline.errors import UsageProblem
 from plumbline.verdicts import Level
 
@@ -106,14 +106,14 @@ def _require_known(option: str, values: Sequence[str] | None, known: Iterable[st
             raise UsageProblem(f"{option} {value!r} is not known; known are: {', '.join(names)}")
 
 
-def _columns(row: Requirement, written: Written, *, checks: bool) -> list[str]:
+def _columns(row: Requirement, written: CheckReferences, *, checks: bool) -> list[str]:
     verifying = written.verifying(row.id)
     count = "excluded" if row.excluded else str(len(verifying))
     named = [" ".join(check.id for check in verifying)] if checks else []
     return [row.id, row.level.value, row.profile, count, row.statement, *named]
 
 
-def _table(rows: Iterable[Requirement], written: Written, *, checks: bool) -> Table:
+def _table(rows: Iterable[Requirement], written: CheckReferences, *, checks: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("id", "level", "profile", "checks"):
         table.add_column(heading, no_wrap=True)

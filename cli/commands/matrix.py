@@ -13,7 +13,7 @@ from plumbline.cli.options import output_option
 from plumbline.errors import ExitCode, PlumblineError, UsageProblem
 from plumbline.interrupts import terminated_as_interrupted
 from plumbline.reports.files import usage_problem
-from plumbline.reports.matrix.batch import Wanted, verify_all
+from plumbline.reports.matrix.batch import TargetRun, verify_all
 from plumbline.reports.matrix.runs import load, stored
 from plumbline.reports.matrix.site import build
 
@@ -77,8 +77,8 @@ def matrix(
     raise typer.Exit(code)
 
 
-def _targets(names: Sequence[str]) -> list[Wanted]:
+def _targets(names: Sequence[str]) -> list[TargetRun]:
     """How each of these targets is verified. Raises ``TargetError`` for an unknown name."""
     from plumbline.servers import every
 
-    return [Wanted(name, arguments) for name, arguments in every.runs(names)]
+    return [TargetRun(name, arguments) for name, arguments in every.runs(names)]

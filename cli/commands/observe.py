@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
-from plumbline.cli.exits import ended, ending
+from plumbline.cli.exits import exit_on_error, exit_with
 from plumbline.cli.options import Faults
-from plumbline.cli.watched_brokers import Stands
+from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.observe import observe as run_observed
 from plumbline.errors import ExitCode, UsageProblem
 
-SHOWN = 20  # violations in full
+MAX_VIOLATIONS_SHOWN = 20  # violations in full
 
 EPILOG = """
 The program finds the brokers in the environment variables NATS_URL and AMQP_URL. The traffic is recorded
@@ -46,21 +46,21 @@ def observe(
 ) -> None:
     """Run a program with reference brokers and check its traffic."""
     command = after_dashes(context)
-    raise typer.Exit(ending(lambda: _observe(command, fault or [], capture)))
+    raise typer.Exit(exit_on_error(lambda: _observe(command, fault or [], capture)))
 
 
 def _observe(command: tuple[str, ...], faults: list[str], capture: Path | None) -> ExitCode:
     if not command:
         raise UsageProblem("name the program to run: plumbline observe -- pytest tests/")
     observed = run_observed(
-        command, Stands(), faults, capture, lambda line: typer.echo(f"plumbline: {line}", err=True)
+        command, ScenarioServices(), faults, capture, lambda line: typer.echo(f"plumbline: {line}", err=True)
     )
-    for violation in observed.violations[:SHOWN]:
+    for violation in observed.violations[:MAX_VIOLATIONS_SHOWN]:
         typer.echo(str(violation))
-    if len(observed.violations) > SHOWN:
-        typer.echo(f"... and {len(observed.violations) - SHOWN} more")
+    if len(observed.violations) > MAX_VIOLATIONS_SHOWN:
+        typer.echo(f"... and {len(observed.violations) - MAX_VIOLATIONS_SHOWN} more")
     typer.echo(observed.summary)
     code = ExitCode.NOT_CONFORMANT if observed.reasons else ExitCode.CONFORMANT
     for reason in observed.reasons:
-        ended(code, reason)
+        exit_with(code, reason)
     return code

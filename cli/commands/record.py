@@ -11,19 +11,19 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from plumbline.captures.judging import LiveJudge
+from plumbline.captures.judging import RecordingJudge
 from plumbline.captures.rolling import CaptureFiles
 from plumbline.cli.command import command_app
 from plumbline.cli.options import Faults, Seed, output_option, seconds, size
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.proxy.addresses import Endpoint
-from plumbline.proxy.faults.control import Control
+from plumbline.proxy.faults.control import ControlApi
 from plumbline.proxy.faults.language import parse_fault
-from plumbline.proxy.live import Live
+from plumbline.proxy.live_display import LiveDisplay
 from plumbline.proxy.record import RecordingProxy
 from plumbline.proxy.recorder import Recording, WhenFull
 from plumbline.proxy.tls.certificates import default_folder, generated
-from plumbline.proxy.tls.contexts import Side, for_clients, needed
+from plumbline.proxy.tls.contexts import ProxySide, client_context, tls_settings
 from plumbline.wire.nats.secrets import SECRETS
 
 EPILOG = """
@@ -112,7 +112,7 @@ def record(
         ),
     ] = None,
     tls_first: Annotated[
-        list[Side] | None,
+        list[ProxySide] | None,
         typer.Option(
             "--tls-first",
             metavar="SIDE",
@@ -159,30 +159,36 @@ def record(
             roll_bytes=size(roll_size, "--roll-size"),
             roll_s=seconds(roll_after, "--roll-after"),
         )
-        shown = _shown(tls_cert, tls_key, tls_folder, address) if tls or tls_cert else Shown()
+        certificate = (
+            _shown(tls_cert, tls_key, tls_folder, address) if tls or tls_cert else PresentedCertificate()
+        )
         recording = Recording(server.protocol, strict, not keep_secrets, when_full)
-        live = Live(sys.stdout)
+        live = LiveDisplay(sys.stdout)
         proxy = RecordingProxy(
             server,
             address,
             files,
             recording,
-            live.stopped,
+            live.on_recording_stopped,
             faults=faults,
             seed=seed or 0,
-            tls=needed(
-                server, shown.context, tls_ca, trusts_anyone=tls_insecure, first=frozenset(tls_first or ())
+            tls=tls_settings(
+                server,
+                certificate.context,
+                tls_ca,
+                trusts_anyone=tls_insecure,
+                first=frozenset(tls_first or ()),
             ),
-            told=rewrite_info,
+            info_address=rewrite_info,
         )
-        controls = Control(proxy.relay, proxy.faults, control) if control is not None else None
+        controls = ControlApi(proxy.relay, proxy.faults, control) if control is not None else None
     except OSError as error:
         raise UsageProblem(f"cannot record to {output}: {error.strerror or error}") from None
     for caught in (signal.SIGINT, signal.SIGTERM):
         signal.signal(caught, lambda *_: proxy.relay.stop(drain_s))
-    judge = LiveJudge(files.path, server.protocol, live.violation) if live_rules else None
+    judge = RecordingJudge(files.path, server.protocol, live.on_violation) if live_rules else None
     serving = f"; control API at {controls.url}" if controls else ""
-    live.start(proxy, serving + (f"; clients trust {shown.trusted}" if shown.trusted else ""))
+    live.start(proxy, serving + (f"; clients trust {certificate.trusted}" if certificate.trusted else ""))
     if judge:
         judge.start()
     proxy.run()
@@ -190,21 +196,23 @@ def record(
         judge.end()
     if controls:
         controls.close()
-    live.end(None if judge is None else judge.found)
+    live.end(None if judge is None else judge.violation_count)
     if proxy.recorder.stopped:
         raise typer.Exit(ExitCode.HARNESS_ERROR)
-    if judge and judge.found:
+    if judge and judge.violation_count:
         raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
 
-class Shown(Struct, frozen=True):
+class PresentedCertificate(Struct, frozen=True):
     """The certificate for clients, and the file that they have to trust, if the proxy made it."""
 
     context: ssl.SSLContext | None = None
     trusted: Path | None = None
 
 
-def _shown(certificate: Path | None, key: Path | None, folder: Path | None, listen: Endpoint) -> Shown:
+def _shown(
+    certificate: Path | None, key: Path | None, folder: Path | None, listen: Endpoint
+) -> PresentedCertificate:
     if certificate is not None:
-        return Shown(for_clients(certificate, key))
-    return Shown(*generated((folder or default_folder()).expanduser(), [listen.host]))
+        return PresentedCertificate(client_context(certificate, key))
+    return PresentedCertificate(*generated((folder or default_folder()).expanduser(), [listen.host]))

@@ -12,13 +12,13 @@ import typer
 from plumbline.captures import diff_reports
 from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
-from plumbline.captures.operations import Row
+from plumbline.captures.operations import OperationRow
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
 from plumbline.errors import ExitCode, TargetUnreachable
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
-from plumbline.proxy.replay.client import Login, Unreachable
+from plumbline.proxy.replay.client import ReplayCredentials, ServerUnreachableError
 from plumbline.proxy.replay.playback import Pace, Replay
 from plumbline.proxy.replay.server import ReplayedServer
 
@@ -72,9 +72,11 @@ def replay(
         chosen = [
             row for row in read(captures, protocol) if not connection or row.connection.number in connection
         ]
-        again = _served(chosen, url, output, pace) if serve else _sent(chosen, url, output, pace)
+        again = (
+            _replay_server(chosen, url, output, pace) if serve else _replay_clients(chosen, url, output, pace)
+        )
         pairs = compare(chosen, again)
-    except Unreachable as error:
+    except ServerUnreachableError as error:
         place = url.rpartition("@")[2]
         raise TargetUnreachable(f"{place} cannot be reached: {error}") from None
     for line in diff_reports.as_text(pairs):
@@ -83,17 +85,17 @@ def replay(
         raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
 
-def _sent(chosen: list[Row], url: str, output: Path, pace: Pace) -> Iterator[Row]:
+def _replay_clients(chosen: list[OperationRow], url: str, output: Path, pace: Pace) -> Iterator[OperationRow]:
     """Replay the clients; gives the rows of the new recording."""
     with recorded(url, output) as proxy:
-        again = Replay(proxy.relay.address, Login.of(url), pace)
+        again = Replay(proxy.relay.address, ReplayCredentials.of(url), pace)
         again.run(chosen)
     late = f"{again.late} of them before all earlier answers had arrived"
     typer.echo(f"{again.sent} operations sent, {late}; recorded in {output}")
     return read([Path(name) for name in proxy.counters.files], Endpoint.parse(url).protocol)
 
 
-def _served(chosen: list[Row], url: str, output: Path, pace: Pace) -> Iterator[Row]:
+def _replay_server(chosen: list[OperationRow], url: str, output: Path, pace: Pace) -> Iterator[OperationRow]:
     """Replay the server; gives the rows of the new recording."""
     address = Endpoint.parse(url)
     server = ReplayedServer(chosen, pace)
@@ -101,7 +103,7 @@ def _served(chosen: list[Row], url: str, output: Path, pace: Pace) -> Iterator[R
         typer.echo(f"{proxy.url}: waiting for {server.clients} clients")
         sys.stdout.flush()
         server.run()
-    typer.echo(f"{server.said} operations sent to {server.accepted} clients; recorded in {output}")
+    typer.echo(f"{server.sent_count} operations sent to {server.accepted} clients; recorded in {output}")
     for line in server.unheard:
         typer.echo(line)
     return read([Path(name) for name in proxy.counters.files], address.protocol)

@@ -11,12 +11,12 @@ from plumbline.cli.command import command_app
 from plumbline.cli.options import with_report_options
 from plumbline.cli.reporting import capture
 from plumbline.errors import ExitCode, PlumblineError
-from plumbline.reports import Consumer, ReportOptions, open_reports
+from plumbline.reports import ReportOptions, ReportWriter, open_reports
 from plumbline.reports.events import events_of
 from plumbline.reports.files import usage_problem
 from plumbline.reports.matrix.compare import as_lines, compare
 from plumbline.reports.result_json import read
-from plumbline.reports.terminal.live import Terminal
+from plumbline.reports.terminal.live import TerminalReport
 
 EPILOG = """
 Examples:
@@ -50,14 +50,14 @@ def report(
     try:
         found = read(result)
         earlier = read(against) if against else None
-        consumers: list[Consumer] = open_reports(
+        consumers: list[ReportWriter] = open_reports(
             reports.paths, requirement_url=reports.requirement_url, capture=capture
         )
         if not consumers and earlier is None:
-            consumers = [Terminal()]
+            consumers = [TerminalReport()]
         for consumer in consumers:
             for event in events_of(found):
-                consumer.consume(event)
+                consumer.on_event(event)
     except PlumblineError:  # ReportError is an OSError
         raise
     except OSError as problem:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from plumbline.captures.files import Source, rows
+from plumbline.captures.files import CaptureSource, rows
 from plumbline.captures.filters import parse
-from plumbline.captures.judging import Judge, violation_json
-from plumbline.captures.operations import Reader
+from plumbline.captures.judging import CaptureJudge, violation_json
+from plumbline.captures.operations import OperationReader
 from plumbline.captures.show import as_json, as_text
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, Filter, Follow
@@ -50,12 +50,12 @@ def show(
     protocol: CaptureProtocol = None,
 ) -> None:
     """Show the operations in captures, one per line."""
-    judge = Judge() if violations else None
+    judge = CaptureJudge() if violations else None
     found = 0
     try:
-        wanted = parse(where)
-        source = Source(captures)
-        reader = Reader(protocol)
+        filter_ = parse(where)
+        source = CaptureSource(captures)
+        reader = OperationReader(protocol)
         form = as_json if json else as_text
         packets = source.follow(lambda: False) if follow else source.packets()
         for row in rows(packets, reader):
@@ -65,7 +65,7 @@ def show(
                 for violation in judge.observe(row):
                     found += 1
                     sys.stdout.write((violation_json(violation) if json else str(violation)) + "\n")
-            elif wanted(row.fields):
+            elif filter_(row.fields):
                 sys.stdout.write(form(row) + "\n")
     except KeyboardInterrupt:
         return

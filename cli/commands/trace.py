@@ -10,7 +10,7 @@ import typer
 
 from plumbline.captures import trace_writer
 from plumbline.captures.files import read
-from plumbline.captures.trace_text import Source as TraceSource
+from plumbline.captures.trace_text import TraceHeader as TraceSource
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
 from plumbline.errors import UsageProblem

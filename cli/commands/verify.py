@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from plumbline.cli.command import BeforePytest, after_dashes, command_app
+from plumbline.cli.command import PytestPassThrough, after_dashes, command_app
 from plumbline.cli.embedded_brokers import configurations
-from plumbline.cli.exits import ended, ending
+from plumbline.cli.exits import exit_on_error, exit_with
 from plumbline.cli.options import (
     Defects,
     ProtocolLevel,
@@ -24,9 +24,9 @@ from plumbline.cli.options import (
 )
 from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
-from plumbline.conformance.runner.prepare import Wanted, prepare
+from plumbline.conformance.runner.prepare import RunOptions, prepare
 from plumbline.conformance.runner.verify import Finished, run_suite
-from plumbline.conformance.waivers import draft
+from plumbline.conformance.waivers import draft_waivers
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reports import ReportOptions
 
@@ -54,7 +54,7 @@ Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
 app = command_app()
 
 
-@app.command("verify", cls=BeforePytest, epilog=EPILOG)
+@app.command("verify", cls=PytestPassThrough, epilog=EPILOG)
 @with_report_options
 def verify(
     context: typer.Context,
@@ -105,7 +105,7 @@ def verify(
     reports: ReportOptions,
 ) -> None:
     """Verify a server and report a verdict per requirement."""
-    wanted = Wanted(
+    wanted = RunOptions(
         level=level,
         variants=tuple(variant or ()),
         select=tuple(select or ()),
@@ -121,13 +121,13 @@ def verify(
         workers=workers,
         pytest_args=after_dashes(context),
     )
-    raise typer.Exit(ending(lambda: _verify(asked)))
+    raise typer.Exit(exit_on_error(lambda: _verify(asked)))
 
 
 class _Asked(Struct, frozen=True):
     """The command line."""
 
-    wanted: Wanted
+    wanted: RunOptions
     choice: TargetChoice
     reports: ReportOptions
     write_waivers: Path | None
@@ -138,9 +138,9 @@ class _Asked(Struct, frozen=True):
 def _verify(asked: _Asked) -> ExitCode:
     finished = _run(asked)
     for sentence in finished.problems:
-        ended(finished.exit_code, sentence)
+        exit_with(finished.exit_code, sentence)
     if finished.exit_code > ExitCode.USAGE and finished.result is not None:
-        ended(finished.exit_code, finished.result.summary.reasons[0])
+        exit_with(finished.exit_code, finished.result.summary.reasons[0])
     return finished.exit_code
 
 
@@ -155,7 +155,7 @@ def _run(asked: _Asked) -> Finished:
         prepared = prepare(asked.wanted, running, Path(shared))
         finished = run_suite(prepared, reports, workers=asked.workers, pytest_args=asked.pytest_args)
     if asked.write_waivers is not None and finished.result is not None:
-        text = draft(finished.result.checks, finished.result.target.version)
+        text = draft_waivers(finished.result.checks, finished.result.target.version)
         try:
             asked.write_waivers.write_text(text, "utf-8")
         except OSError as error:

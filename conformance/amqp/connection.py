@@ -10,7 +10,7 @@ import socket
 from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
-from plumbline.conformance.connection import BaseConnection, Wiring
+from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.wire.amqp import (
@@ -38,16 +38,16 @@ LIMITS = Limits(frame_max=64 * 1024 * 1024)
 class AmqpConnection(BaseConnection):
     """An AMQP client under the check's full control."""
 
-    unasked = (Heartbeat,)
-    question = "channel.open"
+    unsolicited = (Heartbeat,)
+    liveness_request = "channel.open"
 
-    def __init__(self, name: str, link: socket.socket, wiring: Wiring) -> None:
+    def __init__(self, name: str, link: socket.socket, wiring: ConnectionContext) -> None:
         super().__init__(name, link, Decoder(Sender.SERVER, LIMITS), wiring)
         self.start: Method | None = None  # connection.start, if a handshake took it
         self.tuned: dict[str, Any] = {}  # the arguments of our connection.tune-ok
         self.opens_channels = True
         self._used: set[int] = set()  # channels that are not opened by themselves any more
-        self._live: set[int] = set()  # channels that are open, as far as we know
+        self._open_channels: set[int] = set()  # channels that are open, as far as we know
         self.declared: set[str] = set()  # queues that the server has told the names of: it may make them up
         self._spare = 0
 
@@ -60,17 +60,23 @@ class AmqpConnection(BaseConnection):
                 self._used.add(operation.channel)
                 if self.opens_channels and operation.method != "channel.open":
                     self._open_channel(operation.channel)
-        super().send(*map(self._fitted, operations))
+        super().send(*map(self._split_body, operations))
         for operation in operations:
             self._follow(operation)
 
-    def _fitted(self, operation: Operation) -> Operation:
+    def _split_body(self, operation: Operation) -> Operation:
         """With body frames as small as was agreed."""
-        most = self.tuned.get("frame_max") or DEFAULT_FRAME_MAX
-        if not isinstance(operation, Method) or operation.properties is None or len(operation.raw) <= most:
+        frame_max = self.tuned.get("frame_max") or DEFAULT_FRAME_MAX
+        if (
+            not isinstance(operation, Method)
+            or operation.properties is None
+            or len(operation.raw) <= frame_max
+        ):
             return operation
         head = operation.raw[: operation.head]
-        content = content_frames(operation.channel, operation.raw_properties, operation.body, frame_max=most)
+        content = content_frames(
+            operation.channel, operation.raw_properties, operation.body, frame_max=frame_max
+        )
         return Method(
             head + content,
             operation.channel,
@@ -92,40 +98,42 @@ class AmqpConnection(BaseConnection):
     def _open_channel(self, channel: int) -> None:
         super().send(Method.make("channel.open", channel))
         self._next(channel, "channel.open-ok", f"channel {channel} was refused")
-        self._live.add(channel)
+        self._open_channels.add(channel)
 
     def _follow(self, operation: Operation) -> None:
         """Which channels are open now."""
         match operation.method:
             case "channel.close":
-                self._live.discard(operation.channel)
+                self._open_channels.discard(operation.channel)
             case "channel.open-ok":
-                self._live.add(operation.channel)
+                self._open_channels.add(operation.channel)
             case "connection.close":
-                self._live.clear()
+                self._open_channels.clear()
                 self.may_end = True
 
-    def _shown(self, operation: Operation) -> tuple[str, bytes]:
+    def _journal_text(self, operation: Operation) -> tuple[str, bytes]:
         return str(redacted(operation)), redacted(operation).raw
 
-    def _came(self, operation: Operation) -> None:
+    def _auto_reply(self, operation: Operation) -> None:
         if operation.channel != self._spare or not self._spare:
             self._follow(operation)
         if isinstance(operation, Method) and operation.method == "queue.declare-ok":
             self.declared.add(operation.arguments["queue"])
 
-    def _ask(self) -> bool:
+    def _send_liveness_request(self) -> bool:
         if not self.tuned or self.may_end:
             return False
-        most = self.tuned.get("channel_max") or 65535
-        self._spare = next((number for number in range(most, 65536) if number not in self._live), most)
+        channel_max = self.tuned.get("channel_max") or 65535
+        self._spare = next(
+            (number for number in range(channel_max, 65536) if number not in self._open_channels), channel_max
+        )
         super().send(Method.make("channel.open", self._spare))
         return True
 
-    def _is_answer(self, operation: Operation) -> bool:
+    def _is_liveness_reply(self, operation: Operation) -> bool:
         return operation.channel == self._spare and operation.method == "channel.open-ok"
 
-    def _is_on(self, operation: Operation, stream: int | None) -> bool:
+    def _is_on_stream(self, operation: Operation, stream: int | None) -> bool:
         return stream is None or operation.channel in (stream, 0)
 
     # -- evidence ----------------------------------------------------------------------------
@@ -147,23 +155,23 @@ class AmqpConnection(BaseConnection):
         """
         number = (0 if method.startswith("connection.") else 1) if channel is None else channel
         given = {name.rstrip("_"): value for name, value in arguments.items()}
-        told = {**given, **(properties or {}), **({} if body is None else {"body": body})}
-        wanted = " ".join([f"[{number}]", method, *(f"{name}={value!r}" for name, value in told.items())])
+        fields = {**given, **(properties or {}), **({} if body is None else {"body": body})}
+        expected = " ".join([f"[{number}]", method, *(f"{name}={value!r}" for name, value in fields.items())])
 
         def judge(operation: Operation) -> None:
             different = _differences(operation, method, number, given, body, properties or {})
             if different:
                 self.mark_offending(operation)
-                raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+                raise Failed(f"{self.name}: {'; '.join(different)}", expected=expected, actual=str(operation))
 
-        operation = self.arrival(within, wanted, stream=number, judge=judge).operation
+        operation = self.arrival(within, expected, stream=number, judge=judge).operation
         self._on_evidence()
         assert isinstance(operation, Method)
         return operation
 
     def flush(self, within: float = FLUSH_S) -> list[Operation]:
         """channel.flow on every open channel, and what comes before its answers. Raises as ``arrival``."""
-        waiting = set(self._live)
+        waiting = set(self._open_channels)
         before: list[Operation] = []
         for channel in sorted(waiting):
             super().send(Method.make("channel.flow", channel, active=True))
@@ -173,7 +181,7 @@ class AmqpConnection(BaseConnection):
                 waiting.discard(operation.channel)
             else:
                 before.append(operation)
-                waiting &= self._live
+                waiting &= self._open_channels
         return before
 
     # -- handshake ---------------------------------------------------------------------------
@@ -189,13 +197,13 @@ class AmqpConnection(BaseConnection):
         self._next(0, "connection.open-ok", "the connection was refused")
         self.tuned = dict(answer.arguments)
 
-    def _next(self, channel: int, method: str, otherwise: str) -> Method:
+    def _next(self, channel: int, method: str, failure: str) -> Method:
         """A step of ours, which is no evidence."""
 
         def judge(operation: Operation) -> None:
             if operation.method != method:
                 self.mark_offending(operation)
-                raise Failed(f"{self.name}: {otherwise}", expected=method, actual=str(operation))
+                raise Failed(f"{self.name}: {failure}", expected=method, actual=str(operation))
 
         operation = self.arrival(HANDSHAKE_S, method, stream=channel, judge=judge).operation
         assert isinstance(operation, Method)
@@ -225,10 +233,10 @@ def _differences(
         return [f"expected {method}, got {operation.method}"]
     assert isinstance(operation, Method)
     found = [f"channel: expected {channel}, got {operation.channel}"] if operation.channel != channel else []
-    for wanted, actual in ((arguments, operation.arguments), (properties, operation.properties or {})):
+    for expected, actual in ((arguments, operation.arguments), (properties, operation.properties or {})):
         found += [
             f"{name}: expected {value!r}, got {actual.get(name)!r}"
-            for name, value in wanted.items()
+            for name, value in expected.items()
             if actual.get(name) != value
         ]
     if body is not None and operation.body != body:

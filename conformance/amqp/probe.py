@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
-from plumbline.conformance.urls import AccessRefused, AmqpUrl
+from plumbline.conformance.urls import AccessRefusedError, AmqpUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.wire.amqp import Decoder, Method, Operation, ProtocolHeader, Sender
 from plumbline.wire.errors import ProtocolError
@@ -53,7 +53,7 @@ def probe(
 ) -> tuple[dict[str, Any], list[float]]:
     """The server properties, and the round trips of some channel.open in seconds, over a fresh connection.
 
-    Raises ``TargetUnreachable`` or ``AccessRefused``; ``OSError`` if the peer breaks off.
+    Raises ``TargetUnreachable`` or ``AccessRefusedError``; ``OSError`` if the peer breaks off.
     """
     try:
         return _Probe(link, url).run(round_trips, pause_s)
@@ -75,44 +75,45 @@ class _Probe:
         self._deadline = time.monotonic() + PROBE_S
 
     def run(self, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
-        self._say(ProtocolHeader.make())
-        start = self._hear("connection.start", "says nothing to a protocol header", ANSWER_S)
-        self._say(start_ok(self._url, {}))
+        self._send(ProtocolHeader.make())
+        start = self._receive("connection.start", "says nothing to a protocol header", ANSWER_S)
+        self._send(start_ok(self._url, {}))
         tune = self._login()
-        self._say(tune_ok(tune, {}), open_(self._url, {}))
-        self._hear("connection.open-ok", "does not answer connection.open", ANSWER_S)
+        self._send(tune_ok(tune, {}), open_(self._url, {}))
+        self._receive("connection.open-ok", "does not answer connection.open", ANSWER_S)
         until = time.monotonic() + ROUND_TRIPS_S
         # Each opens a channel more and closes none: what closes a channel is for the checks to see.
-        most = min(round_trips, tune.arguments["channel_max"] or round_trips)
+        count = min(round_trips, tune.arguments["channel_max"] or round_trips)
         found = [self._round_trip(1, pause_s)]
-        while len(found) < most and time.monotonic() < until:
+        while len(found) < count and time.monotonic() < until:
             found.append(self._round_trip(len(found) + 1, pause_s))
         with contextlib.suppress(OSError, TargetUnreachable):
-            self._say(Method.make("connection.close", reply_code=200, reply_text="bye"))
-            self._hear("connection.close-ok", "does not close", ANSWER_S)
-        return _described(start, tune), found
+            self._send(Method.make("connection.close", reply_code=200, reply_text="bye"))
+            self._receive("connection.close-ok", "does not close", ANSWER_S)
+        return _server_info(start, tune), found
 
     def _login(self) -> Method:
         try:
-            return self._hear("connection.tune", "does not answer connection.start-ok", REFUSED_S)
-        except (OSError, TargetUnreachable, AccessRefused) as error:
+            return self._receive("connection.tune", "does not answer connection.start-ok", REFUSED_S)
+        except (OSError, TargetUnreachable, AccessRefusedError) as error:
             advice = f"write the credentials into the URL: amqp://user:password@{self._url.address}/%2f"
-            raise AccessRefused(f"{error} To log in, {advice}") from None
+            raise AccessRefusedError(f"{error} To log in, {advice}") from None
 
     def _round_trip(self, channel: int, pause_s: float) -> float:
         began = time.monotonic() + pause_s
         time.sleep(pause_s)
-        self._say(Method.make("channel.open", channel))
-        self._hear("channel.open-ok", "does not answer channel.open", ANSWER_S)
+        self._send(Method.make("channel.open", channel))
+        self._receive("channel.open-ok", "does not answer channel.open", ANSWER_S)
         return time.monotonic() - began
 
-    def _say(self, *operations: Operation) -> None:
+    def _send(self, *operations: Operation) -> None:
         """If the server has closed already, what it said before is still to be read: no error here."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._link.sendall(b"".join(operation.raw for operation in operations))
 
-    def _hear(self, method: str, otherwise: str, within: float) -> Method:
-        """Raises ``TargetUnreachable``, ``AccessRefused`` for a refusal, and as decoder and socket do."""
+    def _receive(self, method: str, failure: str, within: float) -> Method:
+        """Raises ``TargetUnreachable``, ``AccessRefusedError`` for a refusal, and as decoder
+        and socket do."""
         deadline = min(time.monotonic() + within, self._deadline)
         while True:
             while self._ready:
@@ -120,21 +121,21 @@ class _Probe:
                 if isinstance(operation, Method) and operation.method == method:
                     return operation
                 if isinstance(operation, Method) and operation.method == "connection.close":
-                    raise AccessRefused(
+                    raise AccessRefusedError(
                         f"{self._url} refuses the connection: {operation.arguments['reply_text']}"
                     )
                 if isinstance(operation, ProtocolHeader):
                     raise TargetUnreachable(f"{self._url.address} does not speak AMQP 0-9-1: {operation}.")
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TargetUnreachable(f"{self._url.address} accepts connections and {otherwise}.")
+                raise TargetUnreachable(f"{self._url.address} accepts connections and {failure}.")
             self._link.settimeout(left)
             try:
                 data = self._link.recv(65536)
             except TimeoutError:
                 continue
             if not data:
-                raise TargetUnreachable(f"{self._url.address} closes the connection and {otherwise}.")
+                raise TargetUnreachable(f"{self._url.address} closes the connection and {failure}.")
             try:
                 self._ready = self._decoder.feed(data)
             except ProtocolError as error:
@@ -143,7 +144,7 @@ class _Probe:
                 self._ready = list(error.operations)
 
 
-def _described(start: Method, tune: Method) -> dict[str, Any]:
+def _server_info(start: Method, tune: Method) -> dict[str, Any]:
     properties = dict(start.arguments["server_properties"])
     return {
         **properties,

@@ -12,8 +12,8 @@ from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.stage import AmqpStage
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, OwnAmqpServer
-from plumbline.conformance.runner.ledger import Ledger
-from plumbline.conformance.session import STAGE, BaseSession, TouchesStranger
+from plumbline.conformance.runner.created_objects import CreatedObjects
+from plumbline.conformance.session import STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.wire.amqp import Method, Operation
@@ -42,7 +42,7 @@ class AmqpSession(BaseSession):
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
         super().__init__(target, variant=variant)
         self._made: set[tuple[str, str]] = set()  # kind and name
-        self._ledger = Ledger(target.shared)
+        self._ledger = CreatedObjects(target.shared)
         self._stage: AmqpStage | None = None
 
     def inbox(self, label: str = "inbox") -> str:
@@ -61,7 +61,7 @@ class AmqpSession(BaseSession):
         return self._connect(name, self.url(variant or self.variant), handshake=handshake, **options)
 
     def _connect(self, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any) -> AmqpConnection:
-        connection = AmqpConnection(name, self._link(name, url), self._wiring(url))
+        connection = AmqpConnection(name, self._open_socket(name, url), self._connection_context(url))
         self._connections.append(connection)
         connection.opens_channels = handshake and options.pop("channels", "auto") == "auto"
         if handshake:
@@ -75,23 +75,23 @@ class AmqpSession(BaseSession):
         assert isinstance(url, AmqpUrl)
         return url
 
-    def _sent(self, at: float, operation: Operation) -> None:
-        super()._sent(at, operation)
+    def _on_sent(self, at: float, operation: Operation) -> None:
+        super()._on_sent(at, operation)
         if not isinstance(operation, Method):
             return
         for argument in _TOUCHES.get(operation.method, ()):
             name = str(operation.arguments[argument])
-            if name and not self._is_ours(name) and not name.startswith(RESERVED):
-                raise TouchesStranger(f"{name} is not what this run made: take names from the session")
+            if name and not self._is_own_object(name) and not name.startswith(RESERVED):
+                raise ForeignObjectError(f"{name} is not what this run made: take names from the session")
         if operation.method in DECLARES:
             name = str(operation.arguments[DECLARES[operation.method]])
             # What is declared on a server of its own vanishes with that.
             if self.target.prefix in name and not operation.arguments["passive"] and not self._own_servers:
                 made = (DECLARES[operation.method], name)
-                self._ledger.made(*made)
+                self._ledger.record_created(*made)
                 self._made.add(made)
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_own_object(self, name: str) -> bool:
         """Made by this run, or named by the server, which it did for one of our connections."""
         named = (
             connection.declared for connection in self._connections if isinstance(connection, AmqpConnection)
@@ -145,7 +145,7 @@ class AmqpSession(BaseSession):
         try:
             for kind, name in sorted(self._made):
                 self.stage.delete(kind, name)
-                self._ledger.gone(kind, name)
+                self._ledger.record_deleted(kind, name)
             self._made.clear()
         except CheckEnded:
             pass  # the run's final sweep (conformance.runner.sweep) deletes what is left, and says so

@@ -50,9 +50,9 @@ class AmqpStage:
 
     def answer(self, method: str, **arguments: Any) -> Method:
         """Its ``-ok``, or the channel.close of a refusal. Raises ``Untestable``, ``Inconclusive``."""
-        self._channel = self._channel or self._opened_again() or self._new_channel()
+        self._channel = self._channel or self._reopen_channel() or self._new_channel()
         self._connection.send(Method.make(method, self._channel, **arguments))
-        answer = self._hear(self._channel, f"an answer to {method}")
+        answer = self._receive(self._channel, f"an answer to {method}")
         if answer.method == "channel.close":
             self._connection.send(Method.make("channel.close-ok", self._channel))
             self._closed.append(self._channel)
@@ -66,26 +66,26 @@ class AmqpStage:
         self._last_channel += 1
         return self._last_channel
 
-    def _opened_again(self) -> int:
+    def _reopen_channel(self) -> int:
         """A channel that an error had closed, since a server has room for so many numbers; or 0."""
         if not self._closed:
             return 0
         channel = self._closed.pop()
         self._connection.send(Method.make("channel.open", channel))
-        answer = self._hear(channel, "channel.open-ok")
+        answer = self._receive(channel, "channel.open-ok")
         if answer.method != "channel.open-ok":
             raise Untestable("a channel does not open again", expected="channel.open-ok", actual=str(answer))
         return channel
 
-    def _hear(self, channel: int, wanted: str) -> Method:
+    def _receive(self, channel: int, expected: str) -> Method:
         moment = self._session.moment
         try:
-            arrival = self._connection.arrival(REQUEST_WITHIN_S, wanted, since=moment, stream=channel)
+            arrival = self._connection.arrival(REQUEST_WITHIN_S, expected, since=moment, stream=channel)
         except Failed as error:
             raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
         operation = arrival.operation
         if operation.method == "connection.close":
-            raise Untestable("the stage connection was closed", expected=wanted, actual=str(operation))
+            raise Untestable("the stage connection was closed", expected=expected, actual=str(operation))
         assert isinstance(operation, Method)
         return operation
 
@@ -97,8 +97,8 @@ class AmqpStage:
         try:
             self.request("queue.declare", **{"queue": name, "durable": True, **arguments})
         except Untestable as refused:
-            given = arguments.get("arguments", {})
-            extensions = [argument for argument in given if argument.startswith(EXTENSION)]
+            queue_arguments = arguments.get("arguments", {})
+            extensions = [argument for argument in queue_arguments if argument.startswith(EXTENSION)]
             if not extensions or is_rabbitmq(self._session.target.target.features):
                 raise
             raise Unsupported(
@@ -138,7 +138,7 @@ class AmqpStage:
                 body=body,
             )
         )
-        answer = self._hear(self._confirming, "basic.ack")
+        answer = self._receive(self._confirming, "basic.ack")
         if answer.method != "basic.ack":
             raise Untestable("publishing was not confirmed", expected="basic.ack", actual=str(answer))
 
@@ -167,4 +167,4 @@ class AmqpStage:
     def expect_queue(self, name: str, within: float = 1.0, **fields: Any) -> None:
         """As ``await_queue``, but evidence: raises ``Failed``, and counts as an observation."""
         poll_state(self._session, lambda: self.queue_state(name), fields, within, Failed)
-        self._session.observed()
+        self._session.count_observation()

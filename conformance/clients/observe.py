@@ -22,7 +22,7 @@ from plumbline.monitors import MONITORS, Side, Violation
 ENDS_WITHIN_S = 5.0  # after Ctrl-C
 
 
-class Observed(Protocol):
+class ObservedBrokers(Protocol):
     """Brokers behind recording proxies, and what their monitors found."""
 
     urls: dict[str, str]
@@ -36,17 +36,17 @@ class Observed(Protocol):
         """How many there were, once the block has ended."""
 
 
-class Observers(Protocol):
+class BrokerObservers(Protocol):
     """Makes them."""
 
-    def observed(self, faults: Sequence[str], capture: Path | None) -> AbstractContextManager[Observed]:
+    def observe(self, faults: Sequence[str], capture: Path | None) -> AbstractContextManager[ObservedBrokers]:
         """Reference brokers for both protocols while the block runs. Raises ``UsageProblem``."""
 
 
-class Ended(Struct, frozen=True):
+class ObserveResult(Struct, frozen=True):
     """The exit code of the program, the violations of its clients, and how many connections it opened."""
 
-    program: int
+    exit_code: int
     violations: tuple[Violation, ...]
     connections: int
 
@@ -55,9 +55,9 @@ class Ended(Struct, frozen=True):
         """Connections, rules and violations in one line."""
         rules = sum(monitor.side is Side.CLIENT for monitor in MONITORS)
         counts = [
-            _counted(self.connections, "connection"),
-            _counted(rules, "rule for clients", "rules for clients"),
-            _counted(len(self.violations), "violation"),
+            _plural(self.connections, "connection"),
+            _plural(rules, "rule for clients", "rules for clients"),
+            _plural(len(self.violations), "violation"),
         ]
         return ", ".join(counts)
 
@@ -67,36 +67,36 @@ class Ended(Struct, frozen=True):
         reasons = []
         if self.violations:
             rules = sorted({violation.rule for violation in self.violations})
-            reasons.append(f"{_counted(len(self.violations), 'violation')} of {', '.join(rules)}")
-        if self.program:
-            reasons.append(f"the program ended with exit code {self.program}")
+            reasons.append(f"{_plural(len(self.violations), 'violation')} of {', '.join(rules)}")
+        if self.exit_code:
+            reasons.append(f"the program ended with exit code {self.exit_code}")
         if not self.connections:
             reasons.append("nothing was observed: the program connected to neither NATS_URL nor AMQP_URL")
         return reasons
 
 
-def _counted(number: int, one: str, several: str = "") -> str:
+def _plural(number: int, one: str, several: str = "") -> str:
     return f"{number or 'no'} {one if number == 1 else several or one + 's'}"
 
 
 def observe(
     command: Sequence[str],
-    observers: Observers,
+    observers: BrokerObservers,
     faults: Sequence[str],
     capture: Path | None,
     tell: Callable[[str], None],
-) -> Ended:
+) -> ObserveResult:
     """Run the program to its end. ``tell`` gets the variables that it is started with.
 
     Raises ``UsageProblem``, and ``KeyboardInterrupt`` once the program has ended.
     """
-    with observers.observed(faults, capture) as observed:
+    with observers.observe(faults, capture) as observed:
         environment = {f"{protocol.upper()}_URL": url for protocol, url in observed.urls.items()}
         for name, url in environment.items():
             tell(f"{name}={url}")
         code = _run(command, environment)
     broken = [one for one in observed.violations if one.side is Side.CLIENT and one.certain]
-    return Ended(code, tuple(broken), observed.connections)
+    return ObserveResult(code, tuple(broken), observed.connections)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -12,17 +12,17 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.clients.amqp.scene import AmqpScene
+from plumbline.conformance.clients.client_under_test import AdapterError, ClientUnderTest
 from plumbline.conformance.clients.nats.scene import NatsScene
-from plumbline.conformance.clients.protocol import Hello
-from plumbline.conformance.clients.rules import Passed, evidence
+from plumbline.conformance.clients.protocol import AdapterHello
+from plumbline.conformance.clients.rules import ScenarioTraffic, evidence
 from plumbline.conformance.clients.scenario import Scenario
+from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
 from plumbline.conformance.clients.scene import Scene
-from plumbline.conformance.clients.stand import Stands
-from plumbline.conformance.clients.testee import Testee, TesteeProblem
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.runner.engine import WIRE_LINES, ended_as, result_of
-from plumbline.monitors import Side, Violation, Watch
+from plumbline.conformance.runner.engine import WIRE_LINES, outcome_of, result_of
+from plumbline.monitors import MonitorRunner, Side, Violation
 from plumbline.verdicts import CheckResult, Outcome, WireLine
 
 FIRST_LINES = 100  # of a longer exchange
@@ -30,42 +30,46 @@ FIRST_LINES = 100  # of a longer exchange
 _SCENES: dict[str, type[Scene]] = {"nats": NatsScene, "amqp": AmqpScene}
 
 
-class Played(Struct, frozen=True):
+class ScenarioResult(Struct, frozen=True):
     """The end of one scenario: its result, and what it let pass, for the rules that hold at any time."""
 
     result: CheckResult
-    passed: Passed | None = None
+    traffic: ScenarioTraffic | None = None
 
 
-class Player:
+class ScenarioPlayer:
     """Plays scenarios with one adapter. ``stop`` ends whatever runs, from any thread."""
 
     def __init__(
-        self, command: Sequence[str], environment: dict[str, str], stands: Stands, catalogue: Catalogue
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        stands: ScenarioBrokers,
+        catalogue: Catalogue,
     ) -> None:
         self._command = tuple(command)
         self._environment = environment
-        self._stands = stands
+        self._brokers = stands
         self._catalogue = catalogue
-        self._running: set[Testee] = set()
-        self._met: list[Testee] = []  # started, and asked nothing yet
+        self._running: set[ClientUnderTest] = set()
+        self._met: list[ClientUnderTest] = []  # started, and asked nothing yet
         self._stopped = False
 
-    def meet(self) -> Hello:
+    def start_adapter(self) -> AdapterHello:
         """Start the adapter and hear what it is; the first scenario goes on with it. Raises
-        ``TesteeProblem``."""
-        testee = self._testee()
+        ``AdapterError``."""
+        testee = self._started_client()
         testee.start()
         hello = testee.hello()
         self._met.append(testee)
         return hello
 
-    def _testee(self) -> Testee:
+    def _started_client(self) -> ClientUnderTest:
         """A run of the adapter that ``stop`` ends."""
         try:
             return self._met.pop()
         except IndexError:
-            testee = Testee(self._command, self._environment)
+            testee = ClientUnderTest(self._command, self._environment)
             self._running.add(testee)
             return testee
 
@@ -78,21 +82,21 @@ class Player:
         for testee in running:
             testee.end()
 
-    def play(self, scenario: Scenario, hello: Hello) -> Played:
+    def play(self, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
         """Play it once, if the adapter claims what it needs."""
         check = scenario.check
         if missing := sorted(set(scenario.needs) - hello.features):
             why = Unsupported(f"the adapter does not claim {', '.join(missing)}")
-            return Played(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
+            return ScenarioResult(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
         began = time.monotonic()
         scene: Scene | None = None
-        testee = self._testee()
+        testee = self._started_client()
 
         def run() -> None:
             nonlocal scene
             if self._stopped:
                 raise Inconclusive("the run was interrupted")
-            with self._stands.stand(scenario.protocol, scenario.stage) as stand, testee:
+            with self._brokers.scenario_broker(scenario.protocol, scenario.stage) as stand, testee:
                 testee.hello()
                 scene = _SCENES[scenario.protocol](testee, stand)
                 try:
@@ -102,32 +106,32 @@ class Player:
                 if scene.observations == 0:
                     raise Failed("the scenario saw no evidence", expected="evidence", actual="none")
 
-        outcome, ended = _end_of(run)
+        outcome, ended = _ending_of(run)
         self._running.discard(testee)
         result = msgspec.structs.replace(
             result_of(check, self._catalogue, outcome, ended),
-            wire=_kept(scene.lines()) if scene is not None else (),
+            wire=_shorten_exchange(scene.transcript()) if scene is not None else (),
             observations=scene.observations if scene is not None else 0,
             duration_s=time.monotonic() - began,
         )
         if scene is None:
-            return Played(result)
-        passed = Passed(scenario.id, _violations(scene), evidence(scene.wire), result.wire)
-        return Played(result, passed)
+            return ScenarioResult(result)
+        passed = ScenarioTraffic(scenario.id, _client_violations(scene), evidence(scene.wire), result.wire)
+        return ScenarioResult(result, passed)
 
 
-def _end_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
+def _ending_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
     try:
         run()
-    except TesteeProblem as problem:
+    except AdapterError as problem:
         # A crash, a hang, a flood, nonsense: nobody who uses the library could do what the scenario asks.
         return Outcome.FAILED, Failed(problem.message, expected=problem.expected, actual=problem.actual)
     except Exception as error:
-        return ended_as(error)
+        return outcome_of(error)
     return Outcome.PASSED, None
 
 
-def _kept(lines: tuple[WireLine, ...]) -> tuple[WireLine, ...]:
+def _shorten_exchange(lines: tuple[WireLine, ...]) -> tuple[WireLine, ...]:
     """Of a longer exchange the beginning and the end."""
     if len(lines) <= WIRE_LINES:
         return lines
@@ -137,8 +141,8 @@ def _kept(lines: tuple[WireLine, ...]) -> tuple[WireLine, ...]:
     return (*first, gap, *last)
 
 
-def _violations(scene: Scene) -> tuple[Violation, ...]:
+def _client_violations(scene: Scene) -> tuple[Violation, ...]:
     """What the testee broke of the rules that hold at any time."""
-    watch = Watch()
+    watch = MonitorRunner()
     found = [violation for seen in scene.wire for violation in watch.observe(seen)]
     return tuple(violation for violation in found if violation.side is Side.CLIENT and violation.certain)

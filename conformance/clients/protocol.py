@@ -1,7 +1,7 @@
 """The adapter protocol as values: what ``PROTOCOL.md`` says in words. Lines in, lines out; no processes here.
 
 A command is a plain object with ``id`` and ``do``; its fields are in the tables of ``PROTOCOL.md``. What an
-adapter writes is one of ``Hello``, ``Answer`` and ``Told`` (an event).
+adapter writes is one of ``AdapterHello``, ``AdapterAnswer`` and ``AdapterEvent`` (an event).
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ EVENTS = frozenset(
 )
 
 
-class Nonsense(ValueError):
+class AdapterProtocolError(ValueError):
     """A line that is not of the protocol; the text says what is wrong with it."""
 
 
-class Hello(Struct, frozen=True):
+class AdapterHello(Struct, frozen=True):
     """The first line of an adapter."""
 
     hello: str
@@ -91,7 +91,7 @@ class Hello(Struct, frozen=True):
     language: str = ""
 
 
-class Trouble(Struct, frozen=True):
+class ErrorReport(Struct, frozen=True):
     """An error as the library told it."""
 
     text: str = ""
@@ -103,7 +103,7 @@ class Trouble(Struct, frozen=True):
         return f"{self.type}: {self.text}{code}" if self.type else f"{self.text}{code}"
 
 
-class Message(Struct, frozen=True):
+class AdapterMessage(Struct, frozen=True):
     """A message as the library handed it over."""
 
     ref: int
@@ -117,31 +117,31 @@ class Message(Struct, frozen=True):
     redelivered: bool | None = None
 
 
-class Ok(Struct, frozen=True):
+class AnswerFields(Struct, frozen=True):
     """What answers may carry."""
 
-    message: Message | None = None
-    messages: tuple[Message, ...] = ()
+    message: AdapterMessage | None = None
+    messages: tuple[AdapterMessage, ...] = ()
     stream: str = ""
     seq: int | None = None
     duplicate: bool | None = None
     queue: str = ""
 
 
-class Answer(Struct, frozen=True):
+class AdapterAnswer(Struct, frozen=True):
     """The answer to the command with that ``id``: ``ok``, ``error`` or both."""
 
     id: int
-    ok: Ok | None = None
-    error: Trouble | None = None
+    ok: AnswerFields | None = None
+    error: ErrorReport | None = None
 
 
-class Told(Struct, frozen=True):
+class AdapterEvent(Struct, frozen=True):
     """An event: what the library told its user by itself."""
 
     event: str
     subscription: str = ""
-    message: Message | None = None
+    message: AdapterMessage | None = None
     text: str = ""
     type: str = ""
     code: int | None = None
@@ -152,51 +152,51 @@ class Told(Struct, frozen=True):
     channel: int | None = None
 
 
-def command(number: int, do: str, fields: Mapping[str, Any]) -> bytes:
+def encode_command(number: int, do: str, fields: Mapping[str, Any]) -> bytes:
     """One line for an adapter's stdin."""
     return msgspec.json.encode({"id": number, "do": do, **fields}) + b"\n"
 
 
-def line(data: bytes) -> Hello | Answer | Told:
-    """What one line of an adapter's stdout says. Raises ``Nonsense``."""
+def parse_line(data: bytes) -> AdapterHello | AdapterAnswer | AdapterEvent:
+    """What one line of an adapter's stdout says. Raises ``AdapterProtocolError``."""
     try:
         fields = msgspec.json.decode(data)
         if not isinstance(fields, dict):
-            raise Nonsense("a line must be a JSON object")
+            raise AdapterProtocolError("a line must be a JSON object")
         if "hello" in fields:
-            return _hello(msgspec.convert(fields, Hello))
+            return _parse_hello(msgspec.convert(fields, AdapterHello))
         if "event" in fields:
-            return _told(msgspec.convert(fields, Told))
+            return _parse_event(msgspec.convert(fields, AdapterEvent))
         if "id" in fields:
-            return _answer(msgspec.convert(fields, Answer))
+            return _parse_answer(msgspec.convert(fields, AdapterAnswer))
     except msgspec.MsgspecError as error:
-        raise Nonsense(str(error)) from None
+        raise AdapterProtocolError(str(error)) from None
     except UnicodeDecodeError as error:
-        raise Nonsense(f"not UTF-8: {error}") from None
-    raise Nonsense("a line must have 'hello', 'id' or 'event'")
+        raise AdapterProtocolError(f"not UTF-8: {error}") from None
+    raise AdapterProtocolError("a line must have 'hello', 'id' or 'event'")
 
 
-def _hello(said: Hello) -> Hello:
-    if said.hello != VERSION:
-        raise Nonsense(f"hello is {said.hello!r}; this Plumbline speaks {VERSION!r}")
-    if said.protocol not in FEATURES:
-        raise Nonsense(f"protocol is {said.protocol!r}; write one of {', '.join(FEATURES)}")
-    if unknown := sorted(said.features - FEATURES[said.protocol]):
-        raise Nonsense(f"unknown features {', '.join(unknown)}; see PROTOCOL.md")
-    return said
+def _parse_hello(fields: AdapterHello) -> AdapterHello:
+    if fields.hello != VERSION:
+        raise AdapterProtocolError(f"hello is {fields.hello!r}; this Plumbline speaks {VERSION!r}")
+    if fields.protocol not in FEATURES:
+        raise AdapterProtocolError(f"protocol is {fields.protocol!r}; write one of {', '.join(FEATURES)}")
+    if unknown := sorted(fields.features - FEATURES[fields.protocol]):
+        raise AdapterProtocolError(f"unknown features {', '.join(unknown)}; see PROTOCOL.md")
+    return fields
 
 
-def _told(said: Told) -> Told:
-    if said.event not in EVENTS:
-        raise Nonsense(f"event is {said.event!r}; write one of {', '.join(sorted(EVENTS))}")
-    if said.event == "message" and (said.message is None or not said.subscription):
-        raise Nonsense("a message event needs 'subscription' and 'message'")
-    if said.event == "confirmed" and (said.publish is None or said.ack is None):
-        raise Nonsense("a confirmed event needs 'publish' and 'ack'")
-    return said
+def _parse_event(fields: AdapterEvent) -> AdapterEvent:
+    if fields.event not in EVENTS:
+        raise AdapterProtocolError(f"event is {fields.event!r}; write one of {', '.join(sorted(EVENTS))}")
+    if fields.event == "message" and (fields.message is None or not fields.subscription):
+        raise AdapterProtocolError("a message event needs 'subscription' and 'message'")
+    if fields.event == "confirmed" and (fields.publish is None or fields.ack is None):
+        raise AdapterProtocolError("a confirmed event needs 'publish' and 'ack'")
+    return fields
 
 
-def _answer(said: Answer) -> Answer:
-    if said.ok is None and said.error is None:
-        raise Nonsense(f"the answer to {said.id} has neither 'ok' nor 'error'")
-    return said
+def _parse_answer(fields: AdapterAnswer) -> AdapterAnswer:
+    if fields.ok is None and fields.error is None:
+        raise AdapterProtocolError(f"the answer to {fields.id} has neither 'ok' nor 'error'")
+    return fields

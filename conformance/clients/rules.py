@@ -23,7 +23,7 @@ from plumbline.wire.nats.jetstream import ACK_PREFIX
 from plumbline.wire.sender import Sender
 
 
-class Rule(Struct, frozen=True):
+class ClientRule(Struct, frozen=True):
     """A monitor's rule as a check of a client; ``counts`` tells the operations that are evidence for it."""
 
     name: str
@@ -32,7 +32,7 @@ class Rule(Struct, frozen=True):
     counts: Callable[[Observation], bool]
 
 
-class Passed(Struct, frozen=True):
+class ScenarioTraffic(Struct, frozen=True):
     """What of one scenario rules want: what broke them, how much evidence there was by rule, and its wire."""
 
     scenario: str
@@ -46,9 +46,9 @@ def evidence(observations: Sequence[Observation]) -> dict[str, int]:
     return {rule.name: sum(map(rule.counts, observations)) for rule in RULES}
 
 
-def judged(rule: Rule, passed: Sequence[Passed], catalogue: Catalogue) -> CheckResult:
+def judge_rule(rule: ClientRule, traffic: Sequence[ScenarioTraffic], catalogue: Catalogue) -> CheckResult:
     """What became of the rule in all of these."""
-    for one in passed:
+    for one in traffic:
         for violation in one.violations:
             if violation.rule == rule.name:
                 because = "".join(f"\nbecause {place}" for place in violation.earlier)
@@ -58,15 +58,15 @@ def judged(rule: Rule, passed: Sequence[Passed], catalogue: Catalogue) -> CheckR
                     actual=f"{violation.place}{because}",
                 )
                 result = result_of(rule.check, catalogue, Outcome.FAILED, failed)
-                return msgspec.structs.replace(result, wire=_marked(one.wire, violation))
-    count = sum(one.evidence.get(rule.name, 0) for one in passed)
+                return msgspec.structs.replace(result, wire=_mark_offending(one.wire, violation))
+    count = sum(one.evidence.get(rule.name, 0) for one in traffic)
     if not count:
         none = Unsupported("no scenario that was played gives the testee an occasion")
         return result_of(rule.check, catalogue, Outcome.UNSUPPORTED, none)
     return msgspec.structs.replace(result_of(rule.check, catalogue, Outcome.PASSED, None), observations=count)
 
 
-def _marked(wire: Sequence[WireLine], violation: Violation) -> tuple[WireLine, ...]:
+def _mark_offending(wire: Sequence[WireLine], violation: Violation) -> tuple[WireLine, ...]:
     """The wire with the lines of the violation's places pointed at."""
     places = {(f"wire {place.connection}", place.text) for place in (violation.place, *violation.earlier)}
     return tuple(
@@ -77,7 +77,7 @@ def _marked(wire: Sequence[WireLine], violation: Violation) -> tuple[WireLine, .
     )
 
 
-def _rule(name: str, protocol: str, requirement: str, counts: Callable[[Observation], bool]) -> Rule:
+def _rule(name: str, protocol: str, requirement: str, counts: Callable[[Observation], bool]) -> ClientRule:
     (monitor,) = (one for one in MONITORS if one.rule == name)
     check = Check(
         id=f"monitors::{name}",
@@ -87,7 +87,7 @@ def _rule(name: str, protocol: str, requirement: str, counts: Callable[[Observat
         source=monitor.source,
         where="conformance/clients/rules.py",
     )
-    return Rule(name, protocol, check, counts)
+    return ClientRule(name, protocol, check, counts)
 
 
 def _is_js_ack(seen: Observation) -> bool:
@@ -101,7 +101,7 @@ def _is_amqp_ack(seen: Observation) -> bool:
     return seen.sender is Sender.CLIENT and isinstance(operation, amqp.Method) and operation.method in settles
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[ClientRule, ...] = (
     _rule("one-acknowledgement", "nats", "CLIENT-ACK-010", _is_js_ack),
     _rule("known-delivery-tag", "amqp", "CLIENT-SETTLE-001", _is_amqp_ack),
 )

@@ -20,7 +20,7 @@ _SCENARIOS = "plumbline.conformance.clients.scenarios"
 _ATTRIBUTE = "plumbline_scenario"
 
 
-class Stage(Struct, frozen=True):
+class BrokerSetup(Struct, frozen=True):
     """The broker that a scenario is played with: its configuration, its deliberate faults, and those of the
     proxy before it, each as it is written for ``plumbline broker`` and ``plumbline record --fault``."""
 
@@ -35,18 +35,18 @@ class Scenario(Struct, frozen=True):
     check: Check
     protocol: str
     needs: tuple[str, ...]
-    stage: Stage
+    stage: BrokerSetup
 
     @property
     def id(self) -> str:
         return self.check.id
 
 
-class _Marked(Struct, frozen=True):
+class _ScenarioOptions(Struct, frozen=True):
     requirements: tuple[str, ...]
     source: str
     needs: tuple[str, ...]
-    stage: Stage
+    stage: BrokerSetup
 
 
 def scenario(
@@ -66,8 +66,8 @@ def scenario(
         raise ValueError("a scenario verifies at least one requirement")
 
     def mark(function: Function) -> Function:
-        stage = Stage(options, tuple(defects), tuple(faults))
-        setattr(function, _ATTRIBUTE, _Marked(requirements, source, tuple(needs), stage))
+        stage = BrokerSetup(options, tuple(defects), tuple(faults))
+        setattr(function, _ATTRIBUTE, _ScenarioOptions(requirements, source, tuple(needs), stage))
         return function
 
     return mark
@@ -75,7 +75,7 @@ def scenario(
 
 def scenario_of(function: Callable[[Any], None]) -> Scenario | None:
     """The scenario that a marked function is, or None."""
-    marked: _Marked | None = getattr(function, _ATTRIBUTE, None)
+    marked: _ScenarioOptions | None = getattr(function, _ATTRIBUTE, None)
     if marked is None:
         return None
     module = function.__module__.rpartition(".")[2]

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from plumbline.conformance.clients.protocol import Answer, Message, Told
-from plumbline.conformance.clients.stand import Stand
-from plumbline.conformance.clients.testee import Testee
+from plumbline.conformance.clients.client_under_test import ClientUnderTest
+from plumbline.conformance.clients.protocol import AdapterAnswer, AdapterEvent, AdapterMessage
+from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.outcomes import Failed
 from plumbline.monitors import Observation
 from plumbline.verdicts import WireLine
@@ -24,66 +24,70 @@ from plumbline.wire.sender import Sender
 
 ADAPTER = "adapter"  # the connection's name in wire lines between Plumbline and the adapter
 SOON_S = 8.0  # within which what nothing holds back has happened, on a busy machine too
-LOOK_S = 0.1  # how long a command may be over before who waits beside it lets go
-MOST_RAW_BYTES = 4096
+POLL_INTERVAL_S = 0.1  # how long a command may be over before who waits beside it lets go
+MAX_RAW_BYTES = 4096
 NS = 1_000_000_000
 
 
 class Scene:
     """One play of one scenario."""
 
-    def __init__(self, testee: Testee, stand: Stand) -> None:
+    def __init__(self, testee: ClientUnderTest, stand: ScenarioBroker) -> None:
         self.testee = testee
-        self.stand = stand
+        self.broker = stand
         self.observations = 0
-        self._began = time.time_ns()
+        self._started_ns = time.time_ns()
         self._offending: set[tuple[str, int]] = set()
 
     # -- the testee --------------------------------------------------------------------------
 
-    def ask(self, do: str, *, within: float = 0.0, **fields: Any) -> Answer:
+    def try_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
         """One command; its answer may be an error. ``within``: its own time-out in seconds, which
-        ``timeout_ms`` and ``expires_ms`` are as well. Raises ``TesteeProblem``."""
+        ``timeout_ms`` and ``expires_ms`` are as well. Raises ``AdapterError``."""
         own = max((fields[name] / 1000 for name in ("timeout_ms", "expires_ms") if name in fields), default=0)
-        return self.testee.ask(do, within=max(within, own), **fields)
+        return self.testee.send_command(command, within=max(within, own), **fields)
 
-    def do(self, do: str, *, within: float = 0.0, **fields: Any) -> Answer:
+    def run_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
         """One command that must succeed. Raises ``Failed`` with what the library said."""
-        answer = self.ask(do, within=within, **fields)
+        answer = self.try_command(command, within=within, **fields)
         if answer.error is not None:
-            self.fail(f"{do} was answered with an error", expected=f"{do} succeeds", actual=str(answer.error))
+            self.fail(
+                f"{command} was answered with an error",
+                expected=f"{command} succeeds",
+                actual=str(answer.error),
+            )
         return answer
 
     def connect(self, **fields: Any) -> None:
         """Let the testee connect to the stand."""
-        self.do("connect", within=5.0, url=self.stand.url, **fields)
+        self.run_command("connect", within=5.0, url=self.broker.url, **fields)
 
     @property
-    def events(self) -> list[Told]:
+    def events(self) -> list[AdapterEvent]:
         """What the library told by itself so far."""
         return list(self.testee.events)
 
-    def messages(self, subscription: str) -> list[Message]:
+    def messages(self, subscription: str) -> list[AdapterMessage]:
         """What was handed over for a subscription so far."""
-        told = (event for event in self.events if event.event == "message")
-        return [event.message for event in told if event.message and event.subscription == subscription]
+        events = (event for event in self.events if event.event == "message")
+        return [event.message for event in events if event.message and event.subscription == subscription]
 
-    def told(self, *names: str) -> list[Told]:
+    def events_named(self, *names: str) -> list[AdapterEvent]:
         """The events of these names so far."""
         return [event for event in self.events if event.event in names]
 
-    def await_told(self, seen: Callable[[], Any], within: float = SOON_S) -> bool:
-        """Whether ``seen()`` came true while the adapter wrote. Raises ``TesteeProblem``."""
-        return self.testee.wait(lambda: bool(seen()), within)
+    def await_events(self, condition: Callable[[], Any], within: float = SOON_S) -> bool:
+        """Whether ``condition()`` came true while the adapter wrote. Raises ``AdapterError``."""
+        return self.testee.wait_until(lambda: bool(condition()), within)
 
     # -- the wire ----------------------------------------------------------------------------
 
     @property
     def wire(self) -> list[Observation]:
         """All operations so far, of both sides."""
-        return list(self.stand.observations)
+        return list(self.broker.observations)
 
-    def sent(self, *kinds: type[Any]) -> list[Observation]:
+    def sent_operations(self, *kinds: type[Any]) -> list[Observation]:
         """What the testee sent so far: operations of these types, or all."""
         return [
             seen
@@ -91,7 +95,7 @@ class Scene:
             if seen.sender is Sender.CLIENT and isinstance(seen.operation, kinds or object)
         ]
 
-    def received(self, *kinds: type[Any]) -> list[Observation]:
+    def received_operations(self, *kinds: type[Any]) -> list[Observation]:
         """What the testee was sent so far."""
         return [
             seen
@@ -99,12 +103,12 @@ class Scene:
             if seen.sender is Sender.SERVER and isinstance(seen.operation, kinds or object)
         ]
 
-    def await_wire(self, seen: Callable[[], Any], within: float = SOON_S) -> bool:
-        """Whether ``seen()`` came true while operations passed."""
-        return self.stand.wait(lambda: bool(seen()), within)
+    def await_wire(self, condition: Callable[[], Any], within: float = SOON_S) -> bool:
+        """Whether ``condition()`` came true while operations passed."""
+        return self.broker.wait_until(lambda: bool(condition()), within)
 
     @contextmanager
-    def meanwhile(self, when: Callable[[], Any], act: Callable[[], None]) -> Iterator[None]:
+    def act_during(self, when: Callable[[], Any], act: Callable[[], None]) -> Iterator[None]:
         """While the block runs (a command that takes its time), ``act`` once ``when()`` is true on the wire.
 
         What ``act`` raises is raised at the end; if ``when()`` never comes true, nothing is done."""
@@ -114,7 +118,7 @@ class Scene:
         def wait() -> None:
             try:
                 while not over.is_set():
-                    if self.await_wire(when, LOOK_S):
+                    if self.await_wire(when, POLL_INTERVAL_S):
                         act()
                         return
             except BaseException as problem:
@@ -132,7 +136,7 @@ class Scene:
 
     # -- evidence ----------------------------------------------------------------------------
 
-    def observed(self) -> None:
+    def count_observation(self) -> None:
         """Count one piece of evidence."""
         self.observations += 1
 
@@ -142,7 +146,7 @@ class Scene:
         """Evidence: ``condition`` must hold. ``at``: the operation to point at if not. Raises ``Failed``."""
         if not condition:
             self.fail(message, expected=expected, actual=actual, at=at)
-        self.observed()
+        self.count_observation()
 
     def fail(self, message: str, *, expected: str, actual: object, at: Observation | None = None) -> NoReturn:
         """The testee broke it."""
@@ -151,33 +155,33 @@ class Scene:
         raise Failed(message, expected=expected, actual=str(actual) or "nothing")
 
     @contextmanager
-    def during(self) -> Iterator[list[Observation]]:
+    def collect_operations(self) -> Iterator[list[Observation]]:
         """Collects the operations that pass while the block runs."""
-        before = len(self.stand.observations)
+        before = len(self.broker.observations)
         collected: list[Observation] = []
         try:
             yield collected
         finally:
-            collected += list(self.stand.observations)[before:]
+            collected += list(self.broker.observations)[before:]
 
-    def lines(self) -> tuple[WireLine, ...]:
+    def transcript(self) -> tuple[WireLine, ...]:
         """Everything, for reports: wire, remarks, and what adapter and Plumbline said to each other."""
         found: list[tuple[int, WireLine]] = []
-        for seen in self.stand.observations:
-            raw = seen.operation.raw[:MOST_RAW_BYTES]
+        for seen in self.broker.observations:
+            raw = seen.operation.raw[:MAX_RAW_BYTES]
             line = WireLine(0.0, f"wire {seen.connection}", seen.sender.arrow, str(seen.operation), raw)
             offending = (seen.connection, seen.index) in self._offending
             found.append((seen.at, msgspec.structs.replace(line, offending=offending)))
         found += [
             (remark.at, WireLine(0.0, f"wire {remark.connection}", "!", remark.text))
-            for remark in self.stand.remarks
+            for remark in self.broker.remarks
         ]
         found += [
             (spoken.at, WireLine(0.0, ADAPTER, ">" if spoken.sent else "<", spoken.text))
             for spoken in self.testee.spoken
         ]
         found.sort(key=lambda pair: pair[0])
-        return tuple(msgspec.structs.replace(line, at=(at - self._began) / NS) for at, line in found)
+        return tuple(msgspec.structs.replace(line, at=(at - self._started_ns) / NS) for at, line in found)
 
     def close(self) -> None:
         """Let go of what a protocol's scene holds."""

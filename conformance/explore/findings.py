@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from plumbline.conformance.explore.script import Script
-from plumbline.conformance.explore.search import Found, Progress
+from plumbline.conformance.explore.search import Divergence, SearchProgress
 from plumbline.conformance.explore.trial import requirement_of, trace_text
 from plumbline.conformance.target import TargetAccess
 
@@ -20,7 +20,7 @@ ERASE = "\r\x1b[K"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def write_trace(found: Found, folder: Path, target: TargetAccess, level: str) -> Path:
+def write_trace(found: Divergence, folder: Path, target: TargetAccess, level: str) -> Path:
     """A new file in ``folder``, which is made if it is not there. Raises ``OSError``."""
     folder.mkdir(parents=True, exist_ok=True)
     command = type(found.difference.command).__name__
@@ -28,10 +28,10 @@ def write_trace(found: Found, folder: Path, target: TargetAccess, level: str) ->
     number = 1
     while (path := folder / f"{stem}-{number}.trace").exists():
         number += 1
-    words = _WORDS.sub(" ", command).lower()
+    slug = _WORDS.sub(" ", command).lower()
     text = trace_text(
-        _lean(found.script, found.difference.line),
-        title=f"Explored: {words} differs on server {target.target.version}",
+        _cut_after(found.script, found.difference.line),
+        title=f"Explored: {slug} differs on server {target.target.version}",
         source=f"plumbline explore; what is expected the reference broker answers at level {level}",
         verifies=requirement_of(found.difference.command),
     )
@@ -39,7 +39,7 @@ def write_trace(found: Found, folder: Path, target: TargetAccess, level: str) ->
     return path
 
 
-def _lean(script: Script, line: int) -> Script:
+def _cut_after(script: Script, line: int) -> Script:
     """Without the lines behind the one that differs: nobody gets there."""
     end = line + 1
     opened = sum(text == "in any order" for text in script.lines[:end])
@@ -48,7 +48,7 @@ def _lean(script: Script, line: int) -> Script:
     return Script(script.lines[:end], script.commands[:end])
 
 
-class Teller:
+class FindingsPrinter:
     """Prints to ``out`` what is worth keeping, and to the terminal, if ``err`` is one, how far it is."""
 
     def __init__(
@@ -60,25 +60,25 @@ class Teller:
         self._replay = replay
         self._out = out
         self._err = err
-        self._told_at = time.monotonic()
-        self._shown = False
+        self._printed_at = time.monotonic()
+        self._line_visible = False
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: SearchProgress) -> None:
         """Called often; shows little."""
         now = time.monotonic()
-        if now - self._told_at < EVERY_S or not self._err.isatty():
+        if now - self._printed_at < EVERY_S or not self._err.isatty():
             return
-        self._told_at, self._shown = now, True
+        self._printed_at, self._line_visible = now, True
         self._err.write(f"{ERASE}{_rate(progress)}")
         self._err.flush()
 
-    def found(self, found: Found) -> None:
+    def print_divergence(self, found: Divergence) -> None:
         """A difference, and where its trace is."""
         self._erase()
         path = write_trace(found, self._folder, self._target, self._level)
         difference = found.difference
-        say = [
-            f"DIVERGED  {difference.key.split(':')[0]}{'' if found.steady else SOMETIMES}",
+        lines = [
+            f"DIVERGED  {difference.key.split(':')[0]}{'' if found.is_reproducible else SOMETIMES}",
             f"{path}",
             f"  {difference.message}",
             "",
@@ -94,10 +94,10 @@ class Teller:
             f"  again: plumbline verify {self._replay} --trace {path}",
             "",
         ]
-        self._out.write("\n".join(say) + "\n")
+        self._out.write("\n".join(lines) + "\n")
         self._out.flush()
 
-    def sum(self, progress: Progress, found: int, seed: int) -> None:
+    def print_summary(self, progress: SearchProgress, found: int, seed: int) -> None:
         """The end."""
         self._erase()
         target = self._target.target
@@ -119,23 +119,23 @@ class Teller:
             self._out.write(f" unclear  {times} times  {why}\n")
         self._out.flush()
 
-    def _restarts(self, progress: Progress) -> str:
+    def _restarts(self, progress: SearchProgress) -> str:
         if self._target.running.program:
             return f"restarts  {progress.restarts}, each of a server like it, with streams in files"
         return "restarts  none: Plumbline did not start this server (--server BINARY, or no URL)"
 
     def _erase(self) -> None:
-        if self._shown:
+        if self._line_visible:
             self._err.write(ERASE)
             self._err.flush()
-            self._shown = False
+            self._line_visible = False
 
 
 def _short(text: str) -> str:
     return text if len(text) <= LINE else f"{text[:LINE]}..."
 
 
-def _rate(progress: Progress) -> str:
+def _rate(progress: SearchProgress) -> str:
     rate = progress.commands / max(progress.elapsed_s, 0.001)
     return (
         f"{progress.examples} programs, {progress.commands} commands in {progress.elapsed_s:.1f} s"

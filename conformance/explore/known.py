@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.explore.programs import Program
-from plumbline.conformance.explore.trial import Difference
+from plumbline.conformance.explore.trial import TrialDifference
 from plumbline.versions import holds
 
 KNOWN = Path(__file__).with_name("known.toml")
 
 
-class Fault(Struct, frozen=True, forbid_unknown_fields=True):
+class KnownDivergence(Struct, frozen=True, forbid_unknown_fields=True):
     """One of them; ``versions`` is a range of releases, empty for all."""
 
     command: str | list[str]
@@ -28,12 +28,17 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
     sometimes: bool = False  # only what did not show again
 
     def explains(
-        self, difference: Difference, program: Program, level: tuple[int, ...], *, steady: bool = True
+        self,
+        difference: TrialDifference,
+        program: Program,
+        level: tuple[int, ...],
+        *,
+        is_reproducible: bool = True,
     ) -> bool:
-        """Whether ``difference`` is this one; not ``steady``: it did not show again."""
+        """Whether ``difference`` is this one; not ``is_reproducible``: it did not show again."""
         commands = [self.command] if isinstance(self.command, str) else self.command
         return (
-            steady != self.sometimes
+            is_reproducible != self.sometimes
             and type(difference.command).__name__ in commands
             and re.search(self.shows, difference.message) is not None
             and holds(self.versions, ".".join(map(str, level)))
@@ -42,10 +47,10 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class _File(Struct, forbid_unknown_fields=True):
-    known: list[Fault]
+class _KnownFile(Struct, forbid_unknown_fields=True):
+    known: list[KnownDivergence]
 
 
-def known_faults() -> list[Fault]:
+def known_divergences() -> list[KnownDivergence]:
     """All of them."""
-    return msgspec.convert(tomllib.loads(KNOWN.read_text("utf-8")), _File).known
+    return msgspec.convert(tomllib.loads(KNOWN.read_text("utf-8")), _KnownFile).known

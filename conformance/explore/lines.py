@@ -57,7 +57,7 @@ _ERROR = ("code", "err_code")
 _ABSENT = "{:absent}"
 
 
-class Captures:
+class TimeCaptures:
     """The names under which a trace holds times: one for each instant."""
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ def escaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: "\\" + match[0], text)
 
 
-def marked(connection: str, mark: str, rest: str) -> str:
+def connection_line(connection: str, mark: str, rest: str) -> str:
     """A line of a connection; the first one has no name."""
     return f"{'' if connection == 'client' else connection}{mark} {rest}"
 
 
-def sent_subject(subject: str, captures: Captures) -> str:
+def sent_subject(subject: str, captures: TimeCaptures) -> str:
     """A subject as it is sent: inboxes by their words, the time of an acknowledgement by its capture."""
     if subject.startswith(INBOX):
         return "$" + subject.removeprefix(INBOX)
@@ -91,7 +91,7 @@ def sent_subject(subject: str, captures: Captures) -> str:
     return subject
 
 
-def expected_subject(subject: str, captures: Captures) -> str:
+def expected_subject(subject: str, captures: TimeCaptures) -> str:
     """The same as a pattern: a time is captured when it comes first."""
     if not subject.startswith(ACK_PREFIX + "."):
         return sent_subject(subject, captures)
@@ -115,7 +115,7 @@ def publish_line(
     return f"PUB {names} | {escaped(payload)}".rstrip()
 
 
-def pattern(operation: Payload, captures: Captures) -> str:
+def pattern(operation: Payload, captures: TimeCaptures) -> str:
     """What came, as what must come."""
     sid = operation.args[1].decode()
     names = [expected_subject(operation.subject, captures), sid]
@@ -132,7 +132,7 @@ def pattern(operation: Payload, captures: Captures) -> str:
     return " | ".join(parts) + (f" || {escaped(payload)}" if payload or not status else "")
 
 
-def _header_value(value: str, captures: Captures) -> str:
+def _header_value(value: str, captures: TimeCaptures) -> str:
     is_ack = value.startswith(f"{ACK_PREFIX}.")
     return expected_subject(value, captures) if is_ack else escaped(value)
 
@@ -147,20 +147,22 @@ def _object(payload: str) -> dict[str, Any] | None:
 def _answer(reply: Mapping[str, Any]) -> str:
     """A pattern of the answer to a request."""
     if "error" in reply:
-        return _members({"error": _members(_kept(reply["error"], _ERROR))})
-    members = {"error": _ABSENT, **_kept(reply, _ANSWER)}
+        return _json_members({"error": _json_members(_select_fields(reply["error"], _ERROR))})
+    members = {"error": _ABSENT, **_select_fields(reply, _ANSWER)}
     if "seq" in reply and "duplicate" not in reply:
         members["duplicate"] = _ABSENT
     for key, names in (("config", _CONFIG), ("state", _STATE), ("message", _MESSAGE)):
         if isinstance(reply.get(key), dict):
             fields = shown_state(reply[key]) if key == "state" else reply[key]
-            members[key] = _members(_kept(fields, names) | _named_headers(fields))
+            members[key] = _json_members(_select_fields(fields, names) | _named_headers(fields))
     if str(reply.get("type", "")).endswith("consumer_info_response"):  # others race with what they start
         members |= {
-            key: _members(_kept(value, _PAIR)) if isinstance(value := reply[key], dict) else json.dumps(value)
+            key: _json_members(_select_fields(value, _PAIR))
+            if isinstance(value := reply[key], dict)
+            else json.dumps(value)
             for key in _CONSUMER
         }
-    return _members(members)
+    return _json_members(members)
 
 
 def shown_state(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,9 +181,9 @@ def _named_headers(message: Mapping[str, Any]) -> dict[str, str]:
     return {"hdrs": "{:any}"} if named else {}
 
 
-def _kept(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+def _select_fields(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
     return {name: json.dumps(fields[name], separators=(",", ":")) for name in names if name in fields}
 
 
-def _members(members: Mapping[str, str]) -> str:
+def _json_members(members: Mapping[str, str]) -> str:
     return "{" + ",".join(f'"{name}":{value}' for name, value in members.items()) + "}"

@@ -37,7 +37,7 @@ from plumbline.conformance.explore.commands import (
 
 MS = 1_000_000  # nanoseconds
 HEARTBEAT = 1000 * MS
-MOST_COMMANDS = 32
+MAX_COMMANDS = 32
 PARTS = 4
 
 Program = tuple[Command, ...]
@@ -51,7 +51,7 @@ def programs(
     ``restarting``: the server is restarted among them, with one stream in files and the other in memory.
     ``pushing``: most consumers are push consumers, and somebody listens to them or does not.
     """
-    first = st.builds(CreateStream, st.just(STREAMS[0]), _often({}, times=1) | _stream_settings())
+    first = st.builds(CreateStream, st.just(STREAMS[0]), _weighted({}, times=1) | _stream_settings())
     second = st.builds(
         CreateConsumer,
         st.just(STREAMS[0]),
@@ -61,17 +61,19 @@ def programs(
     )
     stored = st.lists(st.builds(Publish, st.just(STREAMS[0]), _TOKEN), max_size=3)
     # Hypothesis makes short lists: several of them in a row get further.
-    part = st.lists(_command(timed=timed, pushing=pushing), max_size=MOST_COMMANDS // PARTS)
+    part = st.lists(_command(timed=timed, pushing=pushing), max_size=MAX_COMMANDS // PARTS)
     if restarting:
         restart = st.just([Restart()])
-        program = st.tuples(first, second, stored, part, part, restart, part, _often([], [Restart()]))
-        return program.map(lambda parts: _in_files((parts[0], parts[1], *chain.from_iterable(parts[2:]))))
+        program = st.tuples(first, second, stored, part, part, restart, part, _weighted([], [Restart()]))
+        return program.map(
+            lambda parts: _with_file_storage((parts[0], parts[1], *chain.from_iterable(parts[2:])))
+        )
     return st.tuples(first, second, stored, *[part] * PARTS).map(
         lambda parts: (parts[0], parts[1], *chain.from_iterable(parts[2:]))
     )
 
 
-def _in_files(program: Program) -> Program:
+def _with_file_storage(program: Program) -> Program:
     """With all of the first stream in files."""
     return tuple(
         msgspec.structs.replace(command, settings={**command.settings, "storage": "file"})
@@ -81,22 +83,22 @@ def _in_files(program: Program) -> Program:
     )
 
 
-def _often(common: Any, *rare: Any, times: int = 4) -> st.SearchStrategy[Any]:
+def _weighted(common: Any, *rare: Any, times: int = 4) -> st.SearchStrategy[Any]:
     return st.sampled_from([*[common] * times, *rare])
 
 
-_STREAM = _often(*STREAMS, times=7)
-_CONSUMER = _often(*CONSUMERS, times=4)
-_TOKEN = _often(*TOKENS, times=2)
+_STREAM = _weighted(*STREAMS, times=7)
+_CONSUMER = _weighted(*CONSUMERS, times=4)
+_TOKEN = _weighted(*TOKENS, times=2)
 _SEQ = st.integers(1, 5)
-_AGO = _often(0, 1, 2, 3)
-_INBOX = _often("a", "b")
+_AGO = _weighted(0, 1, 2, 3)
+_INBOX = _weighted("a", "b")
 
 
-def _settings(choices: dict[str, tuple[Any, ...]], most: int) -> st.SearchStrategy[dict[str, Any]]:
+def _settings(choices: dict[str, tuple[Any, ...]], max_settings: int) -> st.SearchStrategy[dict[str, Any]]:
     """A few settings with one of their values each."""
     one = st.sampled_from([(key, value) for key, values in choices.items() for value in values])
-    return st.lists(one, max_size=most).map(dict)
+    return st.lists(one, max_size=max_settings).map(dict)
 
 
 def _stream_settings() -> st.SearchStrategy[dict[str, Any]]:
@@ -134,10 +136,10 @@ def _consumer_settings(
         choices |= {"max_waiting": (1, 2), "max_batch": (2,)}
     if timed:
         choices |= {"ack_wait": (400 * MS,), "backoff": ([400 * MS, 1200 * MS],)}
-    return _settings(choices, 2).map(lambda settings: _coherent(settings, stream))
+    return _settings(choices, 2).map(lambda settings: _consistent_settings(settings, stream))
 
 
-def _coherent(settings: dict[str, Any], stream: str) -> dict[str, Any]:
+def _consistent_settings(settings: dict[str, Any], stream: str) -> dict[str, Any]:
     """What would only be refused is rare enough already: each start gets what belongs to it."""
     whole = {"ack_policy": "explicit", **settings}
     if "opt_start_seq" in whole:
@@ -150,7 +152,7 @@ def _coherent(settings: dict[str, Any], stream: str) -> dict[str, Any]:
 
 
 def _headers() -> st.SearchStrategy[tuple[tuple[str, str], ...]]:
-    return _often(
+    return _weighted(
         (),
         (("A", "1"),),
         (("Nats-Msg-Id", "1"),),
@@ -189,7 +191,7 @@ def _acknowledgement(*, timed: bool) -> st.SearchStrategy[Command]:
 
 def _command(*, timed: bool, pushing: bool) -> st.SearchStrategy[Command]:
     """Every second one publishes, pulls or listens, every third acknowledges; few delete what there is."""
-    publish = st.builds(Publish, _STREAM, _TOKEN, _headers(), _often(True, False, times=6))
+    publish = st.builds(Publish, _STREAM, _TOKEN, _headers(), _weighted(True, False, times=6))
     pull = st.builds(Pull, _STREAM, _CONSUMER, _pull_body(timed=timed), _INBOX)
     acknowledge = _acknowledgement(timed=timed)
     seldom: list[st.SearchStrategy[Command]] = [
@@ -203,13 +205,13 @@ def _command(*, timed: bool, pushing: bool) -> st.SearchStrategy[Command]:
             Purge,
             _STREAM,
             st.sampled_from([{}, {"keep": 1}, {"seq": 2}, {"seq": 3}, {"keep": 1, "seq": 2}]),
-            _often(None, *TOKENS, times=2),
+            _weighted(None, *TOKENS, times=2),
         ),
         st.builds(DeleteMessage, _STREAM, _SEQ),
         st.builds(GetMessage, _STREAM, seq=_SEQ),
         st.builds(GetMessage, _STREAM, last=_TOKEN),
         st.builds(GetMessage, _STREAM, seq=_SEQ, next=_TOKEN),
-        st.builds(Describe, _STREAM, _often(None, *CONSUMERS, times=1)),
+        st.builds(Describe, _STREAM, _weighted(None, *CONSUMERS, times=1)),
         st.builds(DeleteConsumer, _STREAM, _CONSUMER),
         st.builds(DeleteStream, _STREAM),
     ]
@@ -226,8 +228,8 @@ def _command(*, timed: bool, pushing: bool) -> st.SearchStrategy[Command]:
                 _INBOX,
             )
         )
-        asked = [listen] * 9 + [leave] * 3 + [pushed] * 3 + [pull]
+        choices = [listen] * 9 + [leave] * 3 + [pushed] * 3 + [pull]
     else:
-        asked = [pull] * 16
-    weighed = [publish] * 16 + asked + [acknowledge] * 20 + seldom + seldom[:-2] + waits * 3
+        choices = [pull] * 16
+    weighed = [publish] * 16 + choices + [acknowledge] * 20 + seldom + seldom[:-2] + waits * 3
     return st.integers(0, len(weighed) - 1).flatmap(weighed.__getitem__)

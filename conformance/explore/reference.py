@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Reference(Protocol):
+class SimulatedBroker(Protocol):
     """A broker on a clock of its own. Connections are numbers; what it sends waits until it is taken."""
 
     def open(self) -> int:

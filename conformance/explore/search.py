@@ -20,13 +20,13 @@ from hypothesis.strategies import SearchStrategy
 from msgspec import Struct, field
 
 from plumbline.conformance.explore.commands import Restart
-from plumbline.conformance.explore.known import known_faults
+from plumbline.conformance.explore.known import known_divergences
+from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program, programs
-from plumbline.conformance.explore.reference import Reference
-from plumbline.conformance.explore.scribe import write
+from plumbline.conformance.explore.reference import SimulatedBroker
 from plumbline.conformance.explore.script import Script
-from plumbline.conformance.explore.shrink import Enough, shrink
-from plumbline.conformance.explore.trial import PATIENCE, Difference, attempt
+from plumbline.conformance.explore.shrink import BudgetExhaustedError, shrink
+from plumbline.conformance.explore.trial import PATIENCE, TrialDifference, play_script
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.target import TargetAccess
 
@@ -35,19 +35,19 @@ SLOW_EXAMPLES = 6  # of a round that lets time pass, or restarts servers; each f
 CONFIRMATIONS = 3
 
 
-class Found(Struct, frozen=True):
+class Divergence(Struct, frozen=True):
     """A difference, and the shortest program that was found to show it.
 
-    Not ``steady``: it does not show every time, and the program is as it was when it did.
+    Not ``is_reproducible``: it does not show every time, and the program is as it was when it did.
     """
 
     program: Program
     script: Script
-    difference: Difference
-    steady: bool = True
+    difference: TrialDifference
+    is_reproducible: bool = True
 
 
-class Progress(Struct):
+class SearchProgress(Struct):
     """What the search has done so far."""
 
     examples: int = 0
@@ -62,7 +62,7 @@ class Progress(Struct):
 
 
 @contextmanager
-def _nothing_left_behind() -> Iterator[None]:
+def _temporary_hypothesis_home() -> Iterator[None]:
     """Hypothesis keeps notes in a folder of its own, which is to be none of the user's."""
     with TemporaryDirectory() as folder:
         set_hypothesis_home_dir(folder)
@@ -81,7 +81,7 @@ class Budget(Struct, frozen=True):
     shrinking: float = 30.0  # seconds, for one difference
 
 
-class _Stop(Exception):
+class _BudgetSpentError(Exception):
     """The budget is spent."""
 
 
@@ -92,25 +92,25 @@ class Search:
         self,
         target: TargetAccess,
         witness: TargetAccess,
-        reference: Callable[[], Reference],
+        reference: Callable[[], SimulatedBroker],
         budget: Budget,
         *,
         first_seed: int,
-        tell: Callable[[Progress], None] = lambda progress: None,
-        report: Callable[[Found], None] = lambda found: None,
+        on_progress: Callable[[SearchProgress], None] = lambda progress: None,
+        report: Callable[[Divergence], None] = lambda found: None,
     ) -> None:
-        self.found: dict[str, Found] = {}
-        self.progress = Progress()
+        self.divergences: dict[str, Divergence] = {}
+        self.progress = SearchProgress()
         self.restarts = bool(target.running.program)  # whether the target can be
-        self._faults = known_faults()
+        self._faults = known_divergences()
         self.target = target
         self._witness = witness
         self._reference = reference
         self._budget = budget
         self._seed = first_seed
-        self._tell = tell
+        self._on_progress = on_progress
         self._report = report
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
     def run(self) -> None:
         """Until the budget is spent. Raises ``Lost`` when the target is."""
@@ -124,15 +124,15 @@ class Search:
             rounds.insert(2, (programs(timed=False, restarting=True), SLOW_EXAMPLES))
             rounds.append((programs(timed=False, restarting=True, pushing=True), SLOW_EXAMPLES))
         number = 0
-        with suppress(_Stop), _nothing_left_behind():
+        with suppress(_BudgetSpentError), _temporary_hypothesis_home():
             while not self._spent():
                 kind, examples = rounds[number % len(rounds)]
-                _Round(self, self._seed + number, kind, examples).run()
+                _HypothesisRun(self, self._seed + number, kind, examples).run()
                 number += 1
 
     def _spent(self) -> bool:
         budget, progress = self._budget, self.progress
-        progress.elapsed_s = time.monotonic() - self._began
+        progress.elapsed_s = time.monotonic() - self._started_at
         return (
             progress.elapsed_s >= budget.seconds
             or (budget.examples is not None and progress.examples >= budget.examples)
@@ -141,21 +141,21 @@ class Search:
 
     def distinct(self) -> int:
         """How many differences were found."""
-        return len({id(found) for found in self.found.values()})
+        return len({id(found) for found in self.divergences.values()})
 
-    def difference(self, program: Program) -> Difference | None:
+    def difference(self, program: Program) -> TrialDifference | None:
         """What a program shows on the target, soon; None too if nothing can be said.
 
         After a restart it has all the time it wants: what it shows then is believed even if only once.
         """
         patience = "" if Restart() in program else PATIENCE
         try:
-            return attempt(write(program, self._reference()), program, self.target, patience=patience)
+            return play_script(write(program, self._reference()), program, self.target, patience=patience)
         except CheckEnded as ended:  # most likely this machine was busy
             self.progress.unclear[ended.message] += 1
             return None
 
-    def count(self, program: Program) -> bool:
+    def count_program(self, program: Program) -> bool:
         """One more; False if the budget is spent."""
         if self._spent():
             return False
@@ -164,34 +164,36 @@ class Search:
         progress.commands += len(program)
         progress.restarts += sum(isinstance(command, Restart) for command in program)
         progress.shapes.update(map(shape, program))
-        self._tell(progress)
+        self._on_progress(progress)
         return True
 
-    def new_difference(self, program: Program) -> Difference | None:
+    def new_difference(self, program: Program) -> TrialDifference | None:
         """A difference that was not found yet, and that a program shows again at once."""
         difference = self.difference(program)
         if difference is None or self._is_explained(difference, program):
             return None
         again = self.difference(program)
         if again is None or again.key != difference.key:
-            self._not_again(program, difference)
+            self._check_race(program, difference)
             return None
         return difference
 
-    def _is_explained(self, difference: Difference, program: Program, *, steady: bool = True) -> bool:
+    def _is_explained(self, difference: TrialDifference, program: Program, *, steady: bool = True) -> bool:
         """Count what was found already, or is known of released servers."""
         level = self.target.level
-        explaining = (one for one in self._faults if one.explains(difference, program, level, steady=steady))
+        explaining = (
+            one for one in self._faults if one.explains(difference, program, level, is_reproducible=steady)
+        )
         fault = next(explaining, None)
         if fault is not None:
             self.progress.faults[fault.reason] += 1
-        elif difference.key in self.found:
+        elif difference.key in self.divergences:
             self.progress.known[difference.key] += 1
         else:
             return False
         return True
 
-    def keep(self, program: Program, seen: Difference | None = None) -> None:
+    def shrink_and_keep(self, program: Program, seen: TrialDifference | None = None) -> None:
         """Shrink what shows a difference, and keep it if it always shows, and never on the reference."""
         difference = seen or self.difference(program)
         if difference is None:
@@ -200,49 +202,49 @@ class Search:
 
         def differs(candidate: Program) -> bool:
             if time.monotonic() > until:
-                raise Enough
-            shown = self.difference(candidate)
-            return shown is not None and shown.key == key
+                raise BudgetExhaustedError
+            shown_difference = self.difference(candidate)
+            return shown_difference is not None and shown_difference.key == key
 
         shrunk = shrink(program, differs)
         script = write(shrunk, self._reference())
-        confirmed = self._confirmed(script, shrunk)
+        confirmed = self._confirm(script, shrunk)
         if confirmed is None:
-            self._not_again(program, difference)
-        elif confirmed.key not in self.found and not self._is_explained(confirmed, shrunk):
-            self._add(Found(shrunk, script, confirmed), key)
+            self._check_race(program, difference)
+        elif confirmed.key not in self.divergences and not self._is_explained(confirmed, shrunk):
+            self._add(Divergence(shrunk, script, confirmed), key)
 
-    def _confirmed(self, script: Script, program: Program) -> Difference | None:
-        last: Difference | None = None
+    def _confirm(self, script: Script, program: Program) -> TrialDifference | None:
+        last: TrialDifference | None = None
         try:
             for _ in range(CONFIRMATIONS):
-                last = attempt(script, program, self.target)
-                if last is None or attempt(script, program, self._witness) is not None:
+                last = play_script(script, program, self.target)
+                if last is None or play_script(script, program, self._witness) is not None:
                     return None
         except CheckEnded:
             return None
         return last
 
-    def _not_again(self, program: Program, difference: Difference) -> None:
+    def _check_race(self, program: Program, difference: TrialDifference) -> None:
         """A race; but a server that has come back with something else has lost it, if only once."""
         script = write(program, self._reference())
-        if not isinstance(difference.command, Restart) or not self._is_no_fault_of_ours(script, program):
+        if not isinstance(difference.command, Restart) or not self._witness_agrees(script, program):
             self.progress.unsteady[difference.key] += 1
         elif not self._is_explained(difference, program, steady=False):
-            self._add(Found(program, script, difference, steady=False), difference.key)
+            self._add(Divergence(program, script, difference, is_reproducible=False), difference.key)
 
-    def _is_no_fault_of_ours(self, script: Script, program: Program) -> bool:
+    def _witness_agrees(self, script: Script, program: Program) -> bool:
         try:
-            return attempt(script, program, self._witness) is None
+            return play_script(script, program, self._witness) is None
         except CheckEnded:
             return False
 
-    def _add(self, found: Found, key: str) -> None:
-        self.found[key] = self.found[found.difference.key] = found
+    def _add(self, found: Divergence, key: str) -> None:
+        self.divergences[key] = self.divergences[found.difference.key] = found
         self._report(found)
 
 
-class _Round:
+class _HypothesisRun:
     """One run of Hypothesis: it stops at the first new difference, which is then shrunk."""
 
     def __init__(self, search: Search, number: int, kind: SearchStrategy[Program], examples: int) -> None:
@@ -250,7 +252,7 @@ class _Round:
         self._seed = number
         self._kind = kind
         self._examples = examples
-        self._failing: tuple[Program, Difference] | None = None
+        self._failing: tuple[Program, TrialDifference] | None = None
         self._ended: BaseException | None = None
 
     def run(self) -> None:
@@ -274,13 +276,13 @@ class _Round:
         if self._ended is not None:
             raise self._ended
         if self._failing is not None:
-            self._search.keep(*self._failing)
+            self._search.shrink_and_keep(*self._failing)
 
     def _trial(self, program: Program) -> None:
         """Nothing is raised here: Hypothesis would look at it again, and shrink in its own, slower way."""
         try:
-            if not self._search.count(program):
-                self._ended = _Stop()
+            if not self._search.count_program(program):
+                self._ended = _BudgetSpentError()
             elif (difference := self._search.new_difference(program)) is not None:
                 self._failing = program, difference
         except BaseException as ended:

@@ -15,15 +15,15 @@ import msgspec
 from plumbline.conformance.explore.commands import CONSUMERS, STREAMS, TOKENS, Command
 from plumbline.conformance.explore.programs import Program
 
-Question = Callable[[Program], bool]
+DiffersTest = Callable[[Program], bool]
 
 
-class Enough(Exception):
+class BudgetExhaustedError(Exception):
     """Time is up."""
 
 
 # What is plainest for a field, where leaving a piece out is not possible.
-_PLAINEST: dict[str, Any] = {
+_SIMPLEST: dict[str, Any] = {
     "stream": STREAMS[0],
     "consumer": CONSUMERS[0],
     "token": TOKENS[0],
@@ -33,23 +33,24 @@ _PLAINEST: dict[str, Any] = {
 }
 
 
-def shrink(program: Program, differs: Question) -> Program:
-    """The smallest program that could be found; ``differs`` raises ``Enough`` to end the search there."""
+def shrink(program: Program, still_differs: DiffersTest) -> Program:
+    """The smallest program that could be found; ``still_differs`` raises ``BudgetExhaustedError`` to end the
+    search there."""
     best = program
 
     def keep(candidate: Program) -> bool:
         nonlocal best
-        if not differs(candidate):
+        if not still_differs(candidate):
             return False
         best = candidate
         return True
 
-    with suppress(Enough):
+    with suppress(BudgetExhaustedError):
         _until_nothing_changes(lambda: best, keep)
     return best
 
 
-def _until_nothing_changes(best: Callable[[], Program], keep: Question) -> None:
+def _until_nothing_changes(best: Callable[[], Program], keep: DiffersTest) -> None:
     before: Program = ()
     while before != best():
         before = best()
@@ -60,7 +61,7 @@ def _until_nothing_changes(best: Callable[[], Program], keep: Question) -> None:
         _plainer_commands(best, keep)
 
 
-def _leave_out(best: Callable[[], Program], keep: Question, run: int) -> None:
+def _leave_out(best: Callable[[], Program], keep: DiffersTest, run: int) -> None:
     """Runs of so many commands, the last first: what comes after the difference goes at once."""
     start = len(best()) - run
     while start >= 0:
@@ -69,7 +70,7 @@ def _leave_out(best: Callable[[], Program], keep: Question, run: int) -> None:
         start = min(start - run, len(best()) - run)
 
 
-def _plainer_commands(best: Callable[[], Program], keep: Question) -> None:
+def _plainer_commands(best: Callable[[], Program], keep: DiffersTest) -> None:
     for place in range(len(best()) - 1, -1, -1):
         changed = True
         while changed:
@@ -95,5 +96,5 @@ def plainer_than(command: Command) -> Iterator[Command]:
                 yield replace(command, **{name: value[:position] + value[position + 1 :]})
         elif name == "token" and value is None:
             continue
-        elif name in _PLAINEST and value != _PLAINEST[name]:
-            yield replace(command, **{name: _PLAINEST[name]})
+        elif name in _SIMPLEST and value != _SIMPLEST[name]:
+            yield replace(command, **{name: _SIMPLEST[name]})

@@ -14,14 +14,14 @@ from msgspec import Struct
 from plumbline.conformance.explore.commands import CONSUMERS, STREAMS
 from plumbline.conformance.explore.lines import (
     INBOX,
-    Captures,
-    marked,
+    TimeCaptures,
+    connection_line,
     pattern,
     publish_line,
     sent_subject,
     shown_state,
 )
-from plumbline.conformance.explore.reference import Reference
+from plumbline.conformance.explore.reference import SimulatedBroker
 from plumbline.conformance.target import CONNECT_DEFAULTS
 from plumbline.wire.nats import Connect, Decoder, HPub, Operation, Payload, Ping, Pub, Sender, Sub, Unsub
 from plumbline.wire.nats.jetstream import ACK_PREFIX, api_subject
@@ -37,7 +37,7 @@ SHORTEST_SILENCE_S = 0.05
 _COUNTED = ("messages", "first_seq", "last_seq")
 
 
-class Delivery(Struct, frozen=True):
+class ReferenceDelivery(Struct, frozen=True):
     """A message that a consumer has delivered."""
 
     stream: str
@@ -45,10 +45,10 @@ class Delivery(Struct, frozen=True):
     subject: str  # for its acknowledgement
 
 
-class _Link:
+class _ReferenceConnection:
     """One connection to the reference."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: SimulatedBroker) -> None:
         self.reference = reference
         self.number = reference.open()
         self.decoder = Decoder(Sender.SERVER)
@@ -72,23 +72,23 @@ class _Link:
 class Transcript:
     """The lines so far, and the reference that they are about."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: SimulatedBroker) -> None:
         self.reference = reference
         self.lines: list[str] = []
         self.numbers: list[int] = []
         self.number = 0
-        self.captures = Captures()
-        self.deliveries: list[Delivery] = []
+        self.captures = TimeCaptures()
+        self.deliveries: list[ReferenceDelivery] = []
         self.published = 0
         self.since_sent = 0.0  # on the reference's clock
         self.stage = self.staged()
-        self.links: dict[str, _Link] = {}
+        self.links: dict[str, _ReferenceConnection] = {}
         self.inboxes: dict[str, str] = {}  # inbox -> the connection that listens there
         self.workers: dict[tuple[str, str], str] = {}  # of stream and consumer: the connection that pulls
-        self.listen(CLIENT, REPLY)
+        self.subscribe(CLIENT, REPLY)
 
-    def staged(self) -> _Link:
-        stage = _Link(self.reference)
+    def staged(self) -> _ReferenceConnection:
+        stage = _ReferenceConnection(self.reference)
         stage.send(Sub.make(f"{INBOX}stage", 1))
         return stage
 
@@ -107,11 +107,11 @@ class Transcript:
         connection: str = CLIENT,
         json_body: bool = False,
     ) -> None:
-        shown, shown_reply = (
+        written_subject, shown_reply = (
             sent_subject(name, self.captures) if name is not None else None for name in (subject, reply)
         )
         body = payload.replace(INBOX, "$") if json_body else payload
-        line = publish_line(shown or "", shown_reply, headers, body, json_body=json_body)
+        line = publish_line(written_subject or "", shown_reply, headers, body, json_body=json_body)
         data = payload.encode()
         operation = HPub.make(subject, headers, data, reply) if headers else Pub.make(subject, data, reply)
         self._send(connection, operation, line)
@@ -119,12 +119,12 @@ class Transcript:
 
     def arrivals(self) -> None:
         """Write what has come, which must come at once."""
-        for name, arrived in self._taken():
-            self.line(marked(name, "<", pattern(arrived, self.captures)))
+        for name, arrived in self._take_all():
+            self.line(connection_line(name, "<", pattern(arrived, self.captures)))
 
     def _send(self, connection: str, operation: Operation, line: str) -> None:
-        self.line(marked(connection, ">", line))
-        self._link(connection).send(operation)
+        self.line(connection_line(connection, ">", line))
+        self._connection(connection).send(operation)
         self.since_sent = 0.0
         self._advance(COMMAND_S)
 
@@ -132,7 +132,7 @@ class Transcript:
         self.lines.append(line)
         self.numbers.append(self.number)
 
-    def _taken(self) -> list[tuple[str, Payload]]:
+    def _take_all(self) -> list[tuple[str, Payload]]:
         """What has come on each connection; deliveries among it can be acknowledged from now on."""
         taken = [
             (name, operation)
@@ -143,43 +143,43 @@ class Transcript:
         for _, operation in taken:
             if (operation.reply or "").startswith(f"{ACK_PREFIX}."):
                 tokens = str(operation.reply).split(".")
-                self.deliveries.append(Delivery(tokens[2], tokens[3], str(operation.reply)))
+                self.deliveries.append(ReferenceDelivery(tokens[2], tokens[3], str(operation.reply)))
         return taken
 
-    def _link(self, name: str) -> _Link:
+    def _connection(self, name: str) -> _ReferenceConnection:
         if name not in self.links:
-            self.links[name] = _Link(self.reference)
+            self.links[name] = _ReferenceConnection(self.reference)
         return self.links[name]
 
-    def listen(self, connection: str, inbox: str) -> None:
+    def subscribe(self, connection: str, inbox: str) -> None:
         if inbox not in self.inboxes:
             self.inboxes[inbox] = connection
-            sid = self._link(connection).new_sid(inbox)
+            sid = self._connection(connection).new_sid(inbox)
             subscribe = Sub.make(inbox, sid)
             self._send(connection, subscribe, f"SUB {sent_subject(inbox, self.captures)} {sid}")
 
-    def leave(self, inbox: str) -> None:
+    def unsubscribe(self, inbox: str) -> None:
         """Listen there no more, if anybody does; what follows is sent when that is known to be so."""
         connection = self.inboxes.pop(inbox, None)
         if connection is not None:
-            link = self._link(connection)
+            link = self._connection(connection)
             sid = link.sids.pop(inbox)
             self._send(connection, Unsub.make(sid), f"UNSUB {sid}")
-            self.line(marked(connection, ">", "PING"))
-            self.line(marked(connection, "<", "PONG"))
+            self.line(connection_line(connection, ">", "PING"))
+            self.line(connection_line(connection, "<", "PONG"))
 
-    def worker(self, stream: str, consumer: str, inbox: str) -> tuple[str, str]:
+    def consumer_connection(self, stream: str, consumer: str, inbox: str) -> tuple[str, str]:
         """The connection of a consumer, of its own since only there the order is certain, and its inbox."""
         name = self.workers.setdefault((stream, consumer), f"w{len(self.workers) + 1}")
         return name, f"{INBOX}{name}{inbox}"
 
-    def listening(self, stream: str, consumer: str, inbox: str) -> tuple[str, str]:
+    def subscribed_connection(self, stream: str, consumer: str, inbox: str) -> tuple[str, str]:
         """The same, and somebody listens there."""
-        name, subject = self.worker(stream, consumer, inbox)
-        self.listen(name, subject)
+        name, subject = self.consumer_connection(stream, consumer, inbox)
+        self.subscribe(name, subject)
         return name, subject
 
-    def delivery(self, ago: int) -> Delivery | None:
+    def delivery(self, ago: int) -> ReferenceDelivery | None:
         return self.deliveries[-1 - ago % len(self.deliveries)] if self.deliveries else None
 
     # -- state -------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ class Transcript:
         info = self.ask(api_subject("STREAM.INFO", stream))
         if "error" in info:
             return
-        shown = (f"{key}={value}" for key, value in shown_state(info["state"]).items() if key in _COUNTED)
-        self.line(f"expect stream {stream} {' '.join(shown)}")
+        fields = (f"{key}={value}" for key, value in shown_state(info["state"]).items() if key in _COUNTED)
+        self.line(f"expect stream {stream} {' '.join(fields)}")
         for consumer in CONSUMERS:
             info = self.ask(api_subject("CONSUMER.INFO", stream, consumer))
             if "error" not in info:
@@ -214,7 +214,7 @@ class Transcript:
 
     # -- time --------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def await_due_timer(self) -> None:
         """Wait for a timer that is due so soon that it would race with the next command."""
         if self._due_within(MARGIN_S):
             self.wait(MARGIN_S)
@@ -230,10 +230,10 @@ class Transcript:
                 step = max(left, 0.0)
             self._advance(step)
             left -= step
-            arrived = self._taken()
+            arrived = self._take_all()
             if arrived:
                 last = self.since_sent
-                self._timed(arrived)
+                self._write_timed(arrived)
                 left = max(left, MARGIN_S)
         silence = self.since_sent - last
         if silence > SHORTEST_SILENCE_S:
@@ -241,14 +241,15 @@ class Transcript:
         for stream in STREAMS:
             self.states(stream)
 
-    def _timed(self, arrived: list[tuple[str, Payload]]) -> None:
+    def _write_timed(self, arrived: list[tuple[str, Payload]]) -> None:
         """What timers sent at one moment: on each connection in any order."""
         window = (
             f"between {_milliseconds(max(self.since_sent - EARLY_S, 0.001))}"
             f" and {_milliseconds(self.since_sent + LATE_S)}"
         )
         written = [
-            f"{marked(name, '<', pattern(operation, self.captures))} {window}" for name, operation in arrived
+            f"{connection_line(name, '<', pattern(operation, self.captures))} {window}"
+            for name, operation in arrived
         ]
         block = written if len(written) == 1 else ["in any order", *written, "end"]
         for line in block:

@@ -27,7 +27,7 @@ from plumbline.conformance.explore.commands import (
     Wait,
 )
 from plumbline.conformance.explore.script import RESTART, Script
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
 from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.trace.cases import parse_trace
@@ -35,8 +35,8 @@ from plumbline.conformance.trace.player import play
 from plumbline.verdicts import WireLine
 
 PATIENCE = "within 150ms"  # while searching: what a target answers at all, it answers soon
-NOT_BACK = "the server does not come back from a restart"
-BACK = "a server that goes on with what it has stored"
+RESTART_FAILED = "the server does not come back from a restart"
+RESTART_EXPECTED = "a server that goes on with what it has stored"
 _UNLIMITED = re.compile(r"(?:\w+< (?!nothing)|< (?!nothing)|expect ).*(?<!ms)(?<!end)$")
 _NUMBERS = re.compile(r"\d+")
 _TOKEN = re.compile(r"PL[a-z0-9]+x\d+_|_INBOX\.[\w.]+|\$w\d+\w|w\d+(?=[<>])")
@@ -63,7 +63,7 @@ _REQUIREMENTS: dict[type[Command], str] = {
 _OF_PAYLOADS = {"-NAK": "JS-ACK-009", "+WPI": "JS-ACK-013", "+TERM": "JS-ACK-020"}
 
 
-class Difference(Struct, frozen=True):
+class TrialDifference(Struct, frozen=True):
     """Where target and reference differ."""
 
     line: int  # of the script, from 0
@@ -78,11 +78,11 @@ class Difference(Struct, frozen=True):
     @property
     def key(self) -> str:
         """The same for what is most likely the same: the command and what is wrong, without numbers."""
-        words = _NUMBERS.sub("#", _TOKEN.sub("", f"{self.text.split(' |')[0][:60]} {self.message}"))
-        return f"{type(self.command).__name__}: {words}"
+        message_pattern = _NUMBERS.sub("#", _TOKEN.sub("", f"{self.text.split(' |')[0][:60]} {self.message}"))
+        return f"{type(self.command).__name__}: {message_pattern}"
 
 
-class Lost(Exception):
+class TargetLostError(Exception):
     """The target does not answer any more."""
 
 
@@ -109,10 +109,11 @@ def requirement_of(command: Command) -> str:
     return _REQUIREMENTS[type(command)]
 
 
-def attempt(
+def play_script(
     script: Script, program: Sequence[Command], access: TargetAccess, *, patience: str = ""
-) -> Difference | None:
-    """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said, ``Lost``.
+) -> TrialDifference | None:
+    """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said,
+    ``TargetLostError``.
 
     A server that does not come back from a restart differs.
     """
@@ -120,7 +121,7 @@ def attempt(
         return None  # nothing came, and nothing was expected
     text = trace_text(script, title="-", source="-", verifies="JS-API-009", patience=patience)
     trace = parse_trace(text, "trial")
-    session = Session(access)
+    session = NatsSession(access)
     try:
         with session:
             play(trace, session)
@@ -128,9 +129,9 @@ def attempt(
         return _difference(ended, script, program, session)
     except Inconclusive as ended:
         if script.lines[_line(ended, script)] == RESTART:
-            message = f"{NOT_BACK}: {ended.message}"
-            gone = Inconclusive(message, expected=BACK, actual=ended.actual, where=ended.where)
-            return _difference(gone, script, program, session)
+            message = f"{RESTART_FAILED}: {ended.message}"
+            outcome = Inconclusive(message, expected=RESTART_EXPECTED, actual=ended.actual, where=ended.where)
+            return _difference(outcome, script, program, session)
         _raise_lost(access)
         raise
     except CheckEnded:
@@ -140,8 +141,8 @@ def attempt(
 
 
 def _raise_lost(access: TargetAccess) -> None:
-    if absence := access.absence():
-        raise Lost(absence) from None
+    if absence := access.absence_reason():
+        raise TargetLostError(absence) from None
 
 
 def _line(ended: CheckEnded, script: Script) -> int:
@@ -153,11 +154,11 @@ def _line(ended: CheckEnded, script: Script) -> int:
 
 
 def _difference(
-    ended: CheckEnded, script: Script, program: Sequence[Command], session: Session
-) -> Difference:
+    ended: CheckEnded, script: Script, program: Sequence[Command], session: NatsSession
+) -> TrialDifference:
     line = _line(ended, script)
     number = script.commands[line]
-    return Difference(
+    return TrialDifference(
         line=line,
         text=script.lines[line],
         command=program[number],

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Collection
 from typing import Any, TypeVar
 
-from plumbline.conformance.connection import Arrival, BaseConnection, Closed, Wiring
-from plumbline.conformance.nats.differences import differences
+from plumbline.conformance.connection import Arrival, BaseConnection, ConnectionClosed, ConnectionContext
+from plumbline.conformance.nats.differences import field_differences
 from plumbline.conformance.nats.redaction import redacted
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import (
@@ -24,7 +24,7 @@ from plumbline.wire.nats import (
     Sender,
 )
 
-__all__ = ["Arrival", "Closed", "Connection", "handshake"]
+__all__ = ["Arrival", "ConnectionClosed", "NatsConnection", "handshake"]
 
 Expected = TypeVar("Expected", bound=Operation)
 
@@ -32,29 +32,29 @@ Expected = TypeVar("Expected", bound=Operation)
 CLIENT_LIMITS = Limits(max_payload=64 * 1024 * 1024 + 1024)
 
 
-class Connection(BaseConnection):
+class NatsConnection(BaseConnection):
     """A NATS client under the check's full control."""
 
-    unasked = (Ping, Info)  # what a server may send at any time
-    question = "PING"
+    unsolicited = (Ping, Info)  # what a server may send at any time
+    liveness_request = "PING"
 
-    def __init__(self, name: str, link: socket.socket, wiring: Wiring) -> None:
+    def __init__(self, name: str, link: socket.socket, wiring: ConnectionContext) -> None:
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
 
-    def _shown(self, operation: Operation) -> tuple[str, bytes]:
-        shown = redacted(operation)
-        return repr(operation.raw)[2:-1] if isinstance(operation, Raw) else str(shown), shown.raw
+    def _journal_text(self, operation: Operation) -> tuple[str, bytes]:
+        masked = redacted(operation)
+        return repr(operation.raw)[2:-1] if isinstance(operation, Raw) else str(masked), masked.raw
 
-    def _came(self, operation: Operation) -> None:
+    def _auto_reply(self, operation: Operation) -> None:
         if isinstance(operation, Ping) and self.answers_pings:
-            self._answer(Pong.make().raw, "PONG")
+            self._send_auto_reply(Pong.make().raw, "PONG")
 
-    def _ask(self) -> bool:
+    def _send_liveness_request(self) -> bool:
         self.send(Ping.make())
         return True
 
-    def _is_answer(self, operation: Operation) -> bool:
+    def _is_liveness_reply(self, operation: Operation) -> bool:
         return isinstance(operation, Pong)
 
     def take(self, within: float, skip: Collection[type[Operation]] | None = None) -> Operation | None:
@@ -71,15 +71,15 @@ class Connection(BaseConnection):
 
         ``status="404 No Messages"`` compares a status line. Raises ``Failed`` or ``Inconclusive``.
         """
-        wanted = " ".join([kind.verb, *(f"{name}={value!r}" for name, value in fields.items())])
-        skip = tuple(unasked for unasked in self.unasked if unasked is not kind)
+        expected = " ".join([kind.verb, *(f"{name}={value!r}" for name, value in fields.items())])
+        skip = tuple(unasked for unasked in self.unsolicited if unasked is not kind)
 
         def judge(operation: Operation) -> None:
-            if different := differences(operation, kind, fields):
+            if different := field_differences(operation, kind, fields):
                 self.mark_offending(operation)
-                raise Failed(f"{self.name}: {'; '.join(different)}", expected=wanted, actual=str(operation))
+                raise Failed(f"{self.name}: {'; '.join(different)}", expected=expected, actual=str(operation))
 
-        operation = self.arrival(within, wanted, skip, judge=judge).operation
+        operation = self.arrival(within, expected, skip, judge=judge).operation
         self._on_evidence()
         assert isinstance(operation, kind)
         return operation
@@ -96,7 +96,7 @@ class Connection(BaseConnection):
         return before
 
 
-def handshake(connection: Connection, options: dict[str, Any]) -> None:
+def handshake(connection: NatsConnection, options: dict[str, Any]) -> None:
     """INFO, CONNECT, PING, PONG. Raises ``Failed`` if the target does not keep to it."""
     connection.info = connection.expect(Info, within=2.0)
     connection.send(Connect.make(options), Ping.make())

@@ -8,7 +8,7 @@ from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Operation, Payload
 
 
-def differences(operation: Operation, kind: type[Operation], fields: dict[str, Any]) -> list[str]:
+def field_differences(operation: Operation, kind: type[Operation], fields: dict[str, Any]) -> list[str]:
     """Everything in which ``operation`` is not what was asked for, all at once."""
     if not isinstance(operation, kind):
         return [f"expected {kind.verb}, got {operation.verb}"]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.conformance.urls import AccessRefused, Url
+from plumbline.conformance.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
@@ -39,11 +39,11 @@ CONNECT_DEFAULTS: dict[str, Any] = {
 
 
 def probe(
-    link: socket.socket, url: Url, round_trips: int, pause_s: float
+    link: socket.socket, url: NatsUrl, round_trips: int, pause_s: float
 ) -> tuple[dict[str, Any], list[float]]:
     """INFO's fields, and the round trips of some PINGs in seconds, over a fresh connection.
 
-    Raises ``TargetUnreachable`` or ``AccessRefused``; ``OSError`` if the peer breaks off.
+    Raises ``TargetUnreachable`` or ``AccessRefusedError``; ``OSError`` if the peer breaks off.
     """
     try:
         return _greet(link, url, round_trips, pause_s)
@@ -54,7 +54,7 @@ def probe(
 
 
 def _greet(
-    link: socket.socket, url: Url, round_trips: int, pause_s: float
+    link: socket.socket, url: NatsUrl, round_trips: int, pause_s: float
 ) -> tuple[dict[str, Any], list[float]]:
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
     try:
@@ -72,14 +72,18 @@ def _greet(
         raise TargetUnreachable(f"{url.address} does not speak NATS: it began with {str(first)[:80]!r}.")
     info = first.fields
     if info.get("tls_required"):
-        raise AccessRefused(f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener")
+        raise AccessRefusedError(
+            f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener"
+        )
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
     connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
     _send(link, Connect.make(connect))
     return info, _round_trips(link, reader, url, round_trips, pause_s)
 
 
-def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int, pause_s: float) -> list[float]:
+def _round_trips(
+    link: socket.socket, reader: _Reader, url: NatsUrl, count: int, pause_s: float
+) -> list[float]:
     until = time.monotonic() + ROUND_TRIPS_S
     found = [_round_trip(link, reader, url, pause_s)]
     while len(found) < count and time.monotonic() < until:
@@ -87,7 +91,7 @@ def _round_trips(link: socket.socket, reader: _Reader, url: Url, count: int, pau
     return found
 
 
-def _round_trip(link: socket.socket, reader: _Reader, url: Url, pause_s: float) -> float:
+def _round_trip(link: socket.socket, reader: _Reader, url: NatsUrl, pause_s: float) -> float:
     began = time.monotonic() + pause_s
     time.sleep(pause_s)
     _send(link, Ping.make())
@@ -101,7 +105,7 @@ def _round_trip(link: socket.socket, reader: _Reader, url: Url, pause_s: float) 
         if isinstance(operation, Ping):
             _send(link, Pong.make())
         if isinstance(operation, Err):
-            raise AccessRefused(
+            raise AccessRefusedError(
                 f"{url} refuses the connection: {operation.message}. "
                 f"Write the credentials into the URL: nats://user:password@{url.address}"
             )
@@ -116,7 +120,7 @@ def _send(link: socket.socket, operation: Operation) -> None:
 class _Reader:
     """Operations one at a time from a blocking socket, each within a deadline."""
 
-    def __init__(self, link: socket.socket, url: Url, deadline: float) -> None:
+    def __init__(self, link: socket.socket, url: NatsUrl, deadline: float) -> None:
         self._link = link
         self._url = url
         self._deadline = deadline

@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 
-from plumbline.conformance.nats.connection import Connection, handshake
-from plumbline.conformance.nats.stage import Stage
+from plumbline.conformance.nats.connection import NatsConnection, handshake
+from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, OwnServer
-from plumbline.conformance.session import STAGE, BaseSession, TouchesStranger
+from plumbline.conformance.session import STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
-from plumbline.conformance.urls import Url
+from plumbline.conformance.urls import NatsUrl
 from plumbline.wire.nats import HPub, Operation, Pub
 from plumbline.wire.nats.jetstream import API_PREFIX
 
-__all__ = ["BUCKET_PREFIXES", "Session", "TouchesStranger"]
+__all__ = ["BUCKET_PREFIXES", "ForeignObjectError", "NatsSession"]
 
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 _CREATES_STREAM = f"{API_PREFIX}.STREAM.CREATE."
@@ -30,13 +30,13 @@ _CHANGES = re.compile(
 )
 
 
-class Session(BaseSession):
-    """What a NATS check is given. See ``Connection`` for what a connection can show."""
+class NatsSession(BaseSession):
+    """What a NATS check is given. See ``NatsConnection`` for what a connection can show."""
 
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
         super().__init__(target, variant=variant)
         self._streams: set[str] = set()
-        self._stage: Stage | None = None
+        self._stage: JetStreamStage | None = None
 
     # -- names -------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class Session(BaseSession):
 
     def connect(
         self, name: str = "client", *, variant: str | None = None, handshake: bool = True, **options: Any
-    ) -> Connection:
+    ) -> NatsConnection:
         """A new connection; ``options`` override fields of CONNECT, and one that is None is left out.
 
         Without ``handshake`` nothing is read or sent. Raises ``Unsupported`` without such a variant.
@@ -66,7 +66,7 @@ class Session(BaseSession):
             self.handshake(connection, variant=variant, **options)
         return connection
 
-    def handshake(self, connection: Connection, *, variant: str | None = None, **options: Any) -> None:
+    def handshake(self, connection: NatsConnection, *, variant: str | None = None, **options: Any) -> None:
         """INFO, CONNECT with ``options`` over the defaults, PING, PONG; no evidence of anything yet."""
         before = self.observations
         handshake(connection, self.connect_fields(variant, **options))
@@ -82,36 +82,38 @@ class Session(BaseSession):
             fields = {**fields, "headers": False, "no_responders": False, **options}
         return {name: value for name, value in fields.items() if value is not None}
 
-    def url(self, variant: str | None) -> Url:
+    def url(self, variant: str | None) -> NatsUrl:
         if self._home is not None:
-            return Url.parse(self._home.url)
+            return NatsUrl.parse(self._home.url)
         url = super().url(variant)
-        assert isinstance(url, Url)
+        assert isinstance(url, NatsUrl)
         return url
 
-    def _open(self, name: str, url: Url, *, own: bool = False) -> Connection:
-        wiring = self._wiring(url)
+    def _open(self, name: str, url: NatsUrl, *, own: bool = False) -> NatsConnection:
+        wiring = self._connection_context(url)
         if own or self._home is not None:
-            wiring = msgspec.structs.replace(wiring, on_send=self._sent_to_own)
-        connection = Connection(name, self._link(name, url), wiring)
+            wiring = msgspec.structs.replace(wiring, on_send=self._on_sent_to_own_server)
+        connection = NatsConnection(name, self._open_socket(name, url), wiring)
         self._connections.append(connection)
         return connection
 
-    def _sent_to_own(self, at: float, operation: Operation) -> None:
+    def _on_sent_to_own_server(self, at: float, operation: Operation) -> None:
         """Nothing there is a stranger's, and all of it vanishes with the server."""
         self.moment = at
 
-    def _sent(self, at: float, operation: Operation) -> None:
-        super()._sent(at, operation)
+    def _on_sent(self, at: float, operation: Operation) -> None:
+        super()._on_sent(at, operation)
         if isinstance(operation, Pub | HPub):
-            self._refuse_strangers(operation.subject)
+            self._refuse_foreign_subject(operation.subject)
         if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):
             self._streams.add(operation.subject[len(_CREATES_STREAM) :])
 
-    def _refuse_strangers(self, subject: str) -> None:
+    def _refuse_foreign_subject(self, subject: str) -> None:
         """Nothing on the target that is not the run's own is touched: a check that would do so is wrong."""
         if _CHANGES.fullmatch(subject) and self.target.prefix not in subject:
-            raise TouchesStranger(f"{subject} names what this run did not make: take names from the session")
+            raise ForeignObjectError(
+                f"{subject} names what this run did not make: take names from the session"
+            )
 
     # -- a server of its own -----------------------------------------------------------------
 
@@ -124,35 +126,35 @@ class Session(BaseSession):
         self._own_servers.append(server)
         return server
 
-    def connect_to(self, server: OwnServer, name: str = "client", **options: Any) -> Connection:
+    def connect_to(self, server: OwnServer, name: str = "client", **options: Any) -> NatsConnection:
         """As ``connect``, to a server of its own."""
-        connection = self._open(name, Url.parse(server.url), own=True)
+        connection = self._open(name, NatsUrl.parse(server.url), own=True)
         self.handshake(connection, **options)
         return connection
 
-    def stage_on(self, server: OwnServer) -> Stage:
+    def stage_on(self, server: OwnServer) -> JetStreamStage:
         """A stage on a server of its own, until that is restarted."""
         self.needs("jetstream")
         try:
-            return Stage(self, self.connect_to(server, STAGE))
+            return JetStreamStage(self, self.connect_to(server, STAGE))
         except Failed as error:
             raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
 
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""
         if self.variant is None and feature not in self.target.target.features:
-            said = self.target.info.get(feature)
-            raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {said!r})")
+            value = self.target.info.get(feature)
+            raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {value!r})")
 
     # -- stage -------------------------------------------------------------------------------
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> JetStreamStage:
         """JetStream requests on a connection of their own. Raises ``Unsupported`` without JetStream."""
         if self._stage is None:
             self.needs("jetstream")
             try:
-                self._stage = Stage(self, self.connect(STAGE))
+                self._stage = JetStreamStage(self, self.connect(STAGE))
             except Failed as error:
                 raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
         return self._stage

@@ -18,18 +18,18 @@ from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import ApiError, api_subject
 
 if TYPE_CHECKING:
-    from plumbline.conformance.nats.connection import Connection
-    from plumbline.conformance.nats.session import Session
+    from plumbline.conformance.nats.connection import NatsConnection
+    from plumbline.conformance.nats.session import NatsSession
 
 REQUEST_WITHIN_S = 5.0
 STREAM_NOT_FOUND = 10059
-SERVER_TROUBLE = 500  # codes from here on are as HTTP's: not the request's fault
+SERVER_ERROR_CODE = 500  # codes from here on are as HTTP's: not the request's fault
 
 
-class Stage:
+class JetStreamStage:
     """JetStream requests, one at a time, on a connection of their own."""
 
-    def __init__(self, session: Session, connection: Connection) -> None:
+    def __init__(self, session: NatsSession, connection: NatsConnection) -> None:
         self._session = session
         self._connection = connection
         self._inbox = session.inbox("stage")
@@ -77,7 +77,7 @@ class Stage:
         reply = self.answer(verb, *names, body=body)
         error = ApiError.of(reply)
         if error is not None:
-            trouble = Inconclusive if error.code >= SERVER_TROUBLE else Untestable
+            trouble = Inconclusive if error.code >= SERVER_ERROR_CODE else Untestable
             raise trouble(f"{verb} {' '.join(names)} was refused: {error}", actual=json.dumps(reply))
         return reply
 
@@ -162,7 +162,7 @@ class Stage:
             Failed,
             consumer_shows,
         )
-        self._session.observed()
+        self._session.count_observation()
         return info
 
     def expect_stream(self, stream: str, within: float = 1.0, **fields: Any) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Stage:
         info = poll_state(
             self._session, lambda: self.stream_info(stream), fields, within, Failed, stream_shows
         )
-        self._session.observed()
+        self._session.count_observation()
         return info
 
 

@@ -160,14 +160,14 @@ class Catalogue(Struct, frozen=True):
 
         Raises ``UnknownRequirementError`` for the first pattern that matches nothing.
         """
-        wanted: set[str] = set()
-        asked = list(patterns)
-        for pattern in asked:
+        selected_ids: set[str] = set()
+        pattern_list = list(patterns)
+        for pattern in pattern_list:
             matched = fnmatch.filter(self.by_id, pattern.upper())
             if not matched:
                 raise UnknownRequirementError(pattern, self.near(pattern))
-            wanted.update(matched)
-        return [row for row in self.requirements if not asked or row.id in wanted]
+            selected_ids.update(matched)
+        return [row for row in self.requirements if not pattern_list or row.id in selected_ids]
 
     def near(self, text: str) -> list[str]:
         """Ids and group patterns that are spelled like ``text``, the most alike first."""
@@ -228,7 +228,7 @@ def _group(path: Path, problems: list[str]) -> Group | None:
     for index, table in enumerate(tables, 1):
         line = f":{lines[index - 1]}" if len(lines) == len(tables) else ""
         where = f"{path.name}{line}"
-        wrong = _wrong(table, heading["id"])
+        wrong = _table_errors(table, heading["id"])
         name = table.get("id", "without id")
         problems += [f"{where}: requirement {index} ({name}): {what}" for what in wrong]
         if not wrong:
@@ -254,7 +254,7 @@ def _merged(files: Sequence[Group], problems: list[str]) -> list[Group]:
     return list(merged.values())
 
 
-def _wrong(table: Mapping[str, Any], group: str) -> list[str]:
+def _table_errors(table: Mapping[str, Any], group: str) -> list[str]:
     """What is wrong with one [[requirement]] table, each with what to write instead."""
     wrong = [f"unknown key '{key}'; known: {', '.join(sorted(_KNOWN))}" for key in table if key not in _KNOWN]
     wrong += [f"'{key}' is missing" for key in _REQUIRED if key not in table]
@@ -273,10 +273,10 @@ def _wrong(table: Mapping[str, Any], group: str) -> list[str]:
         wrong.append(f"profile {table['profile']!r}; write one of {', '.join(PROFILES)}")
     if not table["statement"].strip().endswith("."):
         wrong.append("the statement must be a sentence that ends with a full stop")
-    return wrong + _wrong_levels(table) + known_failures.wrong(table.get("known_failures", []))
+    return wrong + _level_errors(table) + known_failures.table_errors(table.get("known_failures", []))
 
 
-def _wrong_levels(table: Mapping[str, Any]) -> list[str]:
+def _level_errors(table: Mapping[str, Any]) -> list[str]:
     wrong = []
     for key in ("since", "until"):
         try:

@@ -11,14 +11,16 @@ import sys
 from collections.abc import Iterator
 
 from plumbline.conformance.requirements.catalogue import Catalogue, CatalogueError
-from plumbline.conformance.requirements.references import Written, written_checks
+from plumbline.conformance.requirements.references import CheckReferences, check_references
 from plumbline.conformance.variants import VariantsError, variants
 
 
-def problems(catalogue: Catalogue, written: Written, known_variants: frozenset[str]) -> Iterator[str]:
+def problems(
+    catalogue: Catalogue, references: CheckReferences, known_variants: frozenset[str]
+) -> Iterator[str]:
     """Everything that does not fit together, each with file:line and what to do."""
-    yield from written.problems
-    for check in written.checks:
+    yield from references.problems
+    for check in references.checks:
         for reference in check.requirements:
             if reference.name not in catalogue.by_id:
                 near = catalogue.near(reference.name)
@@ -26,15 +28,15 @@ def problems(catalogue: Catalogue, written: Written, known_variants: frozenset[s
                 yield f"{reference.where}: {reference.name} is not a requirement; {hint}"
         if check.variant is not None and check.variant.name not in known_variants:
             names = ", ".join(sorted(known_variants))
-            place, wanted = check.variant.where, check.variant.name
-            yield f"{place}: no variant {wanted!r} in variants.toml; there are: {names}"
+            place, variant = check.variant.where, check.variant.name
+            yield f"{place}: no variant {variant!r} in variants.toml; there are: {names}"
     for requirement in catalogue.requirements:
-        verifying = written.verifying(requirement.id)
+        verifying = references.verifying(requirement.id)
         where = f"conformance/requirements/{requirement.where}"
         if requirement.excluded and verifying:
             check_where = verifying[0].where
             yield f"{where}: {requirement.id} is excluded and {check_where} verifies it; drop one of them"
-        played = written.played(requirement.id)
+        played = references.played(requirement.id)
         if requirement.sample and played is not None:
             yield (
                 f"{where}: {requirement.id} has a sample, and {played.where} shows the exchange that is run; "
@@ -47,13 +49,13 @@ def problems(catalogue: Catalogue, written: Written, known_variants: frozenset[s
             )
 
 
-def summary(catalogue: Catalogue, written: Written) -> str:
+def summary(catalogue: Catalogue, references: CheckReferences) -> str:
     """One line of totals."""
-    verified = [row for row in catalogue.requirements if written.verifying(row.id)]
+    verified = [row for row in catalogue.requirements if references.verifying(row.id)]
     excluded = [row for row in catalogue.requirements if row.excluded]
     return (
         f"{len(catalogue.requirements)} requirements: {len(verified)} verified, {len(excluded)} excluded; "
-        f"{len(written.checks)} checks"
+        f"{len(references.checks)} checks"
     )
 
 
@@ -65,7 +67,7 @@ def main() -> int:
     except (CatalogueError, VariantsError) as error:
         sys.stdout.write(f"{error}\n")
         return 1
-    written = written_checks()
+    written = check_references()
     found = list(problems(catalogue, written, known_variants))
     for problem in found:
         sys.stdout.write(f"{problem}\n")

@@ -10,13 +10,13 @@ import msgspec
 
 from plumbline.conformance import known_failures
 from plumbline.conformance.requirements.catalogue import PROFILES, Requirement
-from plumbline.conformance.requirements.references import Written
+from plumbline.conformance.requirements.references import CheckReferences
 
 WIDTH = 100
 LABEL = 12  # columns that the labels take
 
 
-def as_json(row: Requirement, written: Written) -> dict[str, Any]:
+def as_json(row: Requirement, written: CheckReferences) -> dict[str, Any]:
     """A requirement with all its fields, and the checks that verify it. A trace among them is the sample."""
     fields: dict[str, Any] = msgspec.to_builtins(row)
     sample = "\n".join(_exchange(row, written)[1])
@@ -24,7 +24,7 @@ def as_json(row: Requirement, written: Written) -> dict[str, Any]:
     return {**fields, "sample": sample, "checks": checks}
 
 
-def explanation(row: Requirement, group: str, written: Written) -> str:
+def explanation(row: Requirement, group: str, written: CheckReferences) -> str:
     """Everything that is known about a requirement, as text. ``group`` is the title of its group."""
     verifying = [f"{check.id}  ({check.where})" for check in written.verifying(row.id)]
     facts = [
@@ -34,7 +34,7 @@ def explanation(row: Requirement, group: str, written: Written) -> str:
         ("until", row.until and f"before protocol level {row.until}"),
         ("documented", row.documented),
         ("observed", row.observed),
-        *[("failure", known_failures.said(failure)) for failure in row.known_failures],
+        *[("failure", known_failures.describe(failure)) for failure in row.known_failures],
         ("excluded", row.excluded),
         *[("checks" if number == 0 else "", check) for number, check in enumerate(verifying)],
     ]
@@ -49,7 +49,7 @@ def explanation(row: Requirement, group: str, written: Written) -> str:
     return "\n".join(lines)
 
 
-def _exchange(row: Requirement, written: Written) -> tuple[str, Sequence[str]]:
+def _exchange(row: Requirement, written: CheckReferences) -> tuple[str, Sequence[str]]:
     """What passes on the wire: the first trace that verifies it, else its sample. A heading, and lines."""
     played = written.played(row.id)
     if played is None:

@@ -26,7 +26,7 @@ class Reference(Struct, frozen=True):
     where: str
 
 
-class WrittenCheck(Struct, frozen=True):
+class CheckReference(Struct, frozen=True):
     """One check as its file has it. ``id`` is what verdicts call it.
 
     ``exchange`` are the lines of a trace without its header, as they are played; empty for a function.
@@ -39,26 +39,26 @@ class WrittenCheck(Struct, frozen=True):
     exchange: tuple[str, ...] = ()
 
 
-class Written(Struct, frozen=True):
+class CheckReferences(Struct, frozen=True):
     """All checks of a folder, and what is wrong with those that cannot be read."""
 
-    checks: tuple[WrittenCheck, ...]
+    checks: tuple[CheckReference, ...]
     problems: tuple[str, ...] = ()
 
-    def verifying(self, requirement: str) -> list[WrittenCheck]:
+    def verifying(self, requirement: str) -> list[CheckReference]:
         """The checks that name this requirement."""
         return [check for check in self.checks if any(r.name == requirement for r in check.requirements)]
 
-    def played(self, requirement: str) -> WrittenCheck | None:
+    def played(self, requirement: str) -> CheckReference | None:
         """The first trace that verifies this requirement: its exchange is the sample to show."""
         return next((check for check in self.verifying(requirement) if check.exchange), None)
 
 
-def written_checks(conformance: Path = CONFORMANCE) -> Written:
+def check_references(conformance: Path = CONFORMANCE) -> CheckReferences:
     """The checks below ``traces/`` and ``checks/`` of a ``conformance`` folder, traces first."""
     problems: list[str] = []
     traces = conformance / "traces"
-    checks: list[WrittenCheck] = []
+    checks: list[CheckReference] = []
     for path in sorted(traces.rglob("*.trace")):
         checks += _traces(path, traces, _shown(path, conformance), problems)
     for path in check_files(conformance / "checks"):
@@ -74,7 +74,7 @@ def written_checks(conformance: Path = CONFORMANCE) -> Written:
         for check in checks
         if first[check.id] != check.where
     ]
-    return Written(tuple(checks), tuple(problems))
+    return CheckReferences(tuple(checks), tuple(problems))
 
 
 def check_files(checks: Path) -> list[Path]:
@@ -86,7 +86,7 @@ def _shown(path: Path, conformance: Path) -> str:
     return f"conformance/{path.relative_to(conformance).as_posix()}"
 
 
-def _traces(path: Path, traces: Path, shown: str, problems: list[str]) -> Iterator[WrittenCheck]:
+def _traces(path: Path, traces: Path, shown: str, problems: list[str]) -> Iterator[CheckReference]:
     lines = split_lines(path.read_text(encoding="utf-8", errors="replace"))
     name = path.relative_to(traces).with_suffix("")
     try:
@@ -102,7 +102,7 @@ def _traces(path: Path, traces: Path, shown: str, problems: list[str]) -> Iterat
         yield _trace(name.with_name(case.name).as_posix(), where, table.filled(lines, case), shown)
 
 
-def _trace(identity: str, where: str, trace: Filled, shown: str) -> WrittenCheck:
+def _trace(identity: str, where: str, trace: Filled, shown: str) -> CheckReference:
     requirements: list[Reference] = []
     variant = None
     header, exchange = _parts(trace.lines)
@@ -113,7 +113,7 @@ def _trace(identity: str, where: str, trace: Filled, shown: str) -> WrittenCheck
             requirements += names
         if word.value == "variant" and names:
             variant = names[0]
-    return WrittenCheck(identity, where, tuple(requirements), variant, exchange)
+    return CheckReference(identity, where, tuple(requirements), variant, exchange)
 
 
 def _parts(lines: Sequence[str]) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
@@ -131,13 +131,13 @@ def _parts(lines: Sequence[str]) -> tuple[list[tuple[int, str]], tuple[str, ...]
     return header, tuple("\n".join(others).strip("\n").split("\n"))
 
 
-def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[WrittenCheck]:
+def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[CheckReference]:
     try:
         module = ast.parse(path.read_bytes(), filename=shown)
     except SyntaxError as error:
         problems.append(f"{shown}:{error.lineno}: not Python: {error.msg}")
         return
-    texts = _Texts(shown, _constants(module), problems)
+    texts = _LiteralReader(shown, _constants(module), problems)
     for function in module.body:
         if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test_"):
             continue
@@ -150,7 +150,7 @@ def _functions(path: Path, shown: str, problems: list[str]) -> Iterator[WrittenC
             named = [keyword.value for keyword in call.keywords if keyword.arg == "variant"]
             variant = next(texts.of(named), variant)
         identity = f"{path.stem.removeprefix('test_')}::{function.name.removeprefix('test_')}"
-        yield WrittenCheck(identity, f"{shown}:{function.lineno}", tuple(requirements), variant)
+        yield CheckReference(identity, f"{shown}:{function.lineno}", tuple(requirements), variant)
 
 
 def _is_verifies(mark: ast.expr) -> bool:
@@ -178,7 +178,7 @@ def _constants(module: ast.Module) -> dict[str, str]:
     }
 
 
-class _Texts:
+class _LiteralReader:
     """Reads arguments of ``@verifies`` in one module; what is no plain text there is a problem."""
 
     def __init__(self, shown: str, constants: dict[str, str], problems: list[str]) -> None:

@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from plumbline.conformance.outcomes import CheckEnded
-from plumbline.conformance.runner.engine import not_run
+from plumbline.conformance.runner.engine import not_run_result
 from plumbline.conformance.runner.items import RESULT, is_check
-from plumbline.conformance.runner.judge import SHARED, hand_over, lost_word, shared_folder
+from plumbline.conformance.runner.judge import SHARED, lost_reason, shared_folder, write_worker_context
 from plumbline.conformance.runner.lifeline import Lifeline
-from plumbline.conformance.runner.prepare import Prepared
-from plumbline.conformance.runner.run import Finish, conclude, suite_of
+from plumbline.conformance.runner.prepare import PreparedRun
+from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.interrupts import kept_from_children, terminated_as_interrupted, uninterrupted
 from plumbline.verdicts import (
@@ -47,7 +47,7 @@ class Controller:
     is what the user did wrong, found only when the run had begun.
     """
 
-    def __init__(self, config: pytest.Config, prepared: Prepared, *, complete: bool) -> None:
+    def __init__(self, config: pytest.Config, prepared: PreparedRun, *, complete: bool) -> None:
         self._config = config
         self._run = prepared.run
         self._target = prepared.run.target
@@ -60,10 +60,10 @@ class Controller:
         self._errors: list[str] = []
         self._unread: list[str] = []  # files of the user's
         self._deaths = 0
-        self._others_failed = False
+        self._foreign_test_failed = False
         self._interrupted = False
         self._started = datetime.datetime.now(datetime.UTC)
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._workers = 1
         self._announced = False
         self._lifeline: Lifeline | None = None
@@ -77,7 +77,7 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Iterator[None]:
-        hand_over(self._run)
+        write_worker_context(self._run)
         self._lifeline = Lifeline(shared_folder(self._run))
         self._cleanup.callback(self._lifeline.cut)
         with kept_from_children():  # xdist starts its workers here
@@ -90,7 +90,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self._announce(len(ids))
+        self._emit_run_started(len(ids))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, error: object) -> None:
@@ -104,11 +104,11 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         # With xdist the workers are still to say what -k and -m left; without either, all is known.
         if session.items:
-            self._announce(sum(is_check(item) for item in session.items))
+            self._emit_run_started(sum(is_check(item) for item in session.items))
         elif self._complete:
-            self._announce(len(self._checks))
+            self._emit_run_started(len(self._checks))
 
-    def _announce(self, checks: int) -> None:
+    def _emit_run_started(self, checks: int) -> None:
         if checks and not self._announced:
             self._announced = True
             self._emit(RunStarted(suite_of(), self._target.target, checks, self._workers))
@@ -124,30 +124,32 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if encoded := getattr(report, RESULT, ""):
-            self._finished(msgspec.json.decode(encoded, type=CheckResult))
+            self._record_result(msgspec.json.decode(encoded, type=CheckResult))
         elif report.failed and (report.when == CRASHED or is_check(report)):
-            self._error(f"{report.nodeid} ended in an error of Plumbline: {_last_line(report.longrepr)}")
+            self._record_error(
+                f"{report.nodeid} ended in an error of Plumbline: {_last_line(report.longrepr)}"
+            )
         elif report.failed:
-            self._others_failed = True
+            self._foreign_test_failed = True
 
-    def _finished(self, result: CheckResult) -> None:
+    def _record_result(self, result: CheckResult) -> None:
         self._results[result.id] = result
         self._emit(CheckFinished(result))
-        if result.outcome is Outcome.INCONCLUSIVE and (lost := self._lost()):
+        if result.outcome is Outcome.INCONCLUSIVE and (lost := self._target_lost_reason()):
             self._running_when_lost = tuple(sorted({*self._running.values(), result.id}))
             pytest.exit(f"the target was lost: {lost}", returncode=ExitCode.TARGET_LOST)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and is_check(report):
-            self._error(f"{report.nodeid} could not be read: {_last_line(report.longrepr)}")
+            self._record_error(f"{report.nodeid} could not be read: {_last_line(report.longrepr)}")
         elif report.failed:
             self._unread.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         place = excinfo.traceback[-1]
-        self._error(f"{excinfo.typename}: {excinfo.value} ({place.path}:{place.lineno + 1})")
+        self._record_error(f"{excinfo.typename}: {excinfo.value} ({place.path}:{place.lineno + 1})")
 
-    def _error(self, text: str) -> None:
+    def _record_error(self, text: str) -> None:
         if text not in self._errors:  # every worker tells of the same file
             self._errors.append(text[:MESSAGE_LIMIT])
 
@@ -178,25 +180,27 @@ class Controller:
         if not self._interrupted:
             code = self.result.summary.exit_code
             session.exitstatus = code or (
-                ExitCode.NOT_CONFORMANT if self._others_failed or self._unread else code
+                ExitCode.NOT_CONFORMANT if self._foreign_test_failed or self._unread else code
             )
 
     def _conclude(self) -> RunResult:
-        lost, notes = self._last_look()
+        lost, notes = self._final_probe()
         missing = [check for check in self._checks if check.id not in self._results]
         if self._deaths and not self._errors and not self._interrupted:
-            self._error(f"{self._deaths} worker processes died")
+            self._record_error(f"{self._deaths} worker processes died")
         catalogue = self._run.catalogue
         if lost and self._complete:
-            self._results |= {check.id: not_run(check, catalogue, "the target was lost") for check in missing}
+            self._results |= {
+                check.id: not_run_result(check, catalogue, "the target was lost") for check in missing
+            }
         elif self._complete and missing and not (self._interrupted or self._errors):
             some = ", ".join(check.id for check in missing[:5])
-            self._error(f"{len(missing)} checks gave no result: {some} ...")
-        finish = Finish(
+            self._record_error(f"{len(missing)} checks gave no result: {some} ...")
+        finish = RunEnd(
             suite=suite_of(),
             target=self._target.target,
             started=self._started,
-            duration_s=time.monotonic() - self._began,
+            duration_s=time.monotonic() - self._started_at,
             strict=self._run.wanted.strict,
             waivers=self._run.waivers,
             lost=lost,
@@ -208,10 +212,10 @@ class Controller:
         results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))
         return conclude(results, catalogue, finish)
 
-    def _last_look(self) -> tuple[str, list[str]]:
+    def _final_probe(self) -> tuple[str, list[str]]:
         """Whether the target is still there, and what is wrong with what was left on it."""
         access = self._target
-        if lost := self._lost() or access.absence():
+        if lost := self._target_lost_reason() or access.absence_reason():
             during = ", ".join(self._running_when_lost)
             return f"{lost} Running then: {during}." if during else lost, []
         try:
@@ -222,8 +226,8 @@ class Controller:
             return "", [f"objects with the prefix {access.prefix} may be left on the target: {error.message}"]
         return "", []
 
-    def _lost(self) -> str:
-        return lost_word(self._run)
+    def _target_lost_reason(self) -> str:
+        return lost_reason(self._run)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.problem:

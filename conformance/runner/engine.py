@@ -27,8 +27,8 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
 }
 # nats-server may fail to create a file store while it deletes another: "error creating store for stream".
 # That is its own trouble and no answer to what a check asks; alone, it does not happen.
-_SERVER_TROUBLE = b'"err_code":10049'
-LAST_WORDS_S = 2.0  # within which a server that no longer answers may have ended
+_SERVER_ERROR = b'"err_code":10049'
+SERVER_EXIT_WAIT_S = 2.0  # within which a server that no longer answers may have ended
 WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
 
 
@@ -42,13 +42,13 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
             refuse_other_levels(check, access, catalogue)
             session.url(check.variant)
             if access.running.fresh:
-                session.settle_on_own_server()
+                session.use_own_server()
             _run_to_its_end(check, session)
             if session.observations == 0:
                 raise Failed("the check saw no evidence", expected="at least one observation", actual="none")
     except Exception as error:
-        outcome, ended = ended_as(error)
-        if isinstance(error, Failed) and _in_trouble(session):
+        outcome, ended = outcome_of(error)
+        if isinstance(error, Failed) and _reported_server_trouble(session):
             outcome = Outcome.INCONCLUSIVE
     return msgspec.structs.replace(
         result_of(check, catalogue, outcome, ended),
@@ -58,7 +58,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
     )
 
 
-def ended_as(error: Exception) -> tuple[Outcome, CheckEnded]:
+def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
     """What becomes of a check that ended with this exception. One that is no ``CheckEnded`` and no failed
     assertion is an error of Plumbline."""
     if isinstance(error, CheckEnded):
@@ -74,7 +74,7 @@ def _run_to_its_end(check: Check, session: BaseSession) -> None:
     try:
         check.run(session)
     except (Inconclusive, Untestable):
-        _require_alive(session, LAST_WORDS_S)
+        _require_alive(session, SERVER_EXIT_WAIT_S)
         raise
     except Failed:
         _require_alive(session)
@@ -83,15 +83,15 @@ def _run_to_its_end(check: Check, session: BaseSession) -> None:
 
 
 def _require_alive(session: BaseSession, within: float = DEATH_S) -> None:
-    if said := session.death(within):
-        raise Failed("the server ended during the check", expected="a server that goes on", actual=said)
+    if output := session.server_exit_output(within):
+        raise Failed("the server ended during the check", expected="a server that goes on", actual=output)
 
 
-def _in_trouble(session: BaseSession) -> bool:
-    return any(line.direction == "<" and _SERVER_TROUBLE in line.raw for line in session.wire)
+def _reported_server_trouble(session: BaseSession) -> bool:
+    return any(line.direction == "<" and _SERVER_ERROR in line.raw for line in session.wire)
 
 
-def not_run(check: Check, catalogue: Catalogue, why: str) -> CheckResult:
+def not_run_result(check: Check, catalogue: Catalogue, why: str) -> CheckResult:
     """The result of a check that there was no point in running."""
     return result_of(check, catalogue, Outcome.INCONCLUSIVE, Inconclusive(f"not run: {why}"))
 

@@ -10,16 +10,16 @@ from typing import Protocol
 from plumbline.verdicts import Event
 
 
-class Consumer(Protocol):
+class EventListener(Protocol):
     """Whoever wants the verdict events of a run."""
 
-    def consume(self, event: Event) -> None: ...
+    def on_event(self, event: Event) -> None: ...
 
 
 class Emitter:
     """``problems`` are what consumers could not do, in sentences."""
 
-    def __init__(self, consumers: Iterable[Consumer]) -> None:
+    def __init__(self, consumers: Iterable[EventListener]) -> None:
         self._consumers = list(consumers)
         self.problems: list[str] = []
 
@@ -27,7 +27,7 @@ class Emitter:
         """To every consumer that still takes events."""
         for consumer in self._consumers.copy():
             try:
-                consumer.consume(event)
+                consumer.on_event(event)
             except (BrokenPipeError, SystemExit):  # rich's word for it: whoever read our output has gone
                 self._consumers.remove(consumer)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

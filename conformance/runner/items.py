@@ -1,8 +1,8 @@
 """Checks as pytest items: traces and marked functions, found in files, run by the process's ``Judge``.
 
-``runner.plugin`` registers ``Items`` once there is a target. Packaged checks are collected from their two
-folders, whatever the user's own configuration says of Python files; a user's traces and marked functions are
-collected wherever pytest looks. The result of a check travels on the report of its call.
+``runner.plugin`` registers ``CheckCollector`` once there is a target. Packaged checks are collected from
+their two folders, whatever the user's own configuration says of Python files; a user's traces and marked
+functions are collected wherever pytest looks. The result of a check travels on the report of its call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IS_CHECK = "plumbline_is_check"  # whatever it says, it says of a check, or of a
 WIRE_LINES = 12
 
 
-class Items:
+class CheckCollector:
     """The hooks that find checks and report on them. ``traces`` need not be read again; they are by id."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Items:
         for check in checks:
             # That a pattern matches something somewhere was seen to in conformance.runner.prepare.
             packaged = is_packaged(parent.path)
-            if packaged and (check.protocol != self._protocol or not self._selects(check)):
+            if packaged and (check.protocol != self._protocol or not self._is_selected(check)):
                 continue
             try:
                 require_known([check], self.catalogue)
@@ -92,7 +92,7 @@ class Items:
                 raise parent.CollectError(str(problem)) from None
             yield CheckItem.from_parent(parent, name=check.id.rpartition("::")[2], check=check, items=self)
 
-    def _selects(self, check: Check) -> bool:
+    def _is_selected(self, check: Check) -> bool:
         return not self._select or any(matches(check, pattern) for pattern in self._select)
 
     @pytest.hookimpl(wrapper=True)
@@ -145,7 +145,7 @@ def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) ->
 class CheckFile(pytest.File):
     """A file of checks."""
 
-    def __init__(self, *, items: Items, **kwargs: Any) -> None:
+    def __init__(self, *, items: CheckCollector, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._items = items
 
@@ -174,7 +174,7 @@ class CheckModule(CheckFile):
         return checks_in(import_module(self.path))
 
 
-class Red(Exception):
+class RedCheckError(Exception):
     """A check that turns the run red, for pytest; the result is the evidence."""
 
     def __init__(self, result: CheckResult) -> None:
@@ -182,14 +182,14 @@ class Red(Exception):
         self.result = result
 
 
-class FailedCheck(Red, AssertionError):
+class FailedCheckError(RedCheckError, AssertionError):
     """One that saw the target break a requirement: readers tell it from what was not decided."""
 
 
 class CheckItem(pytest.Item):
     """One check as a pytest item. ``-k`` finds it by requirement and level too."""
 
-    def __init__(self, *, check: Check, items: Items, **kwargs: Any) -> None:
+    def __init__(self, *, check: Check, items: CheckCollector, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.check = check
         self.result: CheckResult | None = None
@@ -207,14 +207,14 @@ class CheckItem(pytest.Item):
     def runtest(self) -> None:
         self.result = result = self.config.stash[JUDGE].judge(self.check)
         if result.red:
-            raise FailedCheck(result) if result.outcome is Outcome.FAILED else Red(result)
+            raise FailedCheckError(result) if result.outcome is Outcome.FAILED else RedCheckError(result)
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)
         if result.outcome is not Outcome.PASSED:
             pytest.xfail(f"{result.outcome} ({result.level}): {result.waiver or result.message}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if isinstance(excinfo.value, Red):
+        if isinstance(excinfo.value, RedCheckError):
             return "\n".join(_evidence(excinfo.value.result))
         return super().repr_failure(excinfo, style)
 

@@ -2,7 +2,7 @@
 
 A worker is a process of its own. What it must know, the controller has prepared and hands over, so that
 nothing is measured or parsed twice. What all of them tell each other lies in one folder, which belongs to
-the run: the locks of the ``Room``, and the word that the target is lost, after which nobody tries further.
+the run: the locks of the ``RunLock``, and the word that the target is lost, after which nobody tries further.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from plumbline.conformance import known_failures
 from plumbline.conformance.check import Check
-from plumbline.conformance.runner.alone import Room
-from plumbline.conformance.runner.engine import not_run, run_check
+from plumbline.conformance.runner.engine import not_run_result, run_check
 from plumbline.conformance.runner.prepare import RunDescription
-from plumbline.conformance.waivers import apply
+from plumbline.conformance.runner.run_lock import RunLock
+from plumbline.conformance.waivers import apply_waivers
 from plumbline.verdicts import CheckResult, Outcome, with_red
 
 DESCRIPTION = "run.pickle"  # the file in the shared folder that holds the RunDescription
@@ -28,12 +28,12 @@ LOST = "lost"  # the file in the shared folder that says why the target is lost
 LOST_AFTER = 2  # probes in a row that nobody answered: one may be the machine's fault
 
 
-def hand_over(run: RunDescription) -> None:
+def write_worker_context(run: RunDescription) -> None:
     """Leave the description in the shared folder, for the workers."""
     shared_folder(run).joinpath(DESCRIPTION).write_bytes(pickle.dumps(run))
 
 
-def take_over(folder: Path, worker: str) -> RunDescription:
+def read_worker_context(folder: Path, worker: str) -> RunDescription:
     """What the controller left, for the worker of that name, which is in the names it uses on the target."""
     run = pickle.loads((folder / DESCRIPTION).read_bytes())
     assert isinstance(run, RunDescription)
@@ -52,48 +52,50 @@ class Judge:
     def __init__(self, run: RunDescription) -> None:
         self._run = run
         self._folder = shared_folder(run)
-        self._room = Room(self._folder)
+        self._run_lock = RunLock(self._folder)
 
     def judge(self, check: Check) -> CheckResult:
         """Run a check, alone if it asks for that or was inconclusive before; then apply the waivers."""
         return with_red(self._judge(check), strict=self._run.wanted.strict)
 
     def _judge(self, check: Check) -> CheckResult:
-        if lost := lost_word(self._run):
-            return not_run(check, self._run.catalogue, f"the target was lost: {lost}")
-        with self._room.alone() if check.alone else self._room.together():
+        if lost := lost_reason(self._run):
+            return not_run_result(check, self._run.catalogue, f"the target was lost: {lost}")
+        with self._run_lock.exclusive() if check.alone else self._run_lock.shared():
             result = run_check(check, self._run.target, self._run.catalogue)
-        if result.outcome is Outcome.INCONCLUSIVE and not self._lost():
-            with self._room.alone():
-                again = run_check(check, self._run.target.calibrated_again(), self._run.catalogue)
+        if result.outcome is Outcome.INCONCLUSIVE and not self._report_target_lost():
+            with self._run_lock.exclusive():
+                again = run_check(check, self._run.target.recalibrated(), self._run.catalogue)
             result = replace(again, retried=True)
         today = datetime.datetime.now(datetime.UTC).date()
-        return apply(self._run.waivers, self._with_known(result), self._run.target.target.version, today)
+        return apply_waivers(
+            self._run.waivers, self._with_known_failure(result), self._run.target.target.version, today
+        )
 
-    def _with_known(self, result: CheckResult) -> CheckResult:
+    def _with_known_failure(self, result: CheckResult) -> CheckResult:
         """A failure with what is known of that release: it stays one."""
         if result.outcome is not Outcome.FAILED:
             return result
         found = [
-            f"{name} is {known_failures.said(failure)}"
+            f"{name} is {known_failures.describe(failure)}"
             for name in result.requirements
             for failure in self._run.catalogue.by_id[name].known_failures
-            if known_failures.holds(failure, self._run.target.target.version)
+            if known_failures.applies_to(failure, self._run.target.target.version)
         ]
         return replace(result, known=tuple(found))
 
-    def _lost(self) -> bool:
+    def _report_target_lost(self) -> bool:
         """Whether the target is gone; if so, everyone is told."""
         reason = ""
         for _ in range(LOST_AFTER):
-            reason = self._run.target.absence()
+            reason = self._run.target.absence_reason()
             if not reason:
                 return False
         (self._folder / LOST).write_text(reason, "utf-8")
         return True
 
 
-def lost_word(run: RunDescription) -> str:
+def lost_reason(run: RunDescription) -> str:
     """Why the target is lost, if a process has found it so."""
     try:
         return (shared_folder(run) / LOST).read_text("utf-8")

@@ -17,7 +17,7 @@ from plumbline.conformance.suite import is_packaged
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
-    from plumbline.conformance.runner.prepare import Prepared, RunDescription, Wanted
+    from plumbline.conformance.runner.prepare import PreparedRun, RunDescription, RunOptions
 
 PREPARED = "plumbline-prepared"  # the name under which `plumbline verify` registers what it prepared
 ITEMS = "plumbline-items"
@@ -30,7 +30,7 @@ class PreparedPlugin:
     ``complete``: every check that was prepared must give a result.
     """
 
-    def __init__(self, prepared: Prepared, *, complete: bool) -> None:
+    def __init__(self, prepared: PreparedRun, *, complete: bool) -> None:
         self.prepared = prepared
         self.complete = complete
 
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _configure_listing(config: pytest.Config) -> None:
     from plumbline.conformance.requirements.catalogue import Catalogue
-    from plumbline.conformance.runner.items import Items
+    from plumbline.conformance.runner.items import CheckCollector
     from plumbline.conformance.urls import parse_url
 
     try:
@@ -57,43 +57,45 @@ def _configure_listing(config: pytest.Config) -> None:
     except PlumblineError as problem:
         pytest.exit(str(problem), returncode=problem.exit_code)
     given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
-    wanted = given.prepared.run.wanted if given else _wanted(config)
-    items = Items(Catalogue.load(), {}, protocol, wanted.select)
+    wanted = given.prepared.run.wanted if given else _run_options(config)
+    items = CheckCollector(Catalogue.load(), {}, protocol, wanted.select)
     config.pluginmanager.register(items, ITEMS)
 
 
 def _configure_worker(config: pytest.Config, folder: Path, worker: str) -> None:
-    from plumbline.conformance.runner.judge import take_over
+    from plumbline.conformance.runner.judge import read_worker_context
     from plumbline.conformance.runner.lifeline import end_with_controller
 
     end_with_controller(folder)
-    _register(config, take_over(folder, worker.replace("gw", "w")))
+    _register(config, read_worker_context(folder, worker.replace("gw", "w")))
 
 
 def _register(config: pytest.Config, run: RunDescription) -> None:
     """What every process of the run needs: the judge, and the hooks that find checks."""
-    from plumbline.conformance.runner.items import Items
+    from plumbline.conformance.runner.items import CheckCollector
     from plumbline.conformance.runner.judge import JUDGE, Judge
 
     config.stash[JUDGE] = Judge(run)
-    items = Items(run.catalogue, run.traces, run.target.url.protocol, run.wanted.select)
+    items = CheckCollector(run.catalogue, run.traces, run.target.url.protocol, run.wanted.select)
     config.pluginmanager.register(items, ITEMS)
 
 
 def _configure_controller(config: pytest.Config) -> None:
     from plumbline.conformance.runner.controller import Controller
 
-    given: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
+    prepared_plugin: PreparedPlugin | None = config.pluginmanager.get_plugin(PREPARED)
     try:
-        prepared = given.prepared if given else _prepared(config)
+        prepared = prepared_plugin.prepared if prepared_plugin else _prepared(config)
     except PlumblineError as problem:
         pytest.exit(str(problem), returncode=problem.exit_code)
     _register(config, prepared.run)
-    controller = Controller(config, prepared, complete=given is not None and given.complete)
+    controller = Controller(
+        config, prepared, complete=prepared_plugin is not None and prepared_plugin.complete
+    )
     config.pluginmanager.register(controller, CONTROLLER)
 
 
-def _prepared(config: pytest.Config) -> Prepared:
+def _prepared(config: pytest.Config) -> PreparedRun:
     """A run that pytest's own options describe."""
     from plumbline.conformance.runner.prepare import prepare
     from plumbline.conformance.running import RunningTarget
@@ -102,14 +104,14 @@ def _prepared(config: pytest.Config) -> Prepared:
     running = RunningTarget(parse_url(config.getoption("plumbline_target")))
     shared = tempfile.TemporaryDirectory(prefix="plumbline-")
     config.add_cleanup(shared.cleanup)
-    return prepare(_wanted(config), running, Path(shared.name))
+    return prepare(_run_options(config), running, Path(shared.name))
 
 
-def _wanted(config: pytest.Config) -> Wanted:
-    from plumbline.conformance.runner.prepare import Wanted
+def _run_options(config: pytest.Config) -> RunOptions:
+    from plumbline.conformance.runner.prepare import RunOptions
 
     paths = [Path(arg.partition("::")[0]) for arg in config.args]
-    return Wanted(
+    return RunOptions(
         level=config.getoption("plumbline_level"),
         variants=tuple(config.getoption("plumbline_variant")),
         select=tuple(config.getoption("plumbline_select")),

@@ -18,9 +18,9 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks, select, select_cases
 from plumbline.conformance.target import (
-    AccessRefused,
-    BadUrl,
+    AccessRefusedError,
     TargetAccess,
+    UrlError,
     open_target,
     parse_level,
     probe,
@@ -35,7 +35,7 @@ RUN_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # valid in names of every k
 RUN_ID_LENGTH = 5
 
 
-class Wanted(Struct, frozen=True):
+class RunOptions(Struct, frozen=True):
     """What a user asked of a run, as given."""
 
     level: str | None = None
@@ -54,45 +54,47 @@ class RunDescription(Struct, frozen=True):
 
     target: TargetAccess
     catalogue: Catalogue
-    wanted: Wanted = Wanted()
+    wanted: RunOptions = RunOptions()
     waivers: tuple[Waiver, ...] = ()
     traces: Mapping[str, Check] = {}
 
 
-class Prepared(Struct, frozen=True):
+class PreparedRun(Struct, frozen=True):
     """A run and the checks that are to run, in the order in which reports show them."""
 
     run: RunDescription
     checks: tuple[Check, ...]
 
 
-def prepare(wanted: Wanted, running: RunningTarget, shared: Path) -> Prepared:
+def prepare(options: RunOptions, running: RunningTarget, shared: Path) -> PreparedRun:
     """``shared`` is an empty folder for the processes of the run, which its caller removes.
 
     Raises ``PlumblineError``; ``TargetUnreachable`` when nothing speaks the protocol at a URL.
     """
     url = running.url
-    variants = dict(_variant(text) for text in wanted.variants)
-    _require_level(wanted.level)
-    own = [check for path in wanted.traces for check in select_cases(_own(path), wanted.select)]
-    _require_distinct(own)
+    variants = dict(_variant(text) for text in options.variants)
+    _require_level(options.level)
+    user_traces = [
+        check for path in options.traces for check in select_cases(_load_user_trace(path), options.select)
+    ]
+    _require_distinct(user_traces)
     catalogue = Catalogue.load()
-    packaged = all_checks(url.protocol) if wanted.select or wanted.waivers or not own else []
-    _require_protocol(own, url)
+    packaged = all_checks(url.protocol) if options.select or options.waivers or not user_traces else []
+    _require_protocol(user_traces, url)
     catalogue.published()  # what is wrong with the suite itself is shown before the run, not after it
-    checks = _chosen(packaged, own, wanted.select)
-    waivers = load_waivers(wanted.waivers, [*packaged, *own]) if wanted.waivers else ()
-    require_known(own, catalogue)
-    whole = _with_arguments(replace(running, variants={**running.variants, **variants}), wanted)
+    checks = _select_checks(packaged, user_traces, options.select)
+    waivers = load_waivers(options.waivers, [*packaged, *user_traces]) if options.waivers else ()
+    require_known(user_traces, catalogue)
+    whole = _with_arguments(replace(running, variants={**running.variants, **variants}), options)
     name = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
-    level = None if running.has_level else wanted.level
+    level = None if running.has_level else options.level
     target = open_target(whole, level=level, run=name, shared=shared)
     _require_present(whole.variants)
-    traces = {check.id: check for check in (*packaged, *own) if check.is_trace}
-    return Prepared(RunDescription(target, catalogue, wanted, waivers, traces), checks)
+    traces = {check.id: check for check in (*packaged, *user_traces) if check.is_trace}
+    return PreparedRun(RunDescription(target, catalogue, options, waivers, traces), checks)
 
 
-def _with_arguments(running: RunningTarget, wanted: Wanted) -> RunningTarget:
+def _with_arguments(running: RunningTarget, wanted: RunOptions) -> RunningTarget:
     """With what reaches target and traces again on a command line, without secrets: reports show it."""
     arguments = running.arguments
     if arguments is None:
@@ -101,19 +103,21 @@ def _with_arguments(running: RunningTarget, wanted: Wanted) -> RunningTarget:
     return replace(running, arguments=(*arguments, *(f"--trace={path}" for path in wanted.traces)))
 
 
-def _chosen(packaged: Sequence[Check], own: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
+def _select_checks(
+    packaged: Sequence[Check], user_traces: Sequence[Check], patterns: Sequence[str]
+) -> tuple[Check, ...]:
     """A trace of one's own is what one wants to see: it runs, alone unless ``patterns`` ask for more.
 
     Of its cases those run that a pattern names, if one does.
     """
-    if own and not patterns:
-        return tuple(own)
-    selected = select([*packaged, *own], patterns)
-    return (*(check for check in selected if check not in own), *own)
+    if user_traces and not patterns:
+        return tuple(user_traces)
+    selected = select([*packaged, *user_traces], patterns)
+    return (*(check for check in selected if check not in user_traces), *user_traces)
 
 
-def _require_protocol(own: Sequence[Check], url: AnyUrl) -> None:
-    for check in own:
+def _require_protocol(user_traces: Sequence[Check], url: AnyUrl) -> None:
+    for check in user_traces:
         if check.protocol != url.protocol:
             raise UsageProblem(
                 f"{check.where} verifies {check.protocol.upper()}, and {url} is no such target"
@@ -129,7 +133,7 @@ def _require_distinct(own: Sequence[Check]) -> None:
             raise UsageProblem(f"{check.where}: {first} is the check {check.id}, too; rename one of them")
 
 
-def _own(path: Path) -> list[Check]:
+def _load_user_trace(path: Path) -> list[Check]:
     try:
         return load_checks(path)
     except OSError as error:
@@ -139,7 +143,9 @@ def _own(path: Path) -> list[Check]:
 def _variant(text: str) -> tuple[str, AnyUrl]:
     name, equals, url = text.partition("=")
     if not equals:
-        raise BadUrl(f"--variant {text!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223")
+        raise UrlError(
+            f"--variant {text!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223"
+        )
     known = list(known_variants())
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
@@ -159,7 +165,7 @@ def _require_present(variants: Mapping[str, AnyUrl]) -> None:
     for name, url in variants.items():
         try:
             probe(url)
-        except AccessRefused:
+        except AccessRefusedError:
             pass
         except TargetUnreachable as error:
             raise TargetUnreachable(f"The variant {name!r}: {error}") from None

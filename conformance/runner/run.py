@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from plumbline.conformance.check import protocol_of
 from plumbline.conformance.requirements.catalogue import REQUIREMENT_SET, Catalogue, Requirement
-from plumbline.conformance.waivers import Waiver, stale
+from plumbline.conformance.waivers import Waiver, stale_waivers
 from plumbline.verdicts import (
     CheckResult,
     Counts,
@@ -45,7 +45,7 @@ _WORST_FIRST = (
 )
 
 
-class Finish(Struct, frozen=True):
+class RunEnd(Struct, frozen=True):
     """What is known at the end of a run beside the results."""
 
     suite: Suite
@@ -74,17 +74,17 @@ def suite_of() -> Suite:
     )
 
 
-def conclude(results: Sequence[CheckResult], catalogue: Catalogue, finish: Finish) -> RunResult:
+def conclude(results: Sequence[CheckResult], catalogue: Catalogue, finish: RunEnd) -> RunResult:
     """The whole result of a run against a server, stale waivers marked."""
     spoken = [row for row in catalogue.requirements if protocol_of(row.id) == finish.target.protocol]
-    return concluded(results, spoken, catalogue.published().ids, finish)
+    return conclude_for(results, spoken, catalogue.published().ids, finish)
 
 
-def concluded(
-    results: Sequence[CheckResult], rows: Iterable[Requirement], scored: Collection[str], finish: Finish
+def conclude_for(
+    results: Sequence[CheckResult], rows: Iterable[Requirement], scored: Collection[str], finish: RunEnd
 ) -> RunResult:
     """The whole result of a run that is about the requirements ``rows``; ``scored`` are the published ids."""
-    marked = [with_red(result, strict=finish.strict) for result in _with_stale(results, finish)]
+    marked = [with_red(result, strict=finish.strict) for result in _mark_stale_waivers(results, finish)]
     requirements = tuple(requirement_results(marked, rows, scored))
     return RunResult(
         suite=finish.suite,
@@ -95,8 +95,8 @@ def concluded(
     )
 
 
-def _with_stale(results: Sequence[CheckResult], finish: Finish) -> list[CheckResult]:
-    unneeded = stale(finish.waivers, results, finish.target.version, finish.started.date())
+def _mark_stale_waivers(results: Sequence[CheckResult], finish: RunEnd) -> list[CheckResult]:
+    unneeded = stale_waivers(finish.waivers, results, finish.target.version, finish.started.date())
     return [
         msgspec.structs.replace(
             result,
@@ -151,7 +151,7 @@ def _requirement_result(
 
 
 def _summary(
-    results: Sequence[CheckResult], requirements: Sequence[RequirementResult], finish: Finish
+    results: Sequence[CheckResult], requirements: Sequence[RequirementResult], finish: RunEnd
 ) -> Summary:
     counted = tally(requirements)
     checks = counts(result.outcome.value for result in results)
@@ -181,7 +181,7 @@ _VERDICTS = {
 }
 
 
-def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Iterable[str]:
+def _reasons(results: Sequence[CheckResult], tested: int, finish: RunEnd) -> Iterable[str]:
     if finish.lost:
         yield f"the target was lost: {finish.lost}"
     if finish.interrupted:
@@ -191,15 +191,17 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: Finish) -> Ite
     red = Counter(result.outcome for result in results if result.red)
     known = sum(result.red and result.outcome is Outcome.FAILED and bool(result.known) for result in results)
     for outcome, count in red.items():
-        said = NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _SAID[outcome]
+        sentence = (
+            NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _OUTCOME_SENTENCES[outcome]
+        )
         also = f", {known} as is known of this release" if known and outcome is Outcome.FAILED else ""
-        yield f"{count} {'check' if count == 1 else 'checks'} {said}{also}"
+        yield f"{count} {'check' if count == 1 else 'checks'} {sentence}{also}"
     if tested == 0:
         yield "nothing was tested"
 
 
 NOT_FINISHED = "could not be finished"
-_SAID = {
+_OUTCOME_SENTENCES = {
     Outcome.FAILED: "failed",
     Outcome.UNTESTABLE: "could not be tested: a prerequisite was missing",
     Outcome.INCONCLUSIVE: "stayed inconclusive, also when repeated alone",
@@ -208,7 +210,7 @@ _SAID = {
 }
 
 
-def _exit_code(checks: Counts, reasons: Sequence[str], finish: Finish) -> ExitCode:
+def _exit_code(checks: Counts, reasons: Sequence[str], finish: RunEnd) -> ExitCode:
     if finish.interrupted:
         return ExitCode.INTERRUPTED
     if finish.lost:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.nats.session import BUCKET_PREFIXES, Session
-from plumbline.conformance.runner.ledger import Ledger
+from plumbline.conformance.nats.session import BUCKET_PREFIXES, NatsSession
+from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.target import TargetAccess
 
 
@@ -20,27 +20,27 @@ def sweep(access: TargetAccess) -> list[str]:
 def _sweep_streams(access: TargetAccess) -> list[str]:
     if "jetstream" not in access.target.features:
         return []
-    with Session(access) as session:
-        ours = tuple(kind + access.prefix for kind in ("", *BUCKET_PREFIXES))
-        left = [name for name in all_stream_names(session) if name.startswith(ours)]
-        for name in left:
+    with NatsSession(access) as session:
+        prefixes = tuple(kind + access.prefix for kind in ("", *BUCKET_PREFIXES))
+        remaining = [name for name in all_stream_names(session) if name.startswith(prefixes)]
+        for name in remaining:
             session.stage.delete_stream(name)
-    return left
+    return remaining
 
 
 def _sweep_ledger(access: TargetAccess) -> list[str]:
     """A broker lists nothing over AMQP: what the run's processes noted and did not delete."""
-    ledger = Ledger(access.shared)
-    left = ledger.left()
+    ledger = CreatedObjects(access.shared)
+    left = ledger.remaining()
     if left:
         with AmqpSession(access) as session:
             for kind, name in left:
                 session.stage.delete(kind, name)
-                ledger.gone(kind, name)
+                ledger.record_deleted(kind, name)
     return [name for _, name in left]
 
 
-def all_stream_names(session: Session) -> list[str]:
+def all_stream_names(session: NatsSession) -> list[str]:
     """All stream names of the account, page by page (ADR-1: ``offset``, ``limit``, ``total``)."""
     names: list[str] = []
     while True:

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from plumbline.conformance.runner.events import Consumer, Emitter
+from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
-from plumbline.conformance.runner.prepare import Prepared
+from plumbline.conformance.runner.prepare import PreparedRun
 from plumbline.conformance.suite import HERE
 from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
 
-__all__ = ["Consumer", "Finished", "default_workers", "run_suite"]
+__all__ = ["EventListener", "Finished", "default_workers", "run_suite"]
 
 CONFIGURATION = Path(__file__).with_name("pytest.ini")
 CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
 WORKERS_PER_CORE = 3
-MOST_WORKERS = 12
+MAX_WORKERS = 12
 
 
 class Finished(Struct, frozen=True):
@@ -37,15 +37,15 @@ class Finished(Struct, frozen=True):
 class _Listener:
     """Hands the events to the consumers, and what was prepared to the plugin."""
 
-    def __init__(self, given: PreparedPlugin, consumers: Iterable[Consumer]) -> None:
-        self._given = given
+    def __init__(self, given: PreparedPlugin, consumers: Iterable[EventListener]) -> None:
+        self._listener = given
         self._emitter = Emitter(consumers)
         self.result: RunResult | None = None
         self.problems = self._emitter.problems
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.pluginmanager.register(self._given, PREPARED)
+        config.pluginmanager.register(self._listener, PREPARED)
 
     def pytest_plumbline_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
@@ -63,13 +63,13 @@ class _Listener:
 
 def default_workers(checks: int) -> int:
     """How many processes run ``checks`` checks; 0 is this one alone."""
-    workers = min(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1), checks // CHECKS_PER_WORKER)
+    workers = min(MAX_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1), checks // CHECKS_PER_WORKER)
     return workers if workers > 1 else 0
 
 
 def run_suite(
-    prepared: Prepared,
-    consumers: Iterable[Consumer],
+    prepared: PreparedRun,
+    consumers: Iterable[EventListener],
     *,
     workers: int | None = None,
     pytest_args: Sequence[str] = (),
@@ -100,10 +100,10 @@ def _finished(code: int, listener: _Listener) -> Finished:
     return Finished(ExitCode.HARNESS_ERROR, None, (f"pytest ended with code {code} and without a result",))
 
 
-def _arguments(prepared: Prepared, workers: int, extra: Sequence[str]) -> list[str]:
-    wanted = prepared.run.wanted
-    own = [str(path) for path in wanted.traces]
-    packaged = [] if own and not wanted.select else [str(HERE)]
+def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> list[str]:
+    options = prepared.run.wanted
+    own = [str(path) for path in options.traces]
+    packaged = [] if own and not options.select else [str(HERE)]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
         f"--config-file={CONFIGURATION}",

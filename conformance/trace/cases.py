@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from plumbline.conformance.trace.language import Trace
 from plumbline.conformance.trace.parser import read_lines
 from plumbline.conformance.trace.table import Case, Table, read_table
-from plumbline.conformance.trace.text import Problem, TraceSyntaxError, require_utf8, split_lines
+from plumbline.conformance.trace.text import TraceLineError, TraceSyntaxError, require_utf8, split_lines
 
 
 def parse_trace(text: str, path: str) -> Trace:
@@ -33,7 +33,7 @@ def parse_traces(text: str, path: str) -> tuple[Trace, ...]:
 
 def _read_cases(lines: Sequence[str], path: str, table: Table) -> tuple[Trace, ...]:
     traces: list[Trace] = []
-    found: dict[tuple[tuple[int, int], str], list[tuple[Case, Problem]]] = {}
+    found: dict[tuple[tuple[int, int], str], list[tuple[Case, TraceLineError]]] = {}
     for case in table.cases:
         filled = table.filled(lines, case)
         try:
@@ -49,7 +49,9 @@ def _read_cases(lines: Sequence[str], path: str, table: Table) -> tuple[Trace, .
     return tuple(traces)
 
 
-def _one_problem(place: tuple[int, int], seen: Sequence[tuple[Case, Problem]], table: Table) -> Problem:
+def _one_problem(
+    place: tuple[int, int], seen: Sequence[tuple[Case, TraceLineError]], table: Table
+) -> TraceLineError:
     """The same problem of some cases. They are named if its place does not show which they are."""
     problem = seen[0][1]
     if place[0] in table.lines or len(seen) == len(table.cases):

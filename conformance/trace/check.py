@@ -46,7 +46,7 @@ def check_id(path: Path, case: str = "") -> str:
     For a case, its name is in the place of the file's.
     """
     resolved = path.resolve()
-    below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else _from_here(path)
+    below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else _relative_path(path)
     return (below.with_name(case) if case else below.with_suffix("")).as_posix()
 
 
@@ -55,8 +55,8 @@ def shown_path(path: Path) -> str:
     resolved = path.resolve()
     if resolved.is_relative_to(PACKAGED):
         return f"conformance/traces/{resolved.relative_to(PACKAGED).as_posix()}"
-    return _from_here(path).as_posix()
+    return _relative_path(path).as_posix()
 
 
-def _from_here(path: Path) -> Path:
+def _relative_path(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

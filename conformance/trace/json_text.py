@@ -16,20 +16,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.template import (
+    CaptureKind,
     Hole,
-    Kind,
-    Scope,
+    NameOrText,
     Template,
-    Value,
+    TraceScope,
     as_bytes,
     as_text,
     fill,
     match,
     show,
 )
-from plumbline.conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.text import Text, TraceLineError
 
 DEEPEST = 50
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -49,12 +49,12 @@ class Constant(Struct, frozen=True):
     value: int | float | bool | None
 
 
-class Open(Struct, frozen=True):
+class OpenValue(Struct, frozen=True):
     """A hole in the place of a value."""
 
     hole: Hole
 
-    def resolved(self, scope: Scope) -> Template:
+    def resolved(self, scope: TraceScope) -> Template:
         return (self.hole,)
 
 
@@ -71,7 +71,7 @@ class Array(Struct, frozen=True):
     open_ended: bool
 
 
-Node = Constant | Value | Open | Object | Array
+Node = Constant | NameOrText | OpenValue | Object | Array
 
 
 class JsonText(Struct, frozen=True):
@@ -79,18 +79,18 @@ class JsonText(Struct, frozen=True):
 
     source: str
     root: Node
-    spans: tuple[tuple[int, int, Value | Open], ...]
+    spans: tuple[tuple[int, int, NameOrText | OpenValue], ...]
 
-    def fill(self, scope: Scope) -> str:
+    def fill(self, scope: TraceScope) -> str:
         """What is sent."""
         return self._replaced(lambda node: fill(node.resolved(scope), scope))
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         """What is expected, for reports: on one line."""
         text = self._replaced(lambda node: show(node.resolved(scope), scope))
         return re.sub(r"\s*\n\s*", " ", text)
 
-    def differences(self, payload: bytes, scope: Scope) -> Iterator[tuple[str, str, str]]:
+    def differences(self, payload: bytes, scope: TraceScope) -> Iterator[tuple[str, str, str]]:
         """Where ``payload`` is not what the fields ask for: (path, expected, found)."""
         try:
             actual = msgspec.json.decode(payload)
@@ -99,18 +99,18 @@ class JsonText(Struct, frozen=True):
             return
         yield from node_differences(self.root, actual, "payload", scope)
 
-    def _replaced(self, replace: Callable[[Value | Open], str]) -> str:
+    def _replaced(self, replace: Callable[[NameOrText | OpenValue], str]) -> str:
         pieces, position = list[str](), 0
         for start, end, node in self.spans:
             written, text = self.source[start:end], replace(node)
-            if isinstance(node, Value):
+            if isinstance(node, NameOrText):
                 text = written if json.loads(written) == text else _quote(text)
             pieces += [self.source[position:start], text]
             position = end
         return "".join(pieces) + self.source[position:]
 
 
-def evaluate(node: Node, scope: Scope) -> Any:
+def evaluate(node: Node, scope: TraceScope) -> Any:
     """The value a node stands for, in what is sent."""
     if isinstance(node, Object):
         return {key: evaluate(child, scope) for key, child in node.fields}
@@ -119,7 +119,7 @@ def evaluate(node: Node, scope: Scope) -> Any:
     if isinstance(node, Constant):
         return node.value
     text = fill(node.resolved(scope), scope)
-    return _decoded_capture(text) if isinstance(node, Open) else text
+    return _decoded_capture(text) if isinstance(node, OpenValue) else text
 
 
 def _decoded_capture(text: str) -> Any:
@@ -151,20 +151,20 @@ def ends_at(value: str) -> int:
     return -1
 
 
-def read_json(text: Text, reader: Reader, use: Use) -> JsonText:
-    """The whole of ``text``. Raises ``Problem``."""
-    return _Reading(text, reader, use).whole()
+def read_json(text: Text, reader: TraceReader, use: Use) -> JsonText:
+    """The whole of ``text``. Raises ``TraceLineError``."""
+    return _JsonReader(text, reader, use).whole()
 
 
-class _Reading:
+class _JsonReader:
     """One JSON text being read, from left to right."""
 
-    def __init__(self, text: Text, reader: Reader, use: Use) -> None:
+    def __init__(self, text: Text, reader: TraceReader, use: Use) -> None:
         self._text = text
         self._reader = reader
         self._use = use
         self._at = 0
-        self._spans: list[tuple[int, int, Value | Open]] = []
+        self._spans: list[tuple[int, int, NameOrText | OpenValue]] = []
 
     def whole(self) -> JsonText:
         root = self._value("", 0)
@@ -197,7 +197,7 @@ class _Reading:
     def _object(self, depth: int) -> Object:
         fields: list[tuple[str, Node]] = []
         self._take("{")
-        while not self._takes("}"):
+        while not self._try_take("}"):
             if fields:
                 self._take(",")
             self._skip()
@@ -209,7 +209,7 @@ class _Reading:
     def _array(self, depth: int) -> Array:
         items: list[Node] = []
         self._take("[")
-        while not self._takes("]"):
+        while not self._try_take("]"):
             if items:
                 self._take(",")
             self._skip()
@@ -227,7 +227,7 @@ class _Reading:
         self._at = found.end()
         return self._decoded(self._text.cut(found.start() + 1, found.end() - 1))
 
-    def _string(self, key: str) -> Value:
+    def _string(self, key: str) -> NameOrText:
         found = _STRING.match(self._text.value, self._at)
         if found is None:
             raise self._problem("a JSON string that ends on its line")
@@ -236,13 +236,13 @@ class _Reading:
         self._spans.append((start, self._at, node))
         return node
 
-    def _inside(self, inside: Text, key: str) -> Value:
+    def _inside(self, inside: Text, key: str) -> NameOrText:
         if "\\" in inside.value:
             # JSON's own escapes: such a string is no name and has no holes.
-            return Value((self._decoded(inside),))
-        kind = Kind.TEXT if re.fullmatch(r"\{[^{}]*\}", inside.value) else Kind.TOKEN
+            return NameOrText((self._decoded(inside),))
+        kind = CaptureKind.TEXT if re.fullmatch(r"\{[^{}]*\}", inside.value) else CaptureKind.TOKEN
         if key in WORDS_OF_THE_PROTOCOL:
-            return Value(self._reader.template(inside, self._use, kind))
+            return NameOrText(self._reader.template(inside, self._use, kind))
         return self._reader.value(inside, self._use, kind)
 
     def _decoded(self, inside: Text) -> str:
@@ -250,18 +250,18 @@ class _Reading:
             decoded = str(json.loads(f'"{inside.value}"'))
             as_bytes(decoded)
         except ValueError:
-            raise Problem.at(inside, "a JSON string") from None
+            raise TraceLineError.at(inside, "a JSON string") from None
         return decoded
 
-    def _hole(self) -> Open:
+    def _hole(self) -> OpenValue:
         end = self._text.value.find("}", self._at) + 1
         if not end:
             raise self._problem("a capture such as {seq:int}")
-        template = self._reader.template(self._text.cut(self._at, end), self._use, Kind.ANY)
+        template = self._reader.template(self._text.cut(self._at, end), self._use, CaptureKind.ANY)
         hole = template[0] if template else None
         if len(template) != 1 or not isinstance(hole, Hole):
             raise self._problem("a JSON value or a capture such as {seq:int}")
-        node = Open(hole)
+        node = OpenValue(hole)
         self._spans.append((self._at, end, node))
         self._at = end
         return node
@@ -270,7 +270,7 @@ class _Reading:
         while self._text.value[self._at : self._at + 1] and self._text.value[self._at] in _SPACE:
             self._at += 1
 
-    def _takes(self, mark: str) -> bool:
+    def _try_take(self, mark: str) -> bool:
         self._skip()
         if not self._text.value.startswith(mark, self._at):
             return False
@@ -278,11 +278,11 @@ class _Reading:
         return True
 
     def _take(self, mark: str) -> None:
-        if not self._takes(mark):
+        if not self._try_take(mark):
             raise self._problem(f'"{mark}"')
 
-    def _problem(self, expected: str) -> Problem:
-        return Problem.at(self._text, expected, offset=self._at)
+    def _problem(self, expected: str) -> TraceLineError:
+        return TraceLineError.at(self._text, expected, offset=self._at)
 
 
 def _quote(value: str) -> str:
@@ -298,7 +298,7 @@ def _as_captured(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def node_differences(node: Node, actual: Any, path: str, scope: Scope) -> Iterator[tuple[str, str, str]]:
+def node_differences(node: Node, actual: Any, path: str, scope: TraceScope) -> Iterator[tuple[str, str, str]]:
     """Where a JSON value is not what ``node`` asks for: (path, expected, found)."""
     if isinstance(node, Object):
         if not isinstance(actual, dict):
@@ -311,14 +311,14 @@ def node_differences(node: Node, actual: Any, path: str, scope: Scope) -> Iterat
             yield path, "an array", _shown(actual)
             return
         if len(actual) < len(node.items) or (len(actual) > len(node.items) and not node.open_ended):
-            wanted = f"{len(node.items)} elements" + (" or more" if node.open_ended else "")
-            yield path, wanted, f"{len(actual)}: {_shown(actual)}"
+            expected = f"{len(node.items)} elements" + (" or more" if node.open_ended else "")
+            yield path, expected, f"{len(actual)}: {_shown(actual)}"
         for position, (child, element) in enumerate(zip(node.items, actual, strict=False)):
             yield from node_differences(child, element, f"{path}[{position}]", scope)
     elif isinstance(node, Constant):
         if not _same(node.value, actual):
             yield path, _shown(node.value), _shown(actual)
-    elif isinstance(node, Value):
+    elif isinstance(node, NameOrText):
         template = node.resolved(scope)
         if not isinstance(actual, str) or not match(template, actual, scope):
             yield path, _quote(show(template, scope)), _shown(actual)
@@ -327,18 +327,18 @@ def node_differences(node: Node, actual: Any, path: str, scope: Scope) -> Iterat
 
 
 def _field(
-    child: Node, actual: dict[str, Any], key: str, path: str, scope: Scope
+    child: Node, actual: dict[str, Any], key: str, path: str, scope: TraceScope
 ) -> Iterator[tuple[str, str, str]]:
-    absent = isinstance(child, Open) and child.hole.kind is Kind.ABSENT
+    absent = isinstance(child, OpenValue) and child.hole.kind is CaptureKind.ABSENT
     if key in actual and absent:
         yield path, "no such field", _shown(actual[key])
     elif key in actual:
         yield from node_differences(child, actual[key], path, scope)
     elif not absent:
-        yield path, _wanted(child, scope), "no such field"
+        yield path, _expected_value(child, scope), "no such field"
 
 
-def shown_node(node: Node, scope: Scope) -> str:
+def shown_node(node: Node, scope: TraceScope) -> str:
     """A value as it is expected, for reports."""
     if isinstance(node, Object):
         fields = (f"{_quote(key)}:{shown_node(child, scope)}" for key, child in node.fields)
@@ -346,15 +346,15 @@ def shown_node(node: Node, scope: Scope) -> str:
     if isinstance(node, Array):
         items = [shown_node(item, scope) for item in node.items] + ["..."] * node.open_ended
         return "[" + ",".join(items) + "]"
-    return _wanted(node, scope)
+    return _expected_value(node, scope)
 
 
-def _wanted(node: Node, scope: Scope) -> str:
+def _expected_value(node: Node, scope: TraceScope) -> str:
     if isinstance(node, Constant):
         return _shown(node.value)
-    if isinstance(node, Value):
+    if isinstance(node, NameOrText):
         return _quote(show(node.resolved(scope), scope))
-    return show((node.hole,), scope) if isinstance(node, Open) else "it"
+    return show((node.hole,), scope) if isinstance(node, OpenValue) else "it"
 
 
 def _same(expected: Any, actual: Any) -> bool:
@@ -362,17 +362,17 @@ def _same(expected: Any, actual: Any) -> bool:
     return isinstance(expected, bool) == isinstance(actual, bool) and bool(expected == actual)
 
 
-def _fits(hole: Hole, actual: Any, scope: Scope) -> bool:
+def _fits(hole: Hole, actual: Any, scope: TraceScope) -> bool:
     known = hole.value(scope)
     text = _as_captured(actual)
     if known is not None:
         return text == known
     number = isinstance(actual, int) and not isinstance(actual, bool)
-    if hole.kind in (Kind.INT, Kind.NS) and not number:
+    if hole.kind in (CaptureKind.INT, CaptureKind.NS) and not number:
         return False
-    if hole.kind in (Kind.TEXT, Kind.TIME, Kind.WORD) and not isinstance(actual, str):
+    if hole.kind in (CaptureKind.TEXT, CaptureKind.TIME, CaptureKind.WORD) and not isinstance(actual, str):
         return False
-    if hole.kind is not Kind.ANY and not re.fullmatch(hole.shape(), text, re.DOTALL):
+    if hole.kind is not CaptureKind.ANY and not re.fullmatch(hole.shape(), text, re.DOTALL):
         return False
     if hole.name and not hole.sign:
         scope.captures[hole.name] = text

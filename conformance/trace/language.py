@@ -1,7 +1,7 @@
 """What a trace is made of once it is read: pure data, and the interface to the protocol it speaks.
 
 The steps are the same for every protocol. What is sent and expected, which stage is set and which state
-is asked for is read by a ``Dialect`` (``conformance.trace.nats.grammar``; AMQP beside it).
+is asked for is read by a ``TraceDialect`` (``conformance.trace.nats.grammar``; AMQP beside it).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from plumbline.conformance.trace.reader import Reader
-from plumbline.conformance.trace.template import Scope, Template
+from plumbline.conformance.trace.reader import TraceReader
+from plumbline.conformance.trace.template import Template, TraceScope
 from plumbline.conformance.trace.text import Text
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ DIRECTIVES = (*HEADER, *BODY)
 MARKED = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)?([<>])")
 
 
-class Difference(Struct, frozen=True):
+class Mismatch(Struct, frozen=True):
     """One thing in which an operation is not what was expected."""
 
-    what: str
+    name: str
     expected: str
-    found: str
+    actual: str
 
     def __str__(self) -> str:
-        return f"{self.what}: expected {self.expected}, got {self.found}"
+        return f"{self.name}: expected {self.expected}, got {self.actual}"
 
 
-class Window(Struct, frozen=True):
+class TimeWindow(Struct, frozen=True):
     """When an expectation must come true, in seconds. ``since_send``: from the last line sent, else from
     the moment the player gets there."""
 
@@ -55,7 +55,7 @@ class Window(Struct, frozen=True):
 class Outgoing(Protocol):
     """An operation to send."""
 
-    def operation(self, scope: Scope) -> Any:
+    def operation(self, scope: TraceScope) -> Any:
         """As it goes on the wire."""
 
 
@@ -63,38 +63,38 @@ class Pattern(Protocol):
     """An operation to expect."""
 
     @property
-    def asked(self) -> tuple[type[Any], ...]:
+    def explicit_kinds(self) -> tuple[type[Any], ...]:
         """Kinds of operation that come at any time and are skipped, unless asked for like this."""
 
     @property
     def stream(self) -> int | None:
         """On which stream of the connection it must come (AMQP: channel); None if there are none."""
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         """The pattern with what is known filled in, for reports."""
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
         """Everything in which ``operation`` is not it; captures go into ``scope``."""
 
 
 class Prerequisite(Protocol):
     """Something a ``given`` line sets up on the target."""
 
-    def set(self, session: BaseSession, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: TraceScope) -> None:
         """Raises ``Untestable`` if it cannot."""
 
 
-class State(Protocol):
+class ObjectState(Protocol):
     """State of an object on the target."""
 
-    def wait(self, session: BaseSession, scope: Scope, within: float) -> None:
+    def wait(self, session: BaseSession, scope: TraceScope, within: float) -> None:
         """Until it is so. Raises ``Untestable`` if it never is."""
 
-    def expect(self, session: BaseSession, scope: Scope, within: float) -> None:
+    def expect(self, session: BaseSession, scope: TraceScope, within: float) -> None:
         """The same as evidence. Raises ``Failed``."""
 
 
-class Following(Protocol):
+class FollowingLines(Protocol):
     """The lines below the one being read, for payloads that stand there as pasted."""
 
     def peek(self) -> Text | None:
@@ -107,20 +107,22 @@ class Following(Protocol):
         """The same for a line that stands behind one blank line."""
 
 
-class Dialect(Protocol):
+class TraceDialect(Protocol):
     """How one protocol is written in traces. Every method raises ``Problem`` for what it cannot read."""
 
     @property
     def reserved(self) -> frozenset[str]:
         """Words that cannot be names, because the protocol's own subjects are made of them."""
 
-    def read_send(self, text: Text, following: Following, reader: Reader) -> Outgoing: ...
+    def read_send(self, text: Text, following: FollowingLines, reader: TraceReader) -> Outgoing: ...
 
-    def read_expect(self, text: Text, following: Following, reader: Reader) -> Pattern: ...
+    def read_expect(self, text: Text, following: FollowingLines, reader: TraceReader) -> Pattern: ...
 
-    def read_given(self, kind: Text, rest: Text, following: Following, reader: Reader) -> Prerequisite: ...
+    def read_given(
+        self, kind: Text, rest: Text, following: FollowingLines, reader: TraceReader
+    ) -> Prerequisite: ...
 
-    def read_state(self, kind: Text, rest: Text, reader: Reader) -> State: ...
+    def read_state(self, kind: Text, rest: Text, reader: TraceReader) -> ObjectState: ...
 
 
 class Send(Struct, frozen=True):
@@ -145,10 +147,10 @@ class Expect(Struct, frozen=True):
     line: int
     connection: str
     pattern: Pattern
-    window: Window
+    window: TimeWindow
 
 
-class Silence(Struct, frozen=True):
+class ExpectSilence(Struct, frozen=True):
     """``< nothing for 200ms``"""
 
     line: int
@@ -156,33 +158,33 @@ class Silence(Struct, frozen=True):
     for_s: float
 
 
-class Closed(Struct, frozen=True):
+class ExpectClosed(Struct, frozen=True):
     """``< closed``"""
 
     line: int
     connection: str
-    window: Window
+    window: TimeWindow
 
 
-class Group(Struct, frozen=True):
+class AnyOrder(Struct, frozen=True):
     """``in any order`` ... ``end``"""
 
     line: int
     expects: tuple[Expect, ...]
 
 
-class Given(Struct, frozen=True):
+class Prepare(Struct, frozen=True):
     """``given stream ...``"""
 
     line: int
     prerequisite: Prerequisite
 
 
-class Await(Struct, frozen=True):
+class AwaitState(Struct, frozen=True):
     """``await consumer ...``: part of the stage."""
 
     line: int
-    state: State
+    state: ObjectState
     within: float
 
 
@@ -190,11 +192,11 @@ class ExpectState(Struct, frozen=True):
     """``expect consumer ...``: evidence."""
 
     line: int
-    state: State
+    state: ObjectState
     within: float
 
 
-class Close(Struct, frozen=True):
+class CloseConnection(Struct, frozen=True):
     """``close NAME``; ``abort NAME`` resets the TCP connection."""
 
     line: int
@@ -219,17 +221,17 @@ Step = (
     Send
     | SendBytes
     | Expect
-    | Silence
-    | Closed
-    | Group
-    | Given
+    | ExpectSilence
+    | ExpectClosed
+    | AnyOrder
+    | Prepare
     | GivenServer
-    | Await
+    | AwaitState
     | ExpectState
-    | Close
+    | CloseConnection
     | Restart
 )
-EVIDENCE = (Expect, Silence, Closed, Group, ExpectState)
+EVIDENCE = (Expect, ExpectSilence, ExpectClosed, AnyOrder, ExpectState)
 
 
 class ConnectionOptions(Struct, frozen=True):

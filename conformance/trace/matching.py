@@ -10,18 +10,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.conformance.trace.language import Difference, Expect
-from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.language import Expect, Mismatch
+from plumbline.conformance.trace.template import TraceScope
 
 
 class Nearest(Struct, frozen=True):
     """The line that an operation comes nearest to, and in what it is not it."""
 
     line: int
-    differences: tuple[Difference, ...]
+    differences: tuple[Mismatch, ...]
 
 
-def closest(expects: Sequence[Expect], operation: Any, scope: Scope) -> Nearest | None:
+def closest(expects: Sequence[Expect], operation: Any, scope: TraceScope) -> Nearest | None:
     """None if ``operation`` fits one of the lines, as far as that can be said of it alone."""
     found = [
         Nearest(expect.line, tuple(expect.pattern.differences(operation, scope.fork()))) for expect in expects
@@ -32,7 +32,7 @@ def closest(expects: Sequence[Expect], operation: Any, scope: Scope) -> Nearest 
 
 
 def assign(
-    expects: Sequence[Expect], operations: Sequence[tuple[str, Any]], scope: Scope
+    expects: Sequence[Expect], operations: Sequence[tuple[str, Any]], scope: TraceScope
 ) -> dict[str, str] | None:
     """The captures of a pairing that gives every line an operation of its connection; None without one."""
     if not operations:

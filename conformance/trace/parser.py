@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from plumbline.conformance.trace.amqp.grammar import AmqpDialect
+from plumbline.conformance.trace.amqp.grammar import AmqpTraceDialect
 from plumbline.conformance.trace.json_text import evaluate
 from plumbline.conformance.trace.language import (
     BODY,
@@ -19,36 +19,36 @@ from plumbline.conformance.trace.language import (
     DIRECTIVES,
     HEADER,
     MARKED,
-    Await,
-    Close,
-    Closed,
+    AnyOrder,
+    AwaitState,
+    CloseConnection,
     ConnectionOptions,
-    Dialect,
     Expect,
+    ExpectClosed,
+    ExpectSilence,
     ExpectState,
-    Given,
     GivenServer,
-    Group,
+    Prepare,
     Restart,
     Send,
     SendBytes,
-    Silence,
     Step,
+    TimeWindow,
     Trace,
-    Window,
+    TraceDialect,
     evidence,
 )
 from plumbline.conformance.trace.names import Names
-from plumbline.conformance.trace.nats.grammar import NatsDialect
-from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.nats.grammar import NatsTraceDialect
+from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.settings import pairs, read_value
-from plumbline.conformance.trace.template import Scope
-from plumbline.conformance.trace.text import BLANKS, Problem, Text, TraceSyntaxError, near
+from plumbline.conformance.trace.template import TraceScope
+from plumbline.conformance.trace.text import BLANKS, Text, TraceLineError, TraceSyntaxError, near
 from plumbline.conformance.trace.windows import read_silence, take_window
 
 __all__ = ["TraceSyntaxError", "read_lines"]
 
-DIALECTS: dict[str, Dialect] = {"nats": NatsDialect(), "amqp": AmqpDialect()}
+DIALECTS: dict[str, TraceDialect] = {"nats": NatsTraceDialect(), "amqp": AmqpTraceDialect()}
 AWAIT_WITHIN_S = 5.0
 LARGEST_GROUP = 12
 
@@ -66,7 +66,7 @@ def read_lines(
     ``case`` and ``line`` are the row of the table; ``columns`` are names that no capture may have.
     Raises ``TraceSyntaxError``.
     """
-    return _File(lines, path, columns).read(case, line)
+    return _TraceFileParser(lines, path, columns).read(case, line)
 
 
 class _Lines:
@@ -111,14 +111,14 @@ class _Lines:
         return line
 
 
-class _File:
+class _TraceFileParser:
     """One trace being read."""
 
     def __init__(self, lines: Sequence[str], path: str, columns: frozenset[str]) -> None:
         self._path = path
         self._lines = lines
-        self._problems: list[Problem] = []
-        self._reader = Reader(columns)
+        self._problems: list[TraceLineError] = []
+        self._reader = TraceReader(columns)
         self._dialect = DIALECTS["nats"]
         self._reader.reserved = self._dialect.reserved
         self._header: dict[str, str] = {}
@@ -135,11 +135,11 @@ class _File:
         for line in lines:
             try:
                 self._line(line.strip(), lines)
-            except Problem as problem:
+            except TraceLineError as problem:
                 self._problems.append(problem)
                 if MARKED.match(line.value):
                     _skip_pasted(lines)
-        self._whole()
+        self._check_whole_file()
         if self._problems:
             raise TraceSyntaxError(self._path, self._lines, self._problems)
         return Trace(
@@ -158,21 +158,23 @@ class _File:
             steps=tuple(self._steps),
         )
 
-    def _whole(self) -> None:
+    def _check_whole_file(self) -> None:
         """What only the whole file shows."""
         end = (len(self._lines), 1)
         for word in ("title", "source"):
             if word not in self._headed:
-                self._problems.append(Problem((1, 1), f'a line "{word} ..."', "none"))
+                self._problems.append(TraceLineError((1, 1), f'a line "{word} ..."', "none"))
         if "verifies" not in self._headed:
-            self._problems.append(Problem((1, 1), 'a line "verifies ID ..."', "none"))
-        asked = [self._header.get("variant"), *(options.variant for options in self._connections.values())]
-        if self._own_server is not None and any(asked):
+            self._problems.append(TraceLineError((1, 1), 'a line "verifies ID ..."', "none"))
+        variants = [self._header.get("variant"), *(options.variant for options in self._connections.values())]
+        if self._own_server is not None and any(variants):
             advice = "a server of its own has the plain configuration"
-            self._problems.append(Problem.at(self._own_server, "no variant beside it", advice))
+            self._problems.append(TraceLineError.at(self._own_server, "no variant beside it", advice))
         if not self._problems and not evidence(self._steps):
             self._problems.append(
-                Problem(end, "something expected (a line with <, or expect ...)", "the end of the file")
+                TraceLineError(
+                    end, "something expected (a line with <, or expect ...)", "the end of the file"
+                )
             )
 
     # -- lines -------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class _File:
         elif word.value in BODY:
             self._directive(word, rest, lines)
         else:
-            raise Problem.at(word, '">", "<", or a directive', near(word.value, DIRECTIVES))
+            raise TraceLineError.at(word, '">", "<", or a directive', near(word.value, DIRECTIVES))
 
     def _add(self, step: Step | None) -> None:
         if step is not None:
@@ -200,11 +202,11 @@ class _File:
     def _header_line(self, word: Text, rest: Text) -> None:
         self._headed.add(word.value)
         if self._steps:
-            raise Problem.at(word, f'"{word.value}" above the first step')
+            raise TraceLineError.at(word, f'"{word.value}" above the first step')
         if word.value == "cases":
-            raise Problem.at(word, "one trace, with one table of cases at most")
+            raise TraceLineError.at(word, "one trace, with one table of cases at most")
         if not rest:
-            raise Problem.at(rest, f"something behind {word.value}")
+            raise TraceLineError.at(rest, f"something behind {word.value}")
         if word.value == "verifies":
             self._verifies += [
                 _matching(_REQUIREMENT, item, "an id such as JS-PULL-015") for item in rest.words()
@@ -216,7 +218,7 @@ class _File:
         elif word.value == "protocol":
             self._protocol(rest)
         elif word.value in self._header:
-            raise Problem.at(word, f"{word.value} only once")
+            raise TraceLineError.at(word, f"{word.value} only once")
         elif word.value in ("since", "until"):
             self._header[word.value] = _matching(_LEVEL, rest, "a protocol level such as 2.10")
         elif word.value == "variant":
@@ -226,14 +228,14 @@ class _File:
 
     def _protocol(self, rest: Text) -> None:
         if rest.value not in DIALECTS:
-            raise Problem.at(rest, f"a protocol ({', '.join(DIALECTS)})", near(rest.value, DIALECTS))
+            raise TraceLineError.at(rest, f"a protocol ({', '.join(DIALECTS)})", near(rest.value, DIALECTS))
         self._dialect = DIALECTS[rest.value]
         self._reader.reserved = self._dialect.reserved
 
     def _names(self, rest: Text) -> None:
         if rest.value == "literal":
             if self._reader.labels:
-                raise Problem.at(rest, '"names literal" above every name')
+                raise TraceLineError.at(rest, '"names literal" above every name')
             self._reader.literal = True
             return
         for item in rest.words():
@@ -241,9 +243,9 @@ class _File:
 
     def _directive(self, word: Text, rest: Text, lines: _Lines) -> None:
         if word.value == "end":
-            raise Problem.at(word, '"in any order" above "end"')
+            raise TraceLineError.at(word, '"in any order" above "end"')
         if word.value in ("close", "abort"):
-            self._add(Close(word.line, self._opened(rest), word.value == "abort"))
+            self._add(CloseConnection(word.line, self._note_connection(rest), word.value == "abort"))
         elif word.value in ("restart", "kill"):
             self._add(self._restart(word, rest))
         elif word.value == "given":
@@ -253,46 +255,48 @@ class _File:
             elif kind.value == "server":
                 self._add(self._server(kind, behind))
             else:
-                self._add(Given(word.line, self._dialect.read_given(kind, behind, lines, self._reader)))
+                self._add(Prepare(word.line, self._dialect.read_given(kind, behind, lines, self._reader)))
         else:
             window, rest = take_window(rest)
             if window is not None and window.after:
-                raise Problem.at(word, "only within T for the state of an object")
+                raise TraceLineError.at(word, "only within T for the state of an object")
             kind, behind = rest.first_word()
             state = self._dialect.read_state(kind, behind, self._reader)
             if word.value == "await":
-                self._add(Await(word.line, state, window.within if window else AWAIT_WITHIN_S))
+                self._add(AwaitState(word.line, state, window.within if window else AWAIT_WITHIN_S))
             else:
                 self._add(ExpectState(word.line, state, window.within if window else DEFAULT_WITHIN_S))
 
     def _server(self, kind: Text, behind: Text) -> Step:
         if behind:
-            raise Problem.at(behind, 'nothing behind "given server"')
+            raise TraceLineError.at(behind, 'nothing behind "given server"')
         if self._steps:
-            raise Problem.at(kind, '"given server" above every other step')
+            raise TraceLineError.at(kind, '"given server" above every other step')
         self._own_server = kind
         return GivenServer(kind.line)
 
     def _restart(self, word: Text, rest: Text) -> Step:
         if rest:
-            raise Problem.at(rest, f'nothing behind "{word.value}": there is one server')
+            raise TraceLineError.at(rest, f'nothing behind "{word.value}": there is one server')
         if self._own_server is None:
-            raise Problem.at(word, '"given server" above', "only a server of its own is restarted")
+            raise TraceLineError.at(word, '"given server" above', "only a server of its own is restarted")
         self._used.clear()  # every connection ends
         return Restart(word.line, word.value == "kill")
 
-    def _opened(self, name: Text) -> str:
+    def _note_connection(self, name: Text) -> str:
         if name.value not in self._used:
-            raise Problem.at(name, "a connection that a line above has used", near(name.value, self._used))
+            raise TraceLineError.at(
+                name, "a connection that a line above has used", near(name.value, self._used)
+            )
         return name.value
 
     def _connection(self, rest: Text) -> None:
         name, settings = rest.first_word()
         _matching(_NAME, name, "the name of a connection")
         if name.value in self._connections or name.value in self._used:
-            raise Problem.at(name, "one line for a connection, above its first use")
+            raise TraceLineError.at(name, "one line for a connection, above its first use")
         fields: dict[str, Any] = {}
-        nothing = Scope(Names((), str, str), {})
+        nothing = TraceScope(Names((), str, str), {})
         for key, value in pairs(settings):
             fields[key.value] = evaluate(read_value(value, self._reader), nothing)
         self._connections[name.value] = ConnectionOptions(
@@ -311,29 +315,29 @@ class _File:
         self._used.add(connection)
         rest = line.cut(found.end()).strip()
         if not rest:
-            raise Problem.at(rest, "an operation")
+            raise TraceLineError.at(rest, "an operation")
         if found[2] == "<":
             return self._expected(connection, rest, lines)
         verb, behind = rest.first_word()
         if verb.value == "raw":
-            return SendBytes(line.line, connection, self._reader.template(_in_quotes(behind), Use.SENT))
+            return SendBytes(line.line, connection, self._reader.template(_quoted_bytes(behind), Use.SENT))
         return Send(line.line, connection, self._dialect.read_send(rest, lines, self._reader))
 
     def _expected(self, connection: str, rest: Text, lines: _Lines) -> Step:
         window, text = take_window(rest)
         word, behind = text.first_word()
         if word.value == "nothing":
-            return Silence(rest.line, connection, read_silence(rest))
+            return ExpectSilence(rest.line, connection, read_silence(rest))
         if word.value == "closed":
             if behind:
-                raise Problem.at(behind, "within T or the end of the line")
-            return Closed(rest.line, connection, window or Window())
+                raise TraceLineError.at(behind, "within T or the end of the line")
+            return ExpectClosed(rest.line, connection, window or TimeWindow())
         pattern = self._dialect.read_expect(text, lines, self._reader)
-        return Expect(rest.line, connection, pattern, window or Window())
+        return Expect(rest.line, connection, pattern, window or TimeWindow())
 
     def _group(self, line: Text, lines: _Lines) -> Step | None:
         if [word.value for word in line.words()] != ["in", "any", "order"]:
-            raise Problem.at(line, '"in any order"')
+            raise TraceLineError.at(line, '"in any order"')
         expects: list[Expect] = []
         with self._reader.group():
             for inner in lines:
@@ -344,21 +348,23 @@ class _File:
                     continue
                 try:
                     expects.append(self._member(text, lines))
-                except Problem as problem:
+                except TraceLineError as problem:
                     self._problems.append(problem)
-        raise Problem.at(line, '"in any order" with an "end" below')
+        raise TraceLineError.at(line, '"in any order" with an "end" below')
 
     def _member(self, text: Text, lines: _Lines) -> Expect:
         found = MARKED.match(text.value)
         step = self._marked(text, lines) if found is not None and found[2] == "<" else None
         if not isinstance(step, Expect):
-            raise Problem.at(text, 'an operation that is expected ("< ..."), or "end"')
+            raise TraceLineError.at(text, 'an operation that is expected ("< ..."), or "end"')
         return step
 
     def _closed_group(self, line: Text, expects: list[Expect]) -> Step | None:
         if not 2 <= len(expects) <= LARGEST_GROUP and not self._problems:
-            raise Problem(line.place(), f"2 to {LARGEST_GROUP} expectations in a group", str(len(expects)))
-        return Group(line.line, tuple(expects))
+            raise TraceLineError(
+                line.place(), f"2 to {LARGEST_GROUP} expectations in a group", str(len(expects))
+            )
+        return AnyOrder(line.line, tuple(expects))
 
 
 def _skip_pasted(lines: _Lines) -> None:
@@ -369,7 +375,7 @@ def _skip_pasted(lines: _Lines) -> None:
 
 def _matching(shape: re.Pattern[str], text: Text, expected: str) -> str:
     if not shape.fullmatch(text.value):
-        raise Problem.at(text, expected)
+        raise TraceLineError.at(text, expected)
     return text.value
 
 
@@ -377,11 +383,11 @@ def _option(fields: dict[str, Any], key: str, settings: Text, default: Any, *oth
     """Takes one of our own options out of those that go into CONNECT."""
     value = fields.pop(key, default)
     if others and value not in (default, *others):
-        raise Problem.at(settings, f"{key}={default} or {key}={' or '.join(others)}")
+        raise TraceLineError.at(settings, f"{key}={default} or {key}={' or '.join(others)}")
     return value
 
 
-def _in_quotes(text: Text) -> Text:
+def _quoted_bytes(text: Text) -> Text:
     if len(text.value) < 3 or text.value[0] != '"' or text.value[-1] != '"':
-        raise Problem.at(text, 'bytes in double quotes, such as "PING\\r\\n"')
+        raise TraceLineError.at(text, 'bytes in double quotes, such as "PING\\r\\n"')
     return text.cut(1, len(text.value) - 1)

@@ -14,14 +14,14 @@ from enum import StrEnum
 from plumbline.conformance.trace.names import INBOX_PREFIX, inbox_label
 from plumbline.conformance.trace.template import (
     WRITTEN_KINDS,
+    CaptureKind,
     Hole,
-    Kind,
+    NameOrText,
     Subject,
     SubjectHole,
     Template,
-    Value,
 )
-from plumbline.conformance.trace.text import BLANKS, Problem, Text, near
+from plumbline.conformance.trace.text import BLANKS, Text, TraceLineError, near
 
 _HOLE = re.compile(
     r"\{(?:subject[ \t]+(?P<subject>[^\s{}]+)"
@@ -47,7 +47,7 @@ class Use(StrEnum):
     EXPECTED = "expected"
 
 
-class Reader:
+class TraceReader:
     """One trace being read. ``labels`` are its names so far, ``captures`` those taken so far.
 
     ``columns`` are those of its table of cases: no capture has such a name.
@@ -73,7 +73,7 @@ class Reader:
 
     # -- templates ---------------------------------------------------------------------------
 
-    def template(self, text: Text, use: Use, kind: Kind = Kind.WORD) -> Template:
+    def template(self, text: Text, use: Use, kind: CaptureKind = CaptureKind.WORD) -> Template:
         """``text`` with its escapes undone and its holes found; ``kind`` is that of an untyped hole."""
         value, parts, plain, position = text.value, list[str | Hole | SubjectHole](), "", 0
         while position < len(value):
@@ -86,7 +86,7 @@ class Reader:
                 if plain:
                     parts.append(_normal(plain))
                 elif parts and use is Use.EXPECTED:
-                    raise Problem.at(text, "text between two captures", offset=position)
+                    raise TraceLineError.at(text, "text between two captures", offset=position)
                 parts.append(hole)
                 plain, position = "", end
             else:
@@ -102,35 +102,35 @@ class Reader:
             return _ESCAPES[following], position + 2
         number = re.compile(r"x([0-9A-Fa-f]{2})").match(text.value, position + 1)
         if number is None:
-            raise Problem.at(text, _ESCAPE_HELP, offset=position)
+            raise TraceLineError.at(text, _ESCAPE_HELP, offset=position)
         byte = bytes([int(number[1], 16)])
         return byte.decode("utf-8", "surrogateescape"), number.end()
 
-    def _hole(self, text: Text, position: int, use: Use, kind: Kind) -> tuple[Hole | SubjectHole, int]:
+    def _hole(self, text: Text, position: int, use: Use, kind: CaptureKind) -> tuple[Hole | SubjectHole, int]:
         found = _HOLE.match(text.value, position)
         if found is None or (found["sign"] and not found["name"]):
-            raise Problem.at(text, _HOLE_HELP, offset=position)
+            raise TraceLineError.at(text, _HOLE_HELP, offset=position)
         if found["subject"]:
             subject = self.subject(text.cut(*found.span("subject")), Use.SENT)
             return SubjectHole(found[0], subject), found.end()
         hole = self._capture(text, found, kind)
-        self._check_taken(text, found, hole, use)
+        self._check_captured(text, found, hole, use)
         return hole, found.end()
 
-    def _capture(self, text: Text, found: re.Match[str], kind: Kind) -> Hole:
+    def _capture(self, text: Text, found: re.Match[str], kind: CaptureKind) -> Hole:
         name, written = found["name"] or "", found["kind"]
         for used in (name, found["operand"] or ""):
             if used in self._columns:
                 expected = f"{{{used}}} alone, or a capture with another name"
-                raise Problem.at(text.cut(*found.span()), expected, f"{used} is a column of the table")
+                raise TraceLineError.at(text.cut(*found.span()), expected, f"{used} is a column of the table")
         choices: tuple[str, ...] = ()
         if written is not None:
             if "|" in written:
-                kind, choices = Kind.CHOICE, tuple(choice.strip() for choice in written.split("|"))
+                kind, choices = CaptureKind.CHOICE, tuple(choice.strip() for choice in written.split("|"))
             elif written.strip() in WRITTEN_KINDS:
-                kind = Kind(written.strip())
+                kind = CaptureKind(written.strip())
             else:
-                raise Problem.at(
+                raise TraceLineError.at(
                     text.cut(*found.span("kind")),
                     f"a kind of capture ({', '.join(WRITTEN_KINDS)}, or alternatives such as 404|408)",
                     near(written, WRITTEN_KINDS),
@@ -138,15 +138,17 @@ class Reader:
         sign = {"+": 1, "-": -1}.get(found["sign"] or "", 0)
         return Hole(found[0], name, kind, choices, sign, found["operand"] or "")
 
-    def _check_taken(self, text: Text, found: re.Match[str], hole: Hole, use: Use) -> None:
+    def _check_captured(self, text: Text, found: re.Match[str], hole: Hole, use: Use) -> None:
         needed = [hole.name] if use is Use.SENT or hole.sign else []
         needed += [hole.operand] if hole.sign and not hole.operand.isdigit() else []
         for name in needed:
             if name not in self.captures:
                 advice = near(name, self.captures | self._columns) or "an earlier expectation has to take it"
-                raise Problem.at(text.cut(*found.span()), "a capture that was taken before this line", advice)
+                raise TraceLineError.at(
+                    text.cut(*found.span()), "a capture that was taken before this line", advice
+                )
         if use is Use.SENT and found["kind"] is not None:
-            raise Problem.at(
+            raise TraceLineError.at(
                 text.cut(*found.span()), "a capture without a kind: only what is expected has one"
             )
         if hole.name and not needed:
@@ -165,14 +167,14 @@ class Reader:
         elif first == INBOX_PREFIX:
             second = subject.plain[1] if len(subject.tokens) > 1 else None
             if second in (None, "", "*", ">") and use is Use.SENT and not self.literal:
-                raise Problem.at(
+                raise TraceLineError.at(
                     text,
                     "an inbox with a name of its own, such as $inbox.* or _INBOX.example.>",
                     "a wildcard here would hear the inboxes of every other run",
                 )
         elif first in ("*", ">") and not self.literal:
             if use is Use.SENT:
-                raise Problem.at(
+                raise TraceLineError.at(
                     text,
                     "a subject that starts with a word",
                     "names are rewritten so that runs never collide, and a leading wildcard would hear "
@@ -185,15 +187,15 @@ class Reader:
     def word(self, text: Text, use: Use) -> Subject:
         """A word that may be a subject or a name, and introduces none; ``*`` stands for any token."""
         if not text:
-            raise Problem.at(text, "a word")
+            raise TraceLineError.at(text, "a word")
         return self._dotted(text, use, {"*"} if use is Use.EXPECTED else set())
 
-    def value(self, text: Text, use: Use, kind: Kind = Kind.WORD) -> Value:
+    def value(self, text: Text, use: Use, kind: CaptureKind = CaptureKind.WORD) -> NameOrText:
         """Text that may be a name or a subject as a whole; ``*`` is an asterisk."""
         template = self.template(text, use, kind)
         if not text or text.value.startswith("{") or any(blank in text.value for blank in BLANKS):
-            return Value(template)
-        return Value(template, self._dotted(text, use, set()))
+            return NameOrText(template)
+        return NameOrText(template, self._dotted(text, use, set()))
 
     def _dotted(self, text: Text, use: Use, wildcards: set[str]) -> Subject:
         cuts, start = list[Text](), 0
@@ -202,7 +204,7 @@ class Reader:
                 cuts.append(text.cut(start, found.start()))
                 start = found.end()
         cuts.append(text.cut(start))
-        kind = Kind.TOKEN if len(cuts) > 1 else Kind.WORD
+        kind = CaptureKind.TOKEN if len(cuts) > 1 else CaptureKind.WORD
         tokens = [
             (Hole("*", kind=kind),) if cut.value in wildcards else self.template(cut, use, kind)
             for cut in cuts
@@ -212,16 +214,16 @@ class Reader:
     def label(self, text: Text) -> str:
         """A name of the trace: a stream, a consumer, a queue, the first token of a subject."""
         if not _LABEL.fullmatch(text.value):
-            raise Problem.at(text, "a name of letters, digits, _ and - that starts with a letter")
+            raise TraceLineError.at(text, "a name of letters, digits, _ and - that starts with a letter")
         if text.value in self.reserved:
-            raise Problem.at(text, "a name that is no word of the protocol's own subjects")
+            raise TraceLineError.at(text, "a name that is no word of the protocol's own subjects")
         if not self.literal:
             self.labels.add(text.value)
         return text.value
 
     def _check_first(self, text: Text, subject: Subject, use: Use) -> None:
         if use is Use.SENT and len(subject.tokens[0]) > 1:
-            raise Problem.at(text, "a first token that is a word or one capture, not a mixture")
+            raise TraceLineError.at(text, "a first token that is a word or one capture, not a mixture")
 
 
 def _normal(plain: str) -> str:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from plumbline.conformance.trace.json_text import JsonText, ends_at, read_json, starts_json
-from plumbline.conformance.trace.language import Difference, Following
-from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.language import FollowingLines, Mismatch
+from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.template import (
-    Scope,
+    NameOrText,
     Template,
-    Value,
+    TraceScope,
     as_bytes,
     as_text,
     fill,
@@ -27,7 +27,7 @@ from plumbline.conformance.trace.template import (
     plain,
     show,
 )
-from plumbline.conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.text import Text, TraceLineError
 from plumbline.wire.nats.headers import VERSION
 
 _VERSION = VERSION.decode()
@@ -48,17 +48,15 @@ class TextPayload(Struct, frozen=True):
         text = plain(self.template)
         return None if text is None else as_bytes(text)
 
-    def fill(self, scope: Scope) -> bytes:
+    def fill(self, scope: TraceScope) -> bytes:
         return as_bytes(fill(self.template, scope))
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return printable(show(self.template, scope))
 
-    def differences(self, payload: bytes, scope: Scope) -> Iterator[Difference]:
+    def differences(self, payload: bytes, scope: TraceScope) -> Iterator[Mismatch]:
         if not match(self.template, as_text(payload), scope):
-            yield Difference(
-                "payload", self.show(scope) or "nothing", printable(as_text(payload)) or "nothing"
-            )
+            yield Mismatch("payload", self.show(scope) or "nothing", printable(as_text(payload)) or "nothing")
 
 
 class JsonPayload(Struct, frozen=True):
@@ -70,15 +68,15 @@ class JsonPayload(Struct, frozen=True):
     def written(self) -> bytes:
         return as_bytes(self.json.source)
 
-    def fill(self, scope: Scope) -> bytes:
+    def fill(self, scope: TraceScope) -> bytes:
         return as_bytes(self.json.fill(scope))
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return self.json.show(scope)
 
-    def differences(self, payload: bytes, scope: Scope) -> Iterator[Difference]:
+    def differences(self, payload: bytes, scope: TraceScope) -> Iterator[Mismatch]:
         for what, expected, found in self.json.differences(payload, scope):
-            yield Difference(what, expected, found)
+            yield Mismatch(what, expected, found)
 
 
 PayloadText = TextPayload | JsonPayload
@@ -90,7 +88,7 @@ class Header(Struct, frozen=True):
 
     name: str
     prefix: str
-    value: Value
+    value: NameOrText
 
 
 class HeaderBlock(Struct, frozen=True):
@@ -106,7 +104,7 @@ class HeaderBlock(Struct, frozen=True):
         texts = [part for part in parts if part is not None]
         return self._block(texts) if len(texts) == len(parts) else None
 
-    def fill(self, scope: Scope) -> bytes:
+    def fill(self, scope: TraceScope) -> bytes:
         return self._block(
             [fill(self.status, scope), *(fill(header.value.resolved(scope), scope) for header in self.fields)]
         )
@@ -116,11 +114,11 @@ class HeaderBlock(Struct, frozen=True):
         lines += [header.prefix + text for header, text in zip(self.fields, texts[1:], strict=True)]
         return as_bytes(_CRLF.join([*lines, "", ""]))
 
-    def pairs(self, scope: Scope) -> list[tuple[str, str]]:
+    def pairs(self, scope: TraceScope) -> list[tuple[str, str]]:
         """The fields as names and values."""
         return [(header.name, fill(header.value.resolved(scope), scope)) for header in self.fields]
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         first = [f"{_VERSION} {show(self.status, scope)}".rstrip()] if self.status else []
         return " | ".join(
             first + [header.prefix + show(header.value.resolved(scope), scope) for header in self.fields]
@@ -134,7 +132,7 @@ def printable(text: str) -> str:
 
 
 def read_payload(
-    rest: Text, following: Following, reader: Reader, use: Use, announced: int
+    rest: Text, following: FollowingLines, reader: TraceReader, use: Use, announced: int
 ) -> PayloadText | None:
     """The payload behind a bar, as JSON on the line, or on the lines below; None if there is none.
 
@@ -158,7 +156,7 @@ def read_payload(
 
 
 def read_segments(
-    rest: Text, following: Following, reader: Reader, use: Use, announced: int
+    rest: Text, following: FollowingLines, reader: TraceReader, use: Use, announced: int
 ) -> tuple[HeaderBlock | None, PayloadText | None]:
     """Headers and payload; each None if it is not written. ``announced`` is the size of the payload alone."""
     if not rest:
@@ -182,7 +180,7 @@ def read_segments(
     return block, None if payload is None else _inline(payload, following, reader, use)
 
 
-def _inline(text: Text, following: Following, reader: Reader, use: Use) -> PayloadText:
+def _inline(text: Text, following: FollowingLines, reader: TraceReader, use: Use) -> PayloadText:
     if not starts_json(text.value):
         return TextPayload(reader.template(text, use))
     while ends_at(text.value) < 0 and (line := following.take()) is not None:
@@ -191,7 +189,7 @@ def _inline(text: Text, following: Following, reader: Reader, use: Use) -> Paylo
 
 
 def _pasted(
-    following: Following, reader: Reader, use: Use, announced: int
+    following: FollowingLines, reader: TraceReader, use: Use, announced: int
 ) -> tuple[HeaderBlock | None, PayloadText | None]:
     first = following.peek()
     if first is None or not first.value.strip().startswith(_VERSION):
@@ -205,7 +203,7 @@ def _pasted(
     return _block(lines, reader, use), payload
 
 
-def _block(segments: list[Text], reader: Reader, use: Use) -> HeaderBlock:
+def _block(segments: list[Text], reader: TraceReader, use: Use) -> HeaderBlock:
     status: Template = ()
     fields: list[Header] = []
     for position, segment in enumerate(segments):
@@ -215,7 +213,7 @@ def _block(segments: list[Text], reader: Reader, use: Use) -> HeaderBlock:
             continue
         found = re.match(r"([^:\s{}]+)[ \t]*:[ \t]*", segment.value)
         if found is None:
-            raise Problem.at(
+            raise TraceLineError.at(
                 segment,
                 'a header such as "Nats-Msg-Id: 1", or NATS/1.0 with a status as the first one',
                 "the payload stands behind ||",

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from plumbline.conformance.trace.json_text import Constant, Node, ends_at, read_json, starts_json
-from plumbline.conformance.trace.reader import Reader, Use
-from plumbline.conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.reader import TraceReader, Use
+from plumbline.conformance.trace.text import Text, TraceLineError
 
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -16,25 +16,25 @@ _CONSTANT = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,9}
 
 
 def pairs(text: Text) -> Iterator[tuple[Text, Text]]:
-    """Keys and values, each once. Raises ``Problem``."""
+    """Keys and values, each once. Raises ``TraceLineError``."""
     seen: set[str] = set()
     rest = text.strip()
     while rest:
         found = _KEY.match(rest.value)
         if found is None:
-            raise Problem.at(rest, "key=value")
+            raise TraceLineError.at(rest, "key=value")
         key = rest.cut(0, len(found[1]))
         if key.value in seen:
-            raise Problem.at(key, f"{key.value} only once")
+            raise TraceLineError.at(key, f"{key.value} only once")
         seen.add(key.value)
         value = _extent(rest.cut(found.end()))
         if not value:
-            raise Problem.at(value, f"a value for {key.value}")
+            raise TraceLineError.at(value, f"a value for {key.value}")
         yield key, value
         rest = rest.cut(found.end() + len(value.value)).strip()
 
 
-def read_value(text: Text, reader: Reader) -> Node:
+def read_value(text: Text, reader: TraceReader) -> Node:
     """What a value stands for, if nothing is known of its key."""
     if starts_json(text.value) or text.value.startswith('"') or re.fullmatch(r"\{[^{}]*\}", text.value):
         return read_json(text, reader, Use.SENT).root

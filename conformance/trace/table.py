@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from plumbline.conformance.trace.language import BODY, HEADER, MARKED
-from plumbline.conformance.trace.text import Problem, Text, TraceSyntaxError, near
+from plumbline.conformance.trace.text import Text, TraceLineError, TraceSyntaxError, near
 
 CASES = "cases"
 NAME = "name"  # the first column: the last part of the check's id
@@ -98,7 +98,7 @@ def read_table(lines: Sequence[str], path: str) -> Table | None:
     word = _heading(lines)
     if word is None:
         return None
-    problems: list[Problem] = []
+    problems: list[TraceLineError] = []
     table = _Reader(lines, problems).read(word)
     problems += _wrong_holes(lines, table)
     if problems:
@@ -120,20 +120,20 @@ def _heading(lines: Sequence[str]) -> Text | None:
 class _Reader:
     """The lines of a table being read."""
 
-    def __init__(self, lines: Sequence[str], problems: list[Problem]) -> None:
+    def __init__(self, lines: Sequence[str], problems: list[TraceLineError]) -> None:
         self._lines = lines
         self._problems = problems
 
     def read(self, word: Text) -> Table:
         behind = Text(self._lines[word.line - 1], word.line).first_word()[1]
         if behind:
-            self._problems.append(Problem.at(behind, f'nothing behind "{CASES}"'))
+            self._problems.append(TraceLineError.at(behind, f'nothing behind "{CASES}"'))
         rows = list(self._rows(word.line))
         columns = self._columns(rows[0]) if rows else ()
         if not rows:
-            self._problems.append(Problem.at(word, f"{_HELP}, on the next line"))
+            self._problems.append(TraceLineError.at(word, f"{_HELP}, on the next line"))
         elif len(rows) == 1:
-            self._problems.append(Problem.at(rows[0], "a row below the names of the columns"))
+            self._problems.append(TraceLineError.at(rows[0], "a row below the names of the columns"))
         cases = tuple(case for row in rows[1:] if columns and (case := self._case(row, columns)) is not None)
         self._require_distinct(cases)
         last = rows[-1].line if rows else word.line
@@ -150,20 +150,20 @@ class _Reader:
     def _cells(self, row: Text) -> list[Text]:
         bars = [found.start() for found in _BAR.finditer(row.value)]
         if bars[-1] != len(row.value) - 1 or len(bars) < 2:
-            raise Problem.at(row.cut(len(row.value)), 'a "|" at the end of the row')
+            raise TraceLineError.at(row.cut(len(row.value)), 'a "|" at the end of the row')
         return [row.cut(start + 1, end).strip() for start, end in itertools.pairwise(bars)]
 
     def _columns(self, row: Text) -> tuple[Text, ...]:
         try:
             columns = self._cells(row)
             if columns[0].value != NAME:
-                raise Problem.at(columns[0], f'the column "{NAME}" first: it names the case')
+                raise TraceLineError.at(columns[0], f'the column "{NAME}" first: it names the case')
             for position, column in enumerate(columns):
                 if not _COLUMN.fullmatch(column.value):
-                    raise Problem.at(column, "the name of a column: letters, digits and _")
+                    raise TraceLineError.at(column, "the name of a column: letters, digits and _")
                 if column.value in [known.value for known in columns[:position]]:
-                    raise Problem.at(column, f"{column.value} only once")
-        except Problem as problem:
+                    raise TraceLineError.at(column, f"{column.value} only once")
+        except TraceLineError as problem:
             self._problems.append(problem)
             return ()
         return tuple(columns)
@@ -173,10 +173,10 @@ class _Reader:
             cells = self._cells(row)
             if len(cells) != len(columns):
                 shown = f"{len(cells)} cells"
-                raise Problem(row.place(), f"{len(columns)} cells, one for each column", shown)
+                raise TraceLineError(row.place(), f"{len(columns)} cells, one for each column", shown)
             if not _CASE.fullmatch(cells[0].value):
-                raise Problem.at(cells[0], "the name of a case: letters, digits, -, _ and .")
-        except Problem as problem:
+                raise TraceLineError.at(cells[0], "the name of a case: letters, digits, -, _ and .")
+        except TraceLineError as problem:
             self._problems.append(problem)
             return None
         named = zip((column.value for column in columns), cells, strict=True)
@@ -187,11 +187,11 @@ class _Reader:
         for case in cases:
             first = lines.setdefault(case.name, case.line)
             if first != case.line:
-                problem = Problem.at(case.cells[NAME], "a name of its own", f"line {first} has it")
+                problem = TraceLineError.at(case.cells[NAME], "a name of its own", f"line {first} has it")
                 self._problems.append(problem)
 
 
-def _wrong_holes(lines: Sequence[str], table: Table) -> Iterator[Problem]:
+def _wrong_holes(lines: Sequence[str], table: Table) -> Iterator[TraceLineError]:
     """Columns that no line uses, and holes of the header that are no column; steps have captures too."""
     if not table.columns:
         return
@@ -207,10 +207,10 @@ def _wrong_holes(lines: Sequence[str], table: Table) -> Iterator[Problem]:
                 advice = (
                     near(hole[1], table.names) or f"there are: {', '.join(c.value for c in table.columns)}"
                 )
-                yield Problem.at(text.cut(*hole.span()), "a column of the table", advice)
+                yield TraceLineError.at(text.cut(*hole.span()), "a column of the table", advice)
     for column in table.columns:
         if column.value not in used:
-            yield Problem.at(column, f"a line with {{{column.value}}}", "every column is used")
+            yield TraceLineError.at(column, f"a line with {{{column.value}}}", "every column is used")
 
 
 def _filled(line: Text, case: Case) -> _Line:

@@ -1,7 +1,7 @@
 """Text with holes: ``{name}`` takes or gives a capture, ``{:int}`` stands for any number.
 
 A template is a tuple of plain strings and holes. In what is sent every hole is filled; in what is
-expected a hole whose capture is not taken yet matches by its kind, and takes it. Pure: a ``Scope``
+expected a hole whose capture is not taken yet matches by its kind, and takes it. Pure: a ``TraceScope``
 says what names and captures stand for.
 """
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 from plumbline.conformance.trace.names import Names
 
 
-class Kind(StrEnum):
+class CaptureKind(StrEnum):
     """What an open hole matches; the value is what a trace writes behind the colon."""
 
     WORD = "word"  # up to a blank
@@ -30,21 +30,31 @@ class Kind(StrEnum):
 
 
 # The kinds a trace may write by name.
-WRITTEN_KINDS = (Kind.INT, Kind.NS, Kind.TEXT, Kind.TIME, Kind.WORD, Kind.ANY, Kind.ABSENT)
+WRITTEN_KINDS = (
+    CaptureKind.INT,
+    CaptureKind.NS,
+    CaptureKind.TEXT,
+    CaptureKind.TIME,
+    CaptureKind.WORD,
+    CaptureKind.ANY,
+    CaptureKind.ABSENT,
+)
 
-SHAPES: dict[Kind, str] = {
-    Kind.WORD: r"\S+",
-    Kind.TOKEN: r"[^\s.]+",
-    Kind.INT: r"-?[0-9]+",
-    Kind.NS: r"[0-9]{19}",
-    Kind.TEXT: r".*",
-    Kind.TIME: r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(?::[0-9]{2}){2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})",
-    Kind.ANY: r".+",
-    Kind.ABSENT: r"(?!)",
+SHAPES: dict[CaptureKind, str] = {
+    CaptureKind.WORD: r"\S+",
+    CaptureKind.TOKEN: r"[^\s.]+",
+    CaptureKind.INT: r"-?[0-9]+",
+    CaptureKind.NS: r"[0-9]{19}",
+    CaptureKind.TEXT: r".*",
+    CaptureKind.TIME: (
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(?::[0-9]{2}){2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+    ),
+    CaptureKind.ANY: r".+",
+    CaptureKind.ABSENT: r"(?!)",
 }
 
 
-class NotANumber(ValueError):
+class NotANumberError(ValueError):
     """A capture that a trace calculates with, and that is no number."""
 
     def __init__(self, name: str, value: str) -> None:
@@ -56,13 +66,13 @@ class Hole(Struct, frozen=True):
 
     source: str  # as written, braces included
     name: str = ""
-    kind: Kind = Kind.WORD
+    kind: CaptureKind = CaptureKind.WORD
     choices: tuple[str, ...] = ()
     sign: int = 0
     operand: str = ""
 
-    def value(self, scope: Scope) -> str | None:
-        """What the captures taken so far make of it; None if they do not say. Raises ``NotANumber``."""
+    def value(self, scope: TraceScope) -> str | None:
+        """What the captures taken so far make of it; None if they do not say. Raises ``NotANumberError``."""
         value = scope.captures.get(self.name)
         if value is None or not self.sign:
             return value
@@ -73,7 +83,7 @@ class Hole(Struct, frozen=True):
 
     def shape(self) -> str:
         """The regular expression of what the open hole matches."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is CaptureKind.CHOICE:
             return "|".join(re.escape(choice) for choice in self.choices)
         return SHAPES[self.kind]
 
@@ -84,7 +94,7 @@ class SubjectHole(Struct, frozen=True):
     source: str
     subject: Subject
 
-    def value(self, scope: Scope) -> str:
+    def value(self, scope: TraceScope) -> str:
         return fill(self.subject.template(scope), scope)
 
 
@@ -101,7 +111,7 @@ class Subject(Struct, frozen=True):
         """The tokens; None for one that has holes."""
         return [plain(token) for token in self.tokens]
 
-    def template(self, scope: Scope) -> Template:
+    def template(self, scope: TraceScope) -> Template:
         """With the names that stand on the wire."""
         joined: list[str | Hole | SubjectHole] = []
         for token, name in zip(self.tokens, scope.names.subject(self.plain), strict=True):
@@ -109,26 +119,26 @@ class Subject(Struct, frozen=True):
         return tuple(joined[1:])
 
 
-class Value(Struct, frozen=True):
+class NameOrText(Struct, frozen=True):
     """Text that may be a name or a subject as a whole: a JSON string, the value of a header."""
 
     template: Template
     subject: Subject | None = None
 
-    def resolved(self, scope: Scope) -> Template:
+    def resolved(self, scope: TraceScope) -> Template:
         """With the names that stand on the wire."""
         return self.subject.template(scope) if self.subject else self.template
 
 
-class Scope(Struct, frozen=True):
+class TraceScope(Struct, frozen=True):
     """What the words of a trace stand for at one moment of its play."""
 
     names: Names
     captures: dict[str, str]
 
-    def fork(self) -> Scope:
+    def fork(self) -> TraceScope:
         """A copy whose captures can be thrown away."""
-        return Scope(self.names, dict(self.captures))
+        return TraceScope(self.names, dict(self.captures))
 
 
 def plain(template: Template) -> str | None:
@@ -138,17 +148,17 @@ def plain(template: Template) -> str | None:
     return template[0] if len(template) == 1 and isinstance(template[0], str) else None
 
 
-def fill(template: Template, scope: Scope) -> str:
+def fill(template: Template, scope: TraceScope) -> str:
     """The text of what is sent; the parser has seen to it that every capture was taken."""
     return "".join(part if isinstance(part, str) else _filled(part, scope) for part in template)
 
 
-def show(template: Template, scope: Scope) -> str:
+def show(template: Template, scope: TraceScope) -> str:
     """For reports: what is known is filled in, what is open stays as written."""
     return "".join(part if isinstance(part, str) else part.value(scope) or part.source for part in template)
 
 
-def match(template: Template, actual: str, scope: Scope, flags: re.RegexFlag = re.DOTALL) -> bool:
+def match(template: Template, actual: str, scope: TraceScope, flags: re.RegexFlag = re.DOTALL) -> bool:
     """Whether ``actual`` is what the template says; if so, its captures are added to the scope."""
     holes: list[Hole] = []
     shape = ""
@@ -170,15 +180,15 @@ def match(template: Template, actual: str, scope: Scope, flags: re.RegexFlag = r
     return True
 
 
-def tokens_apart(expected: str, actual: str) -> str:
+def token_difference(expected: str, actual: str) -> str:
     """``token 5: 2, not 1`` for two subjects of one length; nothing otherwise."""
-    wanted, found = expected.split("."), actual.split(".")
-    if len(wanted) != len(found) or len(wanted) < 3:
+    expected_tokens, found = expected.split("."), actual.split(".")
+    if len(expected_tokens) != len(found) or len(expected_tokens) < 3:
         return ""
     apart = [
-        f"token {position}: {got}, not {want}"
-        for position, (want, got) in enumerate(zip(wanted, found, strict=True), 1)
-        if want != got and "{" not in want and want != "*"
+        f"token {position}: {actual_token}, not {expected_token}"
+        for position, (expected_token, actual_token) in enumerate(zip(expected_tokens, found, strict=True), 1)
+        if expected_token != actual_token and "{" not in expected_token and expected_token != "*"
     ]
     return "; ".join(apart)
 
@@ -193,7 +203,7 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _filled(hole: Hole | SubjectHole, scope: Scope) -> str:
+def _filled(hole: Hole | SubjectHole, scope: TraceScope) -> str:
     value = hole.value(scope)
     if value is None:
         raise LookupError(f"{hole.source} was never captured")
@@ -202,5 +212,5 @@ def _filled(hole: Hole | SubjectHole, scope: Scope) -> str:
 
 def _number(name: str, value: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,20}", value):
-        raise NotANumber(name, value)
+        raise NotANumberError(name, value)
     return int(value)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from plumbline.errors import PlumblineError
 
 BLANKS = " \t"
-_LONGEST_QUOTE = 60
+_MAX_QUOTE = 60
 
 
 class Text(Struct, frozen=True):
@@ -57,30 +57,30 @@ class Text(Struct, frozen=True):
         return text.cut(0, end), text.cut(end).strip()
 
 
-class Problem(Exception):
+class TraceLineError(Exception):
     """One thing wrong with a trace: where, what was expected there and what stands there."""
 
-    def __init__(self, place: tuple[int, int], expected: str, found: str, advice: str = "") -> None:
-        self.line, self.column = place
+    def __init__(self, path: tuple[int, int], expected: str, found: str, advice: str = "") -> None:
+        self.line, self.column = path
         self._parts = (expected, found, advice)
         self.message = f"expected {expected}, found {found}" + (f"; {advice}" if advice else "")
         super().__init__(self.message)
 
     @classmethod
-    def at(cls, text: Text, expected: str, advice: str = "", *, offset: int = 0) -> Problem:
+    def at(cls, text: Text, expected: str, advice: str = "", *, offset: int = 0) -> TraceLineError:
         """A problem that begins at ``offset`` of ``text``."""
         rest = text.value[offset:]
         return cls(text.place(offset), expected, quoted(rest) if rest else "the end of the line", advice)
 
-    def moved(self, place: tuple[int, int], advice: str = "") -> Problem:
+    def moved(self, place: tuple[int, int], advice: str = "") -> TraceLineError:
         """The same problem at another place, with more advice."""
         expected, found, first = self._parts
-        return Problem(place, expected, found, "; ".join(filter(None, (first, advice))))
+        return TraceLineError(place, expected, found, "; ".join(filter(None, (first, advice))))
 
 
 def quoted(value: str) -> str:
     """``value`` as it is shown in a message: on one line, not too long."""
-    shown = value if len(value) <= _LONGEST_QUOTE else value[: _LONGEST_QUOTE - 3] + "..."
+    shown = value if len(value) <= _MAX_QUOTE else value[: _MAX_QUOTE - 3] + "..."
     return '"' + shown.encode("unicode_escape").decode() + '"'
 
 
@@ -94,7 +94,7 @@ def near(word: str, known: Iterable[str]) -> str:
 class TraceSyntaxError(PlumblineError):
     """A file that is not a trace: all its problems, in the order of its lines."""
 
-    def __init__(self, path: str, lines: Sequence[str], problems: Iterable[Problem]) -> None:
+    def __init__(self, path: str, lines: Sequence[str], problems: Iterable[TraceLineError]) -> None:
         self.path = path
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
         super().__init__("\n".join(_shown(path, lines, problem) for problem in self.problems))
@@ -110,11 +110,11 @@ def require_utf8(lines: Sequence[str], path: str) -> None:
     for number, line in enumerate(lines, 1):
         for column, character in enumerate(line, 1):
             if character == "\0" or 0xD800 <= ord(character) <= 0xDFFF:
-                problem = Problem((number, column), "text in UTF-8", f"U+{ord(character):04X}")
+                problem = TraceLineError((number, column), "text in UTF-8", f"U+{ord(character):04X}")
                 raise TraceSyntaxError(path, lines, [problem])
 
 
-def _shown(path: str, lines: Sequence[str], problem: Problem) -> str:
+def _shown(path: str, lines: Sequence[str], problem: TraceLineError) -> str:
     head = f"{path}:{problem.line}:{problem.column}: {problem.message}"
     if not 0 < problem.line <= len(lines):
         return head

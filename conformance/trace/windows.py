@@ -1,14 +1,14 @@
 """When something is to come: ``within 1s``, ``after 200ms``, ``between 380ms and 900ms``, ``nothing for 1s``.
 
-Pure; raises ``Problem``.
+Pure; raises ``TraceLineError``.
 """
 
 from __future__ import annotations
 
 import re
 
-from plumbline.conformance.trace.language import DEFAULT_WITHIN_S, Window
-from plumbline.conformance.trace.text import Problem, Text
+from plumbline.conformance.trace.language import DEFAULT_WITHIN_S, TimeWindow
+from plumbline.conformance.trace.text import Text, TraceLineError
 from plumbline.wire.units import SECOND, read_duration
 
 _WINDOW = re.compile(
@@ -17,7 +17,7 @@ _WINDOW = re.compile(
 )
 
 
-def take_window(text: Text) -> tuple[Window | None, Text]:
+def take_window(text: Text) -> tuple[TimeWindow | None, Text]:
     """The time window at the end of an expectation, and what stands before it."""
     found = _WINDOW.search(text.value)
     if found is None:
@@ -26,24 +26,24 @@ def take_window(text: Text) -> tuple[Window | None, Text]:
     if found["word"] is None:
         first, last = (_seconds(text.cut(*found.span(group))) for group in ("from", "to"))
         if last <= first:
-            raise Problem.at(text, "a window that ends after it begins", offset=found.start())
-        return Window(first, last, since_send=True), rest
+            raise TraceLineError.at(text, "a window that ends after it begins", offset=found.start())
+        return TimeWindow(first, last, since_send=True), rest
     limit = _seconds(text.cut(*found.span("limit")))
     if found["word"] == "after":
-        return Window(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
-    return Window(0.0, limit, since_send=True), rest
+        return TimeWindow(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
+    return TimeWindow(0.0, limit, since_send=True), rest
 
 
 def read_silence(text: Text) -> float:
     """The seconds of ``nothing for 200ms``."""
     words = text.words()
     if len(words) != 3 or words[1].value != "for":
-        raise Problem.at(text, '"nothing for 200ms"')
+        raise TraceLineError.at(text, '"nothing for 200ms"')
     return _seconds(words[2])
 
 
 def _seconds(text: Text) -> float:
     duration = read_duration(text.value)
     if duration is None:
-        raise Problem.at(text, "a duration such as 200ms or 1s")
+        raise TraceLineError.at(text, "a duration such as 200ms or 1s")
     return duration / SECOND

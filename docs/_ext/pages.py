@@ -17,9 +17,9 @@ from typing import Any
 import typer
 
 from plumbline.cli.main import app
-from plumbline.conformance.clients.written import with_clients
+from plumbline.conformance.clients.client_references import with_clients
 from plumbline.conformance.requirements.catalogue import PROFILES, Catalogue, Group, Requirement
-from plumbline.conformance.requirements.references import Written, written_checks
+from plumbline.conformance.requirements.references import CheckReferences, check_references
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = "reference/commands"
@@ -57,7 +57,7 @@ def write(docs: Path) -> None:
 @functools.cache
 def generated() -> Mapping[str, str]:
     """Path below ``docs/`` -> Markdown."""
-    catalogue, written = with_clients(Catalogue.load(), written_checks())
+    catalogue, written = with_clients(Catalogue.load(), check_references())
     return {
         **{f"{COMMANDS}/{name.replace(' ', '-')}.md": text for name, text in command_pages().items()},
         **{f"{REQUIREMENTS}/{group.id}.md": requirement_page(group, written) for group in catalogue.groups},
@@ -100,7 +100,7 @@ def _plain(text: str) -> str:
 # -- requirements ------------------------------------------------------------------------------
 
 
-def requirement_page(group: Group, written: Written) -> str:
+def requirement_page(group: Group, written: CheckReferences) -> str:
     """One group: a table of contents by level, then each requirement under an anchor that is its id."""
     entries = [_requirement(row, written) for row in group.requirements]
     count = len(group.requirements)
@@ -108,7 +108,7 @@ def requirement_page(group: Group, written: Written) -> str:
     return "\n\n".join([f"# {group.id}: {escaped(group.title)}", lead, *entries]) + "\n"
 
 
-def _requirement(row: Requirement, written: Written) -> str:
+def _requirement(row: Requirement, written: CheckReferences) -> str:
     checks = written.verifying(row.id)
     facts = [
         ("Source", row.source),
@@ -135,7 +135,7 @@ def _requirement(row: Requirement, written: Written) -> str:
     return "\n\n".join(parts)
 
 
-def _exchange(row: Requirement, written: Written) -> Iterator[str]:
+def _exchange(row: Requirement, written: CheckReferences) -> Iterator[str]:
     """The exchange of the trace that verifies it, as it is run, or else the sample of its file."""
     played = written.played(row.id)
     if played is not None:

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from plumbline.monitors.amqp import facts
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.observation import Place, Side, Violation
 
 # Of messages that were seen with a message_id, the oldest are forgotten first.
-MOST_REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 
 
 class TagsState(Struct):
@@ -30,14 +30,14 @@ class DeliveryTagsRise(Monitor):
     requirements = ("AMQP-CONSUME-004", "AMQP-CONSUME-006", "AMQP-GET-006")
     source = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", Delivery Tags'
     side = Side.SERVER
-    scope = Scope.CHANNEL
+    scope = MonitorScope.CHANNEL
     State = TagsState
     state: TagsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
-        if isinstance(fact, facts.Opened):
+        if isinstance(fact, facts.ChannelOpened):
             self.state = TagsState(0, fact.place)
-        elif isinstance(fact, facts.Delivered):
+        elif isinstance(fact, facts.AmqpDelivery):
             last, place = self.state.last, self.state.place
             if last is not None and place is not None and fact.delivery_tag != last + 1:
                 yield self.violation(
@@ -48,7 +48,7 @@ class DeliveryTagsRise(Monitor):
 
 class _Window(Struct):
     limit: int
-    held: int = 0
+    unacknowledged: int = 0
 
 
 class PrefetchState(Struct):
@@ -75,49 +75,49 @@ class PrefetchIsTheLimit(Monitor):
     requirements = ("AMQP-QOS-002", "AMQP-QOS-010", "AMQP-QOS-023")
     source = 'RabbitMQ, "Consumer Prefetch"; AMQP 0-9-1, basic.qos'
     side = Side.SERVER
-    scope = Scope.CHANNEL
+    scope = MonitorScope.CHANNEL
     State = PrefetchState
     state: PrefetchState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         state = self.state
         match fact:
-            case facts.Opened():
+            case facts.ChannelOpened():
                 self.state = PrefetchState()
-            case facts.QosSet(all_consumers=True):
+            case facts.PrefetchSet(all_consumers=True):
                 held = any(key >= 0 for key in state.outstanding.values())
                 state.lowered = held and 0 < fact.prefetch_count < (state.shared or fact.prefetch_count + 1)
                 state.shared = fact.prefetch_count
-            case facts.QosSet():
+            case facts.PrefetchSet():
                 state.for_new = fact.prefetch_count
-            case facts.Consuming(no_ack=False):
+            case facts.ConsumerStarted(no_ack=False):
                 state.count += 1
                 state.consumers[fact.consumer_tag] = state.count
                 state.windows[state.count] = _Window(state.for_new)
-            case facts.Cancelled():
+            case facts.ConsumerCancelled():
                 # What it still holds counts for no later consumer of that tag (AMQP-QOS-020).
                 state.consumers.pop(fact.consumer_tag, None)
-            case facts.Delivered(no_ack=False):
+            case facts.AmqpDelivery(no_ack=False):
                 yield from self._delivered(fact)
-            case facts.Acknowledged():
+            case facts.AmqpAck():
                 self._settle(fact)
-            case facts.Recovered():
+            case facts.ChannelRecovered():
                 state.outstanding.clear()
                 for window in state.windows.values():
-                    window.held = 0
+                    window.unacknowledged = 0
 
-    def _delivered(self, fact: facts.Delivered) -> Iterator[Violation]:
+    def _delivered(self, fact: facts.AmqpDelivery) -> Iterator[Violation]:
         state = self.state
         key = state.consumers.get(fact.consumer_tag, -1) if fact.consumer_tag else -1
         state.outstanding[fact.delivery_tag] = key
         if key < 0:
             return  # basic.get, which prefetch does not limit (AMQP-QOS-008); or a consumer that ended
         window = state.windows[key]
-        window.held += 1
-        if 0 < window.limit < window.held:
+        window.unacknowledged += 1
+        if 0 < window.limit < window.unacknowledged:
             yield self.violation(
                 f"at most {window.limit} unacknowledged deliveries to consumer {fact.consumer_tag}",
-                f"{window.held} with delivery tag {fact.delivery_tag}",
+                f"{window.unacknowledged} with delivery tag {fact.delivery_tag}",
                 fact.place,
             )
         held = sum(key >= 0 for key in state.outstanding.values()) if state.shared else 0
@@ -129,14 +129,14 @@ class PrefetchIsTheLimit(Monitor):
                 certain=not state.lowered,
             )
 
-    def _settle(self, fact: facts.Acknowledged) -> None:
+    def _settle(self, fact: facts.AmqpAck) -> None:
         for tag in settled_by(fact, self.state.outstanding):
             key = self.state.outstanding.pop(tag)
             if key in self.state.windows:
-                self.state.windows[key].held -= 1
+                self.state.windows[key].unacknowledged -= 1
 
 
-def settled_by(fact: facts.Acknowledged, outstanding: dict[int, int]) -> list[int]:
+def settled_by(fact: facts.AmqpAck, outstanding: dict[int, int]) -> list[int]:
     """The outstanding tags that ``fact`` settles; tag 0 with multiple is all (AMQP 0-9-1, basic.ack)."""
     if not fact.multiple:
         return [fact.delivery_tag] if fact.delivery_tag in outstanding else []
@@ -144,9 +144,10 @@ def settled_by(fact: facts.Acknowledged, outstanding: dict[int, int]) -> list[in
 
 
 class OutstandingState(Struct):
-    """``whole``: seen from the channel's opening. ``transacted``: a rollback may restore what was settled."""
+    """``seen_from_start``: seen from the channel's opening. ``transacted``: a rollback may restore what was
+    settled."""
 
-    whole: bool = False
+    seen_from_start: bool = False
     transacted: bool = False
     outstanding: dict[int, int] = {}
 
@@ -159,29 +160,29 @@ class KnownTagsOnly(Monitor):
     requirements = ("AMQP-ACK-008", "AMQP-ACK-009", "AMQP-ACK-012", "AMQP-ACK-014")
     source = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", Double Acking and Unknown Tags'
     side = Side.CLIENT
-    scope = Scope.CHANNEL
+    scope = MonitorScope.CHANNEL
     State = OutstandingState
     state: OutstandingState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         state = self.state
         match fact:
-            case facts.Opened():
-                self.state = OutstandingState(whole=True)
-            case facts.Transacted():
+            case facts.ChannelOpened():
+                self.state = OutstandingState(seen_from_start=True)
+            case facts.TransactionSelected():
                 state.transacted = True
-            case facts.Delivered():
+            case facts.AmqpDelivery():
                 if fact.no_ack is None:
-                    state.whole = False  # whether it wants an acknowledgement is not known
+                    state.seen_from_start = False  # whether it wants an acknowledgement is not known
                 elif not fact.no_ack:
                     state.outstanding[fact.delivery_tag] = 1
-            case facts.Recovered():
+            case facts.ChannelRecovered():
                 state.outstanding.clear()
-            case facts.Acknowledged():
+            case facts.AmqpAck():
                 known = fact.delivery_tag in state.outstanding or (fact.multiple and not fact.delivery_tag)
                 for tag in settled_by(fact, state.outstanding):
                     del state.outstanding[tag]
-                if not known and state.whole and not state.transacted:
+                if not known and state.seen_from_start and not state.transacted:
                     yield self.violation(
                         f"basic.{fact.kind} for an unsettled delivery of channel {fact.channel}",
                         f"delivery tag {fact.delivery_tag} is none",
@@ -190,9 +191,9 @@ class KnownTagsOnly(Monitor):
 
 
 class ConsumersState(Struct):
-    """``whole``: the channel was seen from its opening."""
+    """``seen_from_start``: the channel was seen from its opening."""
 
-    whole: bool = False
+    seen_from_start: bool = False
     consumers: list[str] = []
     cancelled: dict[str, Place] = {}
 
@@ -205,21 +206,21 @@ class DeliveriesHaveConsumers(Monitor):
     requirements = ("AMQP-CONSUME-007", "AMQP-CONSUME-012")
     source = "AMQP 0-9-1, basic.consume and basic.cancel"
     side = Side.SERVER
-    scope = Scope.CHANNEL
+    scope = MonitorScope.CHANNEL
     State = ConsumersState
     state: ConsumersState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         state = self.state
         match fact:
-            case facts.Opened():
-                self.state = ConsumersState(whole=True)
-            case facts.Consuming():
+            case facts.ChannelOpened():
+                self.state = ConsumersState(seen_from_start=True)
+            case facts.ConsumerStarted():
                 state.consumers.append(fact.consumer_tag)
                 state.cancelled.pop(fact.consumer_tag, None)
-            case facts.Cancelled(final=True):
+            case facts.ConsumerCancelled(final=True):
                 state.cancelled[fact.consumer_tag] = fact.place
-            case facts.Delivered() if fact.consumer_tag:
+            case facts.AmqpDelivery() if fact.consumer_tag:
                 tag, cancelled = fact.consumer_tag, state.cancelled.get(fact.consumer_tag)
                 if cancelled is not None:
                     yield self.violation(
@@ -228,7 +229,7 @@ class DeliveriesHaveConsumers(Monitor):
                         fact.place,
                         cancelled,
                     )
-                elif state.whole and tag not in state.consumers:
+                elif state.seen_from_start and tag not in state.consumers:
                     yield self.violation(f"basic.consume-ok for {tag} first", "a delivery", fact.place)
 
 
@@ -238,7 +239,7 @@ class RedeliveriesState(Struct):
     first: dict[str, Place] = {}
 
 
-class RedeliveredIsSaid(Monitor):
+class RedeliveredFlagIsSet(Monitor):
     """A message that comes from its queue again has redelivered set.
 
     Only messages with a message_id can be recognised, and nothing but habit keeps publishers from using one
@@ -250,17 +251,17 @@ class RedeliveredIsSaid(Monitor):
     requirements = ("AMQP-REQUEUE-004",)
     source = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", Automatic Requeueing'
     side = Side.SERVER
-    scope = Scope.QUEUE
+    scope = MonitorScope.QUEUE
     State = RedeliveriesState
     state: RedeliveriesState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
-        if not isinstance(fact, facts.Delivered) or not fact.message_id or fact.dead_lettered:
+        if not isinstance(fact, facts.AmqpDelivery) or not fact.message_id or fact.dead_lettered:
             return
         first = self.state.first.get(fact.message_id)
         if first is None:
             self.state.first[fact.message_id] = fact.place
-            if len(self.state.first) > MOST_REMEMBERED:
+            if len(self.state.first) > MAX_REMEMBERED:
                 del self.state.first[next(iter(self.state.first))]
         elif not fact.redelivered:
             yield self.violation(

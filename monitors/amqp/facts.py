@@ -15,29 +15,29 @@ class ChannelFact(Fact, frozen=True, kw_only=True, tag=lambda name: f"amqp.{name
     channel: int
 
 
-class Opened(ChannelFact, frozen=True, kw_only=True):
+class ChannelOpened(ChannelFact, frozen=True, kw_only=True):
     """channel.open-ok: tags and counts start anew."""
 
 
-class Closed(ChannelFact, frozen=True, kw_only=True):
+class ChannelClosed(ChannelFact, frozen=True, kw_only=True):
     """channel.close or connection.close (channel 0), by either side."""
 
     reply_code: int
     reply_text: str
 
 
-class Transacted(ChannelFact, frozen=True, kw_only=True):
+class TransactionSelected(ChannelFact, frozen=True, kw_only=True):
     """tx.select: a rollback may take back what was acknowledged."""
 
 
-class QosSet(ChannelFact, frozen=True, kw_only=True):
+class PrefetchSet(ChannelFact, frozen=True, kw_only=True):
     """basic.qos-ok, with what was asked for. ``all_consumers`` is the argument ``global``."""
 
     prefetch_count: int
     all_consumers: bool
 
 
-class Consuming(ChannelFact, frozen=True, kw_only=True):
+class ConsumerStarted(ChannelFact, frozen=True, kw_only=True):
     """basic.consume-ok, or basic.consume with no_wait."""
 
     consumer_tag: str
@@ -45,7 +45,7 @@ class Consuming(ChannelFact, frozen=True, kw_only=True):
     no_ack: bool
 
 
-class Cancelled(ChannelFact, frozen=True, kw_only=True):
+class ConsumerCancelled(ChannelFact, frozen=True, kw_only=True):
     """basic.cancel-ok, or the server's own basic.cancel, or the client's with no_wait.
 
     ``final``: no delivery may follow; false where the server has not said yet that it knows.
@@ -55,7 +55,7 @@ class Cancelled(ChannelFact, frozen=True, kw_only=True):
     final: bool
 
 
-class Delivered(ChannelFact, frozen=True, kw_only=True):
+class AmqpDelivery(ChannelFact, frozen=True, kw_only=True):
     """basic.deliver, or basic.get-ok (``consumer_tag`` empty). ``no_ack`` None: not known."""
 
     vhost: str
@@ -71,7 +71,7 @@ class Delivered(ChannelFact, frozen=True, kw_only=True):
     dead_lettered: bool = False  # has x-death headers: it may be in its queue for the second time
 
 
-class Acknowledged(ChannelFact, frozen=True, kw_only=True):
+class AmqpAck(ChannelFact, frozen=True, kw_only=True):
     """The client's basic.ack, basic.nack or basic.reject: ``kind`` is its name without ``basic.``."""
 
     delivery_tag: int
@@ -80,7 +80,7 @@ class Acknowledged(ChannelFact, frozen=True, kw_only=True):
     requeue: bool = False
 
 
-class Recovered(ChannelFact, frozen=True, kw_only=True):
+class ChannelRecovered(ChannelFact, frozen=True, kw_only=True):
     """basic.recover-ok, or basic.recover-async: what was outstanding went back to its queues."""
 
 
@@ -88,7 +88,7 @@ class ConfirmsSelected(ChannelFact, frozen=True, kw_only=True):
     """confirm.select: the publishes after it are counted from 1, unless they were counted already."""
 
 
-class Published(ChannelFact, frozen=True, kw_only=True):
+class AmqpPublish(ChannelFact, frozen=True, kw_only=True):
     """basic.publish. ``number``: its place in the channel's count of confirms, 0 if none is counted."""
 
     number: int
@@ -99,7 +99,7 @@ class Published(ChannelFact, frozen=True, kw_only=True):
     message_id: str = ""
 
 
-class Returned(ChannelFact, frozen=True, kw_only=True):
+class MessageReturned(ChannelFact, frozen=True, kw_only=True):
     """basic.return."""
 
     reply_code: int
@@ -107,7 +107,7 @@ class Returned(ChannelFact, frozen=True, kw_only=True):
     routing_key: str
 
 
-class Confirmed(ChannelFact, frozen=True, kw_only=True):
+class PublishConfirmed(ChannelFact, frozen=True, kw_only=True):
     """The server's basic.ack or basic.nack (``kind``)."""
 
     delivery_tag: int

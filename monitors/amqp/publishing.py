@@ -9,12 +9,12 @@ from msgspec import Struct, field
 
 from plumbline.monitors.amqp import facts
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
 
 # Mandatory publishes of a channel that may never ask for confirms; the oldest are forgotten first.
-MOST_REMEMBERED = 1000
+MAX_REMEMBERED = 1000
 
 
 class ConfirmsState(Struct):
@@ -34,24 +34,24 @@ class OneConfirm(Monitor):
     requirements = ("AMQP-CONFIRM-004", "AMQP-CONFIRM-009", "AMQP-CONFIRM-010")
     source = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", Publisher Confirms'
     side = Side.SERVER
-    scope = Scope.CHANNEL
+    scope = MonitorScope.CHANNEL
     State = ConfirmsState
     state: ConfirmsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         state = self.state
         match fact:
-            case facts.Opened():
+            case facts.ChannelOpened():
                 self.state = ConfirmsState()
             case facts.ConfirmsSelected():
                 state.selected = True
-            case facts.Published() if fact.number:
+            case facts.AmqpPublish() if fact.number:
                 state.published = fact.number
                 state.waiting[fact.number] = fact.place
-            case facts.Confirmed() if state.selected:
+            case facts.PublishConfirmed() if state.selected:
                 yield from self._confirmed(fact)
 
-    def _confirmed(self, fact: facts.Confirmed) -> Iterator[Violation]:
+    def _confirmed(self, fact: facts.PublishConfirmed) -> Iterator[Violation]:
         state, tag = self.state, fact.delivery_tag
         if tag == 0 or tag > state.published:
             known = f"{state.published} publishes were counted"
@@ -65,7 +65,7 @@ class OneConfirm(Monitor):
             state.settled.add(number)
 
 
-def confirmed_by(fact: facts.Confirmed, waiting: Mapping[int, object]) -> list[int]:
+def confirmed_by(fact: facts.PublishConfirmed, waiting: Mapping[int, object]) -> list[int]:
     """The waiting numbers that ``fact`` confirms (RabbitMQ, "Publisher Confirms": ``multiple``)."""
     if not fact.multiple:
         return [fact.delivery_tag] if fact.delivery_tag in waiting else []
@@ -90,29 +90,31 @@ class ReturnComesFirst(Monitor):
         'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", When Are Published Messages Confirmed'
     )
     side = Side.SERVER
-    scope = Scope.CHANNEL
+    scope = MonitorScope.CHANNEL
     State = MandatoryState
     state: MandatoryState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         state = self.state
         match fact:
-            case facts.Opened():
+            case facts.ChannelOpened():
                 self.state = MandatoryState()
             case facts.ConfirmsSelected():
                 state.selected = True
-            case facts.Published(mandatory=True):
+            case facts.AmqpPublish(mandatory=True):
                 # What was published before confirm.select is returned and never confirmed.
                 number = fact.number or -fact.place.index
                 state.waiting[number] = (fact.exchange, fact.routing_key, fact.place)
-                if not state.selected and len(state.waiting) > MOST_REMEMBERED:
+                if not state.selected and len(state.waiting) > MAX_REMEMBERED:
                     del state.waiting[next(iter(state.waiting))]
-            case facts.Confirmed():
+            case facts.PublishConfirmed():
                 for number in confirmed_by(fact, state.waiting):
                     del state.waiting[number]
-            case facts.Returned() if state.selected:
-                wanted = (fact.exchange, fact.routing_key)
-                found = next((number for number, asked in state.waiting.items() if asked[:2] == wanted), None)
+            case facts.MessageReturned() if state.selected:
+                route = (fact.exchange, fact.routing_key)
+                found = next(
+                    (number for number, publish in state.waiting.items() if publish[:2] == route), None
+                )
                 if found is not None:
                     del state.waiting[found]
                 else:

@@ -18,7 +18,7 @@ from plumbline.monitors.observation import Observation
 from plumbline.wire import amqp
 
 
-class _Consumer(Struct, frozen=True):
+class _ConsumerQueue(Struct, frozen=True):
     queue: str
     no_ack: bool
 
@@ -29,7 +29,7 @@ class _Channel(Struct):
     qos: list[tuple[int, bool]] = []
     consume: list[tuple[str, str, bool]] = []  # tag as asked, queue, no_ack
     get: list[tuple[str, bool]] = []  # queue, no_ack
-    consumers: dict[str, _Consumer] = {}
+    consumers: dict[str, _ConsumerQueue] = {}
     confirms: bool = False
     published: int = 0
 
@@ -47,17 +47,17 @@ class AmqpReader:
     def __init__(self, state: AmqpReaderState | None = None) -> None:
         self.state = state or AmqpReaderState()
 
-    def read(self, seen: Observation) -> Iterator[Fact]:
-        """The facts that ``seen`` adds."""
-        operation = seen.operation
+    def read(self, observation: Observation) -> Iterator[Fact]:
+        """The facts that ``observation`` adds."""
+        operation = observation.operation
         if not isinstance(operation, amqp.Method):
             return
-        read = _READERS.get((seen.sender, operation.method))
+        read = _READERS.get((observation.sender, operation.method))
         if read is not None:
             channel = self.state.channels.get(operation.channel)
             if channel is None:
                 channel = self.state.channels[operation.channel] = _Channel()
-            about = {"place": seen.place, "server": seen.server, "channel": operation.channel}
+            about = {"place": observation.place, "server": observation.server, "channel": operation.channel}
             yield from read(self, channel, operation, about)
 
     # -- connections and channels --
@@ -68,14 +68,14 @@ class AmqpReader:
 
     def _opened(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         self.state.channels[operation.channel] = _Channel()
-        yield facts.Opened(**about)
+        yield facts.ChannelOpened(**about)
 
     def _closed(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         code, text = operation.arguments["reply_code"], operation.arguments["reply_text"]
-        yield facts.Closed(**about, reply_code=code, reply_text=text)
+        yield facts.ChannelClosed(**about, reply_code=code, reply_text=text)
 
     def _transacted(self, _: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        yield facts.Transacted(**about)
+        yield facts.TransactionSelected(**about)
 
     # -- consuming --
 
@@ -86,14 +86,16 @@ class AmqpReader:
     def _qos_ok(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         if channel.qos:
             count, all_consumers = channel.qos.pop(0)
-            yield facts.QosSet(**about, prefetch_count=count, all_consumers=all_consumers)
+            yield facts.PrefetchSet(**about, prefetch_count=count, all_consumers=all_consumers)
 
     def _consume(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        asked = operation.arguments
-        if asked["no_wait"]:
-            yield self._consuming(channel, asked["consumer_tag"], asked["queue"], asked["no_ack"], about)
+        arguments = operation.arguments
+        if arguments["no_wait"]:
+            yield self._consuming(
+                channel, arguments["consumer_tag"], arguments["queue"], arguments["no_ack"], about
+            )
         else:
-            channel.consume.append((asked["consumer_tag"], asked["queue"], asked["no_ack"]))
+            channel.consume.append((arguments["consumer_tag"], arguments["queue"], arguments["no_ack"]))
 
     def _consume_ok(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         if channel.consume:
@@ -102,18 +104,20 @@ class AmqpReader:
 
     def _consuming(
         self, channel: _Channel, tag: str, queue: str, no_ack: Any, about: dict[str, Any]
-    ) -> facts.Consuming:
-        channel.consumers[tag] = _Consumer(queue, bool(no_ack))
-        return facts.Consuming(**about, consumer_tag=tag, queue=queue, no_ack=bool(no_ack))
+    ) -> facts.ConsumerStarted:
+        channel.consumers[tag] = _ConsumerQueue(queue, bool(no_ack))
+        return facts.ConsumerStarted(**about, consumer_tag=tag, queue=queue, no_ack=bool(no_ack))
 
     def _client_cancel(
         self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]
     ) -> Iterator[Fact]:
         if operation.arguments["no_wait"]:
-            yield facts.Cancelled(**about, consumer_tag=operation.arguments["consumer_tag"], final=False)
+            yield facts.ConsumerCancelled(
+                **about, consumer_tag=operation.arguments["consumer_tag"], final=False
+            )
 
     def _cancelled(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        yield facts.Cancelled(**about, consumer_tag=operation.arguments["consumer_tag"], final=True)
+        yield facts.ConsumerCancelled(**about, consumer_tag=operation.arguments["consumer_tag"], final=True)
 
     def _get(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         channel.get.append((operation.arguments["queue"], operation.arguments["no_ack"]))
@@ -124,24 +128,24 @@ class AmqpReader:
         yield from ()
 
     def _get_ok(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        asked = _Consumer(*channel.get.pop(0)) if channel.get else None
-        yield self._delivery(operation, about, "", asked)
+        request = _ConsumerQueue(*channel.get.pop(0)) if channel.get else None
+        yield self._delivery(operation, about, "", request)
 
     def _deliver(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         tag = operation.arguments["consumer_tag"]
         yield self._delivery(operation, about, tag, channel.consumers.get(tag))
 
     def _delivery(
-        self, operation: amqp.Method, about: dict[str, Any], tag: str, asked: _Consumer | None
-    ) -> facts.Delivered:
-        told, properties = operation.arguments, operation.properties or {}
+        self, operation: amqp.Method, about: dict[str, Any], tag: str, request: _ConsumerQueue | None
+    ) -> facts.AmqpDelivery:
+        arguments, properties = operation.arguments, operation.properties or {}
         headers = properties.get("headers")
-        return facts.Delivered(
-            **about, vhost=self.state.vhost, queue="" if asked is None else asked.queue,
-            no_ack=None if asked is None else asked.no_ack, delivery_tag=told["delivery_tag"],
+        return facts.AmqpDelivery(
+            **about, vhost=self.state.vhost, queue="" if request is None else request.queue,
+            no_ack=None if request is None else request.no_ack, delivery_tag=arguments["delivery_tag"],
             consumer_tag=tag,
-            redelivered=told["redelivered"], exchange=told["exchange"],
-            routing_key=told["routing_key"], size=len(operation.body),
+            redelivered=arguments["redelivered"], exchange=arguments["exchange"],
+            routing_key=arguments["routing_key"], size=len(operation.body),
             message_id=str(properties.get("message_id") or ""),
             dead_lettered=isinstance(headers, dict) and "x-death" in headers,
         )  # fmt: skip
@@ -149,14 +153,14 @@ class AmqpReader:
     def _acknowledge(
         self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]
     ) -> Iterator[Fact]:
-        told = operation.arguments
-        yield facts.Acknowledged(
-            **about, delivery_tag=told["delivery_tag"], multiple=bool(told.get("multiple")),
-            kind=operation.method.removeprefix("basic."), requeue=bool(told.get("requeue")),
+        arguments = operation.arguments
+        yield facts.AmqpAck(
+            **about, delivery_tag=arguments["delivery_tag"], multiple=bool(arguments.get("multiple")),
+            kind=operation.method.removeprefix("basic."), requeue=bool(arguments.get("requeue")),
         )  # fmt: skip
 
     def _recovered(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        yield facts.Recovered(**about)
+        yield facts.ChannelRecovered(**about)
 
     # -- publishing --
 
@@ -166,23 +170,26 @@ class AmqpReader:
 
     def _publish(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
         channel.published += channel.confirms
-        told, properties = operation.arguments, operation.properties or {}
-        yield facts.Published(
-            **about, number=channel.published, exchange=told["exchange"], routing_key=told["routing_key"],
-            mandatory=told["mandatory"], size=len(operation.body),
+        arguments, properties = operation.arguments, operation.properties or {}
+        yield facts.AmqpPublish(
+            **about, number=channel.published, exchange=arguments["exchange"],
+            routing_key=arguments["routing_key"], mandatory=arguments["mandatory"], size=len(operation.body),
             message_id=str(properties.get("message_id") or ""),
         )  # fmt: skip
 
     def _returned(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        told = operation.arguments
-        yield facts.Returned(
-            **about, reply_code=told["reply_code"], exchange=told["exchange"], routing_key=told["routing_key"]
+        arguments = operation.arguments
+        yield facts.MessageReturned(
+            **about,
+            reply_code=arguments["reply_code"],
+            exchange=arguments["exchange"],
+            routing_key=arguments["routing_key"],
         )
 
     def _confirmed(self, channel: _Channel, operation: amqp.Method, about: dict[str, Any]) -> Iterator[Fact]:
-        told = operation.arguments
-        yield facts.Confirmed(
-            **about, delivery_tag=told["delivery_tag"], multiple=told["multiple"],
+        arguments = operation.arguments
+        yield facts.PublishConfirmed(
+            **about, delivery_tag=arguments["delivery_tag"], multiple=arguments["multiple"],
             kind=operation.method.removeprefix("basic."),
         )  # fmt: skip
 

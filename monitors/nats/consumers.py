@@ -14,23 +14,23 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
 
 # Deliveries that nobody acknowledges (ack_policy none) are forgotten, the oldest first.
-MOST_REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 
 
 class _ConsumerRule(Monitor):
     """Keeps one state for each consumer of the stream, and lets go of it when the consumer may be new."""
 
-    scope = Scope.STREAM
+    scope = MonitorScope.STREAM
     side = Side.SERVER
     Remembered: ClassVar[type[Struct]]  # of one consumer
 
-    def forget(self, fact: facts.Administered) -> None:
+    def forgets_consumer(self, fact: facts.AssetChanged) -> None:
         """A request may be refused, or create what is there: then what is forgotten is only not judged."""
         if fact.consumer is None:
             self.state.consumers.clear()
@@ -38,12 +38,12 @@ class _ConsumerRule(Monitor):
             self.state.consumers.pop(fact.consumer, None)
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
-        if isinstance(fact, facts.Administered):
-            self.forget(fact)
+        if isinstance(fact, facts.AssetChanged):
+            self.forgets_consumer(fact)
             return
-        if isinstance(fact, facts.Delivered) and fact.consumer_seq == fact.delivered == 1:
+        if isinstance(fact, facts.JetStreamDelivery) and fact.consumer_seq == fact.delivered == 1:
             self.state.consumers.pop(fact.consumer, None)
-        if isinstance(fact, (facts.Delivered, facts.Acknowledged, facts.AckAnswered)):
+        if isinstance(fact, (facts.JetStreamDelivery, facts.JetStreamAck, facts.AckConfirmed)):
             consumers = self.state.consumers
             if fact.consumer not in consumers:
                 consumers[fact.consumer] = self.Remembered()
@@ -51,13 +51,13 @@ class _ConsumerRule(Monitor):
 
     @abstractmethod
     def judge(
-        self, consumer: Any, fact: facts.Delivered | facts.Acknowledged | facts.AckAnswered
+        self, consumer: Any, fact: facts.JetStreamDelivery | facts.JetStreamAck | facts.AckConfirmed
     ) -> Iterator[Violation]:
         """What ``fact`` breaks; ``consumer`` is what is remembered of its consumer."""
 
 
 class _Sequences(Struct):
-    given: Ranges = field(default_factory=Ranges)
+    delivered: Ranges = field(default_factory=Ranges)
     last: dict[str, tuple[int, Place]] = {}  # by connection and sid
 
 
@@ -79,13 +79,13 @@ class ConsumerSequenceRises(_ConsumerRule):
     state: SequencesState
 
     def judge(self, consumer: _Sequences, fact: Any) -> Iterator[Violation]:
-        if not isinstance(fact, facts.Delivered):
+        if not isinstance(fact, facts.JetStreamDelivery):
             return
         subscriber = f"{fact.place.connection} {fact.sid}"
         last, place = consumer.last.get(subscriber, (0, None))
         alone = consumer.last.keys() <= {subscriber}
-        if fact.consumer_seq in consumer.given or fact.consumer_seq < last:
-            again = "again" if fact.consumer_seq in consumer.given else f"after {last}"
+        if fact.consumer_seq in consumer.delivered or fact.consumer_seq < last:
+            again = "again" if fact.consumer_seq in consumer.delivered else f"after {last}"
             yield self.violation(
                 "a consumer sequence higher than any before",
                 f"{fact.consumer} gives {fact.consumer_seq} {again}",
@@ -93,12 +93,12 @@ class ConsumerSequenceRises(_ConsumerRule):
                 *([place] if place else []),
                 certain=alone,
             )
-        consumer.given.add(fact.consumer_seq)
+        consumer.delivered.add(fact.consumer_seq)
         consumer.last[subscriber] = (max(last, fact.consumer_seq), fact.place)
 
     def finish(self) -> Iterator[Violation]:
         for name, consumer in self.state.consumers.items():
-            for first, last in consumer.given.gaps:
+            for first, last in consumer.delivered.gaps:
                 _, place = next(iter(consumer.last.values()))
                 missing = str(first) if first == last else f"{first} to {last}"
                 yield self.violation("no gap", f"{name} never gave consumer sequence {missing}", place)
@@ -126,11 +126,11 @@ class DeliveryCountRises(_ConsumerRule):
     state: CountsState
 
     def judge(self, consumer: _Counts, fact: Any) -> Iterator[Violation]:
-        if not isinstance(fact, facts.Delivered):
+        if not isinstance(fact, facts.JetStreamDelivery):
             return
         count, place = consumer.last.pop(fact.stream_seq, (0, None))
         consumer.last[fact.stream_seq] = (max(count, fact.delivered), fact.place)
-        if len(consumer.last) > MOST_REMEMBERED:
+        if len(consumer.last) > MAX_REMEMBERED:
             del consumer.last[next(iter(consumer.last))]
         if place is None or fact.delivered == count + 1:
             return
@@ -144,7 +144,7 @@ class DeliveryCountRises(_ConsumerRule):
         )
 
 
-class _Ended(Struct):
+class _EndedMessages(Struct):
     stream_seqs: Ranges = field(default_factory=Ranges)
     recent: dict[int, Place] = {}  # by stream sequence: where it was confirmed
 
@@ -152,10 +152,10 @@ class _Ended(Struct):
 class EndedState(Struct):
     """By consumer."""
 
-    consumers: dict[str, _Ended] = {}
+    consumers: dict[str, _EndedMessages] = {}
 
 
-class NothingAfterTheEnd(_ConsumerRule):
+class NoRedeliveryAfterAck(_ConsumerRule):
     """What is acknowledged for good is not delivered again."""
 
     rule = "nothing-after-the-end"
@@ -163,16 +163,16 @@ class NothingAfterTheEnd(_ConsumerRule):
     requirements = ("JS-ACK-006", "JS-ACK-020")
     source = 'JetStream model deep dive, "Acknowledgement Models" and "Exactly Once Delivery"'
     State = EndedState
-    Remembered = _Ended
+    Remembered = _EndedMessages
     state: EndedState
 
-    def judge(self, consumer: _Ended, fact: Any) -> Iterator[Violation]:
-        if isinstance(fact, facts.AckAnswered) and fact.kind in ("+ACK", "+TERM"):
+    def judge(self, consumer: _EndedMessages, fact: Any) -> Iterator[Violation]:
+        if isinstance(fact, facts.AckConfirmed) and fact.kind in ("+ACK", "+TERM"):
             consumer.stream_seqs.add(fact.stream_seq)
             consumer.recent[fact.stream_seq] = fact.place
-            if len(consumer.recent) > MOST_REMEMBERED:
+            if len(consumer.recent) > MAX_REMEMBERED:
                 del consumer.recent[next(iter(consumer.recent))]
-        elif isinstance(fact, facts.Delivered) and fact.stream_seq in consumer.stream_seqs:
+        elif isinstance(fact, facts.JetStreamDelivery) and fact.stream_seq in consumer.stream_seqs:
             confirmed = consumer.recent.get(fact.stream_seq)
             yield self.violation(
                 "no delivery after a confirmed end",
@@ -207,7 +207,7 @@ class OneAcknowledgement(_ConsumerRule):
     state: AcksState
 
     def judge(self, consumer: _Acks, fact: Any) -> Iterator[Violation]:
-        if not isinstance(fact, facts.Acknowledged) or fact.kind in ("+WPI", ""):
+        if not isinstance(fact, facts.JetStreamAck) or fact.kind in ("+WPI", ""):
             return
         if fact.consumer_seq in consumer.consumer_seqs:
             first = consumer.recent.get(fact.consumer_seq)
@@ -219,5 +219,5 @@ class OneAcknowledgement(_ConsumerRule):
             )
         consumer.consumer_seqs.add(fact.consumer_seq)
         consumer.recent[fact.consumer_seq] = fact.place
-        if len(consumer.recent) > MOST_REMEMBERED:
+        if len(consumer.recent) > MAX_REMEMBERED:
             del consumer.recent[next(iter(consumer.recent))]

@@ -10,7 +10,7 @@ from plumbline.monitors.facts import Fact, StreamFact
 from plumbline.monitors.observation import Place
 
 
-class Began(Fact, frozen=True, kw_only=True):
+class ClientConnected(Fact, frozen=True, kw_only=True):
     """CONNECT was seen, so all that the client ever asked for on this connection is seen too."""
 
     library: str = ""  # CONNECT lang and version, CONNECT name: "python3 2.10.0"
@@ -40,7 +40,7 @@ class Ponged(Fact, frozen=True, kw_only=True):
     """The server's PONG: it has read all that the client sent before the PING."""
 
 
-class Received(Fact, frozen=True, kw_only=True):
+class MessageReceived(Fact, frozen=True, kw_only=True):
     """MSG or HMSG. ``delivery``: its reply subject is an acknowledgement subject of JetStream."""
 
     sid: str
@@ -50,7 +50,7 @@ class Received(Fact, frozen=True, kw_only=True):
     delivery: bool = False
 
 
-class Delivered(StreamFact, frozen=True, kw_only=True):
+class JetStreamDelivery(StreamFact, frozen=True, kw_only=True):
     """A message of a consumer, by its acknowledgement subject (ADR-15). ``timestamp`` in ns since 1970."""
 
     sid: str
@@ -64,7 +64,7 @@ class Delivered(StreamFact, frozen=True, kw_only=True):
     size: int
 
 
-class Pulled(StreamFact, frozen=True, kw_only=True):
+class PullRequested(StreamFact, frozen=True, kw_only=True):
     """A pull request, or +NXT which is one. Durations in nanoseconds. ``sid`` hears the answer."""
 
     consumer: str
@@ -87,7 +87,7 @@ class PullStatus(Fact, frozen=True, kw_only=True):
     pending: int | None = None
 
 
-class Acknowledged(StreamFact, frozen=True, kw_only=True):
+class JetStreamAck(StreamFact, frozen=True, kw_only=True):
     """The client acknowledged a delivery; ``kind`` is the payload's first word, empty if it is unknown."""
 
     consumer: str
@@ -98,17 +98,17 @@ class Acknowledged(StreamFact, frozen=True, kw_only=True):
     reply: str = ""
 
 
-class AckAnswered(StreamFact, frozen=True, kw_only=True):
+class AckConfirmed(StreamFact, frozen=True, kw_only=True):
     """The server answered an acknowledgement that had a reply subject: a double ack is confirmed."""
 
     consumer: str
     stream_seq: int
     consumer_seq: int
     kind: str
-    asked: Place
+    requested_at: Place
 
 
-class Published(Fact, frozen=True, kw_only=True):
+class NatsPublish(Fact, frozen=True, kw_only=True):
     """The client published a message, no request to JetStream's API and no acknowledgement."""
 
     subject: str
@@ -117,15 +117,15 @@ class Published(Fact, frozen=True, kw_only=True):
     size: int = 0
 
 
-class PublishAnswered(StreamFact, frozen=True, kw_only=True):
+class PublishStored(StreamFact, frozen=True, kw_only=True):
     """A PubAck came."""
 
     seq: int
     duplicate: bool
-    asked: Place
+    requested_at: Place
 
 
-class Administered(StreamFact, frozen=True, kw_only=True):
+class AssetChanged(StreamFact, frozen=True, kw_only=True):
     """A request that makes, changes or removes a stream or a consumer: counters may start anew."""
 
     verb: str  # "CONSUMER.DELETE"

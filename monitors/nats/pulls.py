@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
 from plumbline.monitors.observation import Place, Side, Violation
 
@@ -16,10 +16,10 @@ class _Pull(Struct):
     inbox: str
     place: Place
     batch: int
-    left: int
+    remaining: int
 
 
-class _Asked(Struct):
+class _OpenPulls(Struct):
     """What one subscription asked one consumer for. ``last``: what used up or ended the last request."""
 
     open: list[_Pull] = []
@@ -27,10 +27,11 @@ class _Asked(Struct):
 
 
 class PullsState(Struct):
-    """``asked``: by sid, then by stream and consumer. ``whole``: seen from the connection's beginning."""
+    """``open_pulls``: by sid, then by stream and consumer. ``seen_from_start``: seen from the connection's
+    beginning."""
 
-    whole: bool = False
-    asked: dict[str, dict[str, _Asked]] = {}
+    seen_from_start: bool = False
+    open_pulls: dict[str, dict[str, _OpenPulls]] = {}
 
 
 class BatchIsTheLimit(Monitor):
@@ -45,72 +46,72 @@ class BatchIsTheLimit(Monitor):
     requirements = ("JS-PULL-057", "JS-PULL-065")
     source = 'ADR-13, "Pull(n) Requests"; ADR-37, "Status handling"'
     side = Side.SERVER
-    scope = Scope.CONNECTION
+    scope = MonitorScope.CONNECTION
     State = PullsState
     state: PullsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         match fact:
-            case facts.Began():
-                self.state.whole = True
+            case facts.ClientConnected():
+                self.state.seen_from_start = True
             case facts.Subscribed() | facts.Unsubscribed(max_msgs=None):
-                self.state.asked.pop(fact.sid, None)  # a sid that is used again is another subscription
-            case facts.Pulled(sid=str() as sid):
-                asked = self.state.asked.setdefault(sid, {}).setdefault(_consumer(fact), _Asked())
-                asked.open.append(_Pull(fact.inbox, fact.place, fact.batch, fact.batch))
+                self.state.open_pulls.pop(fact.sid, None)  # a sid that is used again is another subscription
+            case facts.PullRequested(sid=str() as sid):
+                pulls = self.state.open_pulls.setdefault(sid, {}).setdefault(_consumer(fact), _OpenPulls())
+                pulls.open.append(_Pull(fact.inbox, fact.place, fact.batch, fact.batch))
             case facts.PullStatus():
                 if fact.code != 100:
                     self._end_one(fact)
-            case facts.Delivered():
+            case facts.JetStreamDelivery():
                 yield from self._delivered(fact)
 
-    def counts_for(self, fact: facts.Delivered) -> Place | None:
+    def counts_for(self, fact: facts.JetStreamDelivery) -> Place | None:
         """The request that a delivery counts for. Ask before it is observed."""
-        asked = self.state.asked.get(fact.sid, {}).get(_consumer(fact))
-        return asked.open[0].place if asked is not None and asked.open else None
+        pulls = self.state.open_pulls.get(fact.sid, {}).get(_consumer(fact))
+        return pulls.open[0].place if pulls is not None and pulls.open else None
 
     def ends(self, fact: facts.PullStatus) -> Place | None:
         """The request that a status ends. Ask before it is observed."""
         found = self._ended_by(fact)
         return found[1].place if found and fact.code != 100 else None
 
-    def _ended_by(self, fact: facts.PullStatus) -> tuple[_Asked, _Pull] | None:
+    def _ended_by(self, fact: facts.PullStatus) -> tuple[_OpenPulls, _Pull] | None:
         ended = [
-            (pull.left, asked, pull)
-            for asked in self.state.asked.get(fact.sid, {}).values()
-            for pull in asked.open
+            (pull.remaining, pulls, pull)
+            for pulls in self.state.open_pulls.get(fact.sid, {}).values()
+            for pull in pulls.open
             if pull.inbox == fact.inbox
         ]
-        told = [found for found in ended if found[0] == fact.pending]
-        found = min(told or ended, key=lambda found: found[0], default=None)
+        matching = [found for found in ended if found[0] == fact.pending]
+        found = min(matching or ended, key=lambda found: found[0], default=None)
         return found and found[1:]
 
     def _end_one(self, fact: facts.PullStatus) -> None:
         if found := self._ended_by(fact):
-            asked, pull = found
-            asked.open.remove(pull)
-            asked.last = fact.place
+            pulls, pull = found
+            pulls.open.remove(pull)
+            pulls.last = fact.place
 
-    def _delivered(self, fact: facts.Delivered) -> Iterator[Violation]:
-        asked = self.state.asked.get(fact.sid, {}).get(_consumer(fact))
-        if asked is None:
+    def _delivered(self, fact: facts.JetStreamDelivery) -> Iterator[Violation]:
+        pulls = self.state.open_pulls.get(fact.sid, {}).get(_consumer(fact))
+        if pulls is None:
             return  # a push consumer, or requests that were not seen
-        if not asked.open:
-            earlier = () if asked.last is None else (asked.last,)
+        if not pulls.open:
+            earlier = () if pulls.last is None else (pulls.last,)
             yield self.violation(
                 "no message beyond what was asked for",
                 f"{fact.consumer} delivers stream sequence {fact.stream_seq} and nothing is asked for",
                 fact.place,
                 *earlier,
-                certain=self.state.whole,
+                certain=self.state.seen_from_start,
             )
             return
-        pull = asked.open[0]
-        pull.left -= 1
-        if pull.left == 0:
-            asked.last = asked.open.pop(0).place
+        pull = pulls.open[0]
+        pull.remaining -= 1
+        if pull.remaining == 0:
+            pulls.last = pulls.open.pop(0).place
 
 
-def _consumer(fact: facts.Pulled | facts.Delivered) -> str:
+def _consumer(fact: facts.PullRequested | facts.JetStreamDelivery) -> str:
     # A request on the plain API may be answered with the account's domain, so it is no part of the name.
     return f"{fact.stream}|{fact.consumer}"

@@ -23,12 +23,12 @@ from plumbline.wire.nats import jetstream
 from plumbline.wire.nats.subjects import covers
 
 # Requests that nobody ever answered are forgotten, the oldest first.
-MOST_REQUESTS = 10_000
+MAX_REQUESTS = 10_000
 # STREAM.* and CONSUMER.* verbs after which sequences, counts or acknowledgements may start anew.
 _CHANGING = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "DURABLE.CREATE", "RESET", "UNPIN")
 
 
-class _AskedAck(Struct, frozen=True, tag="ack"):
+class _PendingAck(Struct, frozen=True, tag="ack"):
     place: Place
     stream: str
     domain: str
@@ -38,16 +38,17 @@ class _AskedAck(Struct, frozen=True, tag="ack"):
     kind: str
 
 
-class _AskedPublish(Struct, frozen=True, tag="publish"):
+class _PendingPublish(Struct, frozen=True, tag="publish"):
     place: Place
 
 
 class ReaderState(Struct):
-    """``subjects``: of each live sid. ``asked``: by reply subject, what an answer to it would answer."""
+    """``subjects``: of each live sid. ``pending_replies``: by reply subject, what an answer to it would
+    answer."""
 
     subjects: dict[str, str] = {}
     pull_inboxes: dict[str, int] = {}  # inbox -> requests made on it that no status ended
-    asked: dict[str, _AskedAck | _AskedPublish] = {}
+    pending_replies: dict[str, _PendingAck | _PendingPublish] = {}
 
 
 class NatsReader:
@@ -56,11 +57,11 @@ class NatsReader:
     def __init__(self, state: ReaderState | None = None) -> None:
         self.state = state or ReaderState()
 
-    def read(self, seen: Observation) -> Iterator[Fact]:
-        """The facts that ``seen`` adds. Never raises: what cannot be read says nothing."""
-        operation = seen.operation
+    def read(self, observation: Observation) -> Iterator[Fact]:
+        """The facts that ``observation`` adds. Never raises: what cannot be read says nothing."""
+        operation = observation.operation
         if isinstance(operation, nats.Operation) and type(operation) in _READERS:
-            yield from _READERS[type(operation)](self, seen, operation)
+            yield from _READERS[type(operation)](self, observation, operation)
 
     # -- what clients send --
 
@@ -70,7 +71,7 @@ class NatsReader:
         except ProtocolError:
             fields = {}
         library = f"{fields.get('lang', '')} {fields.get('version', '')}".strip()
-        yield facts.Began(**_at(seen), library=library, name=str(fields.get("name") or ""))
+        yield facts.ClientConnected(**_at(seen), library=library, name=str(fields.get("name") or ""))
 
     def _ping(self, seen: Observation, _: nats.Ping) -> Iterator[Fact]:
         if seen.sender is nats.Sender.CLIENT:
@@ -100,8 +101,8 @@ class NatsReader:
             yield from self._request(seen, operation, subject, reply)
         else:
             if reply:
-                self._ask(reply, _AskedPublish(seen.place))
-            yield facts.Published(
+                self._remember_request(reply, _PendingPublish(seen.place))
+            yield facts.NatsPublish(
                 **_at(seen),
                 subject=subject,
                 reply=reply,
@@ -119,13 +120,15 @@ class NatsReader:
         payload = jetstream.Ack.parse(operation.payload)
         about: dict[str, Any] = {"stream": ack.stream, "domain": ack.domain or "", "consumer": ack.consumer}
         sequences: dict[str, Any] = {"stream_seq": ack.stream_seq, "consumer_seq": ack.consumer_seq}
-        yield facts.Acknowledged(
+        yield facts.JetStreamAck(
             **_at(seen), **about, **sequences, delivered=ack.delivered, kind=payload.kind.value, reply=reply
         )
         if not reply:
             return
         if payload.kind is not jetstream.AckKind.NEXT:
-            self._ask(reply, _AskedAck(seen.place, **about, **sequences, kind=payload.kind.value))
+            self._remember_request(
+                reply, _PendingAck(seen.place, **about, **sequences, kind=payload.kind.value)
+            )
             return
         request = _pull_request(payload.argument)
         if request is not None:
@@ -142,10 +145,10 @@ class NatsReader:
             if reply and request is not None:
                 yield self._pulled(seen, tokens[3], tokens[4], domain, reply, request)
             return
-        about = _changed(tokens)
+        about = _changed_asset(tokens)
         if about is not None:
             verb, stream, consumer = about
-            yield facts.Administered(**_at(seen), verb=verb, stream=stream, domain=domain, consumer=consumer)
+            yield facts.AssetChanged(**_at(seen), verb=verb, stream=stream, domain=domain, consumer=consumer)
 
     def _pulled(
         self,
@@ -159,27 +162,27 @@ class NatsReader:
         self.state.pull_inboxes[inbox] = self.state.pull_inboxes.pop(inbox, 0) + 1
         _forget_oldest(self.state.pull_inboxes)
         heard_by = (sid for sid, subject in self.state.subjects.items() if covers(subject, inbox))
-        return facts.Pulled(
+        return facts.PullRequested(
             **_at(seen), stream=stream, consumer=consumer, domain=domain, inbox=inbox,
             sid=next(heard_by, None), batch=max(request.batch, 1), expires=request.expires,
             no_wait=request.no_wait, max_bytes=request.max_bytes, idle_heartbeat=request.idle_heartbeat,
         )  # fmt: skip
 
-    def _ask(self, reply: str, asked: _AskedAck | _AskedPublish) -> None:
-        self.state.asked[reply] = asked
-        _forget_oldest(self.state.asked)
+    def _remember_request(self, reply: str, request: _PendingAck | _PendingPublish) -> None:
+        self.state.pending_replies[reply] = request
+        _forget_oldest(self.state.pending_replies)
 
     # -- what servers send --
 
     def _message(self, seen: Observation, operation: nats.Msg | nats.HMsg) -> Iterator[Fact]:
         status, pending = _status(operation)
         delivery = _delivery(operation)
-        yield facts.Received(
+        yield facts.MessageReceived(
             **_at(seen), sid=operation.sid, subject=operation.subject, size=_size(operation),
             status=None if status is None else status.code, delivery=delivery is not None,
         )  # fmt: skip
         if delivery is not None:
-            yield facts.Delivered(
+            yield facts.JetStreamDelivery(
                 **_at(seen), sid=operation.sid, subject=operation.subject, size=_size(operation),
                 stream=delivery.stream, domain=delivery.domain or "", consumer=delivery.consumer,
                 delivered=delivery.delivered, stream_seq=delivery.stream_seq,
@@ -204,14 +207,14 @@ class NatsReader:
         )  # fmt: skip
 
     def _answer(self, seen: Observation, operation: nats.Msg | nats.HMsg, status: Any) -> Iterator[Fact]:
-        asked = self.state.asked.pop(operation.subject, None)
-        if asked is None or status is not None:
+        request = self.state.pending_replies.pop(operation.subject, None)
+        if request is None or status is not None:
             return
-        if isinstance(asked, _AskedAck):
-            yield facts.AckAnswered(
-                **_at(seen), stream=asked.stream, domain=asked.domain, consumer=asked.consumer,
-                stream_seq=asked.stream_seq, consumer_seq=asked.consumer_seq, kind=asked.kind,
-                asked=asked.place,
+        if isinstance(request, _PendingAck):
+            yield facts.AckConfirmed(
+                **_at(seen), stream=request.stream, domain=request.domain, consumer=request.consumer,
+                stream_seq=request.stream_seq, consumer_seq=request.consumer_seq, kind=request.kind,
+                requested_at=request.place,
             )  # fmt: skip
             return
         try:
@@ -221,9 +224,9 @@ class NatsReader:
             return  # a service's answer
         if refused is not None:
             return
-        yield facts.PublishAnswered(
+        yield facts.PublishStored(
             **_at(seen), stream=ack.stream, domain=ack.domain, seq=ack.seq, duplicate=ack.duplicate,
-            asked=asked.place,
+            requested_at=request.place,
         )  # fmt: skip
 
 
@@ -286,19 +289,19 @@ def _pull_request(body: bytes) -> jetstream.PullRequest | None:
         return None  # the server answers 400
 
 
-def _changed(tokens: list[str]) -> tuple[str, str, str | None] | None:
+def _changed_asset(tokens: list[str]) -> tuple[str, str, str | None] | None:
     """(verb, stream, consumer or None) of an API subject that changes something, else None."""
     if tokens[:1] not in (["STREAM"], ["CONSUMER"]):
         return None
     for verb in _CHANGING:
-        words = [tokens[0], *verb.split(".")]
-        names = tokens[len(words) :]
-        if tokens[: len(words)] == words and names:
+        verb_tokens = [tokens[0], *verb.split(".")]
+        names = tokens[len(verb_tokens) :]
+        if tokens[: len(verb_tokens)] == verb_tokens and names:
             consumer = names[1] if tokens[0] == "CONSUMER" and len(names) > 1 else None
-            return ".".join(words), names[0], consumer
+            return ".".join(verb_tokens), names[0], consumer
     return None
 
 
 def _forget_oldest(requests: dict[str, Any]) -> None:
-    while len(requests) > MOST_REQUESTS:
+    while len(requests) > MAX_REQUESTS:
         del requests[next(iter(requests))]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.monitor import Monitor, Scope
+from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.wire.nats.subjects import covers
@@ -26,9 +26,9 @@ class _Subscription(Struct):
 
 
 class SubscriptionsState(Struct):
-    """``whole``: the connection was seen from its beginning."""
+    """``seen_from_start``: the connection was seen from its beginning."""
 
-    whole: bool = False
+    seen_from_start: bool = False
     pings: int = 0
     pongs: int = 0
     subscriptions: dict[str, _Subscription] = {}
@@ -44,15 +44,15 @@ class LiveSubscriptions(Monitor):
     requirements = ("CORE-088", "CORE-091")
     source = 'docs.nats.io, "Client Protocol", SUB and UNSUB'
     side = Side.SERVER
-    scope = Scope.CONNECTION
+    scope = MonitorScope.CONNECTION
     State = SubscriptionsState
     state: SubscriptionsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         state = self.state
         match fact:
-            case facts.Began():
-                state.whole = True
+            case facts.ClientConnected():
+                state.seen_from_start = True
             case facts.Pinged():
                 state.pings += 1
             case facts.Ponged():
@@ -64,7 +64,7 @@ class LiveSubscriptions(Monitor):
                     state.subscriptions[fact.sid] = _Subscription(fact.subject, fact.place)
             case facts.Unsubscribed():
                 self._unsubscribe(fact)
-            case facts.Received():
+            case facts.MessageReceived():
                 yield from self._received(fact)
 
     def _unsubscribe(self, fact: facts.Unsubscribed) -> None:
@@ -75,10 +75,10 @@ class LiveSubscriptions(Monitor):
         live.unsubscribed = fact.place
         live.pings_before = self.state.pings
 
-    def _received(self, fact: facts.Received) -> Iterator[Violation]:
+    def _received(self, fact: facts.MessageReceived) -> Iterator[Violation]:
         live = self.state.subscriptions.get(fact.sid)
         if live is None:
-            if self.state.whole:
+            if self.state.seen_from_start:
                 yield self.violation("messages for subscribed sids", f"sid {fact.sid} is none", fact.place)
             return
         live.received += 1
@@ -109,20 +109,22 @@ class SubjectsMatch(Monitor):
     requirements = ("CORE-083", "CORE-084", "CORE-085")
     source = 'docs.nats.io, "Subject-Based Messaging", Wildcards'
     side = Side.SERVER
-    scope = Scope.CONNECTION
+    scope = MonitorScope.CONNECTION
     State = SubjectsState
     state: SubjectsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         if isinstance(fact, facts.Subscribed):
             self.state.subjects.setdefault(fact.sid, {})[fact.subject] = fact.place
-        elif isinstance(fact, facts.Received) and not fact.delivery and fact.sid in self.state.subjects:
-            asked = self.state.subjects[fact.sid]
-            if not any(covers(pattern, fact.subject) for pattern in asked):
-                patterns = " or ".join(asked)
+        elif (
+            isinstance(fact, facts.MessageReceived) and not fact.delivery and fact.sid in self.state.subjects
+        ):
+            subscribed = self.state.subjects[fact.sid]
+            if not any(covers(pattern, fact.subject) for pattern in subscribed):
+                patterns = " or ".join(subscribed)
                 yield self.violation(
                     f"a subject that {patterns} matches",
                     f"subject {fact.subject}",
                     fact.place,
-                    *asked.values(),
+                    *subscribed.values(),
                 )

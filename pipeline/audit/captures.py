@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from plumbline.captures.files import Source, rows
-from plumbline.captures.operations import Reader, Row
+from plumbline.captures.files import CaptureSource, rows
+from plumbline.captures.operations import OperationReader, OperationRow
 from plumbline.monitors import Observation
 from plumbline.pipeline.audit.amqp import AmqpAuditor
-from plumbline.pipeline.audit.ledger import Audited, Ledger, audit
+from plumbline.pipeline.audit.delivery_audit import DeliveryAudit, ReceiverAudit, audit
 from plumbline.pipeline.audit.nats import NatsAuditor
 from plumbline.wire import amqp
 from plumbline.wire.sender import Sender
@@ -18,16 +18,16 @@ from plumbline.wire.sender import Sender
 _TORN = ("lost", "undecodable", "entered")
 
 
-class Captures:
+class AuditReader:
     """Reads them once. ``remarks`` says what is wrong with the files themselves."""
 
     def __init__(self, places: Sequence[Path], protocol: str | None = None) -> None:
         """Raises ``CaptureError`` if a place is none."""
-        self._sources = {name: Source([place]) for name, place in _names(places).items()}
+        self._sources = {name: CaptureSource([place]) for name, place in _names(places).items()}
         self._protocol = protocol
         self._auditors: dict[str, NatsAuditor | AmqpAuditor] = {}
-        self._torn: set[str] = set()
-        self._ledger = Ledger()
+        self._incomplete: set[str] = set()
+        self._ledger = DeliveryAudit()
 
     @property
     def remarks(self) -> list[str]:
@@ -38,7 +38,7 @@ class Captures:
         """To publish, as far as it was read."""
         return len(self._ledger.attempts)
 
-    def audit(self, *, complete: bool = False) -> list[Audited]:
+    def audit(self, *, complete: bool = False) -> list[ReceiverAudit]:
         """What became of all that was published. ``complete``: every receiver read on until nothing was left.
 
         Raises ``CaptureError`` for a file that is no capture.
@@ -55,22 +55,22 @@ class Captures:
                 receiver.read_until = last + 1
         return audit(self._ledger)
 
-    def _rows(self, name: str, source: Source) -> Iterator[tuple[str, Row]]:
-        for row in rows(source.packets(), Reader(self._protocol)):
+    def _rows(self, name: str, source: CaptureSource) -> Iterator[tuple[str, OperationRow]]:
+        for row in rows(source.packets(), OperationReader(self._protocol)):
             if row is not None:
                 yield name, row
 
-    def _observe(self, name: str, row: Row) -> None:
+    def _observe(self, name: str, row: OperationRow) -> None:
         connection = f"{name}{row.connection.number}"
         if row.remark[0] in _TORN or row.connection.mid_stream:
-            self._torn.add(connection)
+            self._incomplete.add(connection)
         if row.operation is not None and row.sender is not None:
             server = str(row.connection.server)
             sender = Sender(row.sender)
             seen = Observation(row.operation, sender, connection, row.number, row.time, server)
             self._auditor(connection, row.operation).observe(seen)
-        if connection in self._torn and connection in self._auditors:
-            self._auditors[connection].torn()
+        if connection in self._incomplete and connection in self._auditors:
+            self._auditors[connection].mark_incomplete()
 
     def _auditor(self, connection: str, operation: object) -> NatsAuditor | AmqpAuditor:
         if connection not in self._auditors:

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from plumbline.monitors import NatsReader, Observation, Place
 from plumbline.monitors.facts import Fact
-from plumbline.monitors.histories import Publication, Settlement
+from plumbline.monitors.histories import PublishOutcome, Settlement
 from plumbline.monitors.nats import facts
-from plumbline.pipeline.audit.ledger import Arrival, Attempt, Ledger, Receiver, digest
+from plumbline.pipeline.audit.delivery_audit import Attempt, AuditedDelivery, DeliveryAudit, Receiver, digest
 from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object
@@ -25,7 +25,7 @@ _NO_RESPONDERS = 503
 _NOT_YET = 1 << 62  # ns: a subscription that the server may not know
 
 
-class _Asked(Struct):
+class _ConsumerQuery(Struct):
     """Whom a pull request or a CONSUMER.INFO asks about, and when. ``consumer`` empty: its answer tells."""
 
     at: int
@@ -35,7 +35,7 @@ class _Asked(Struct):
 class NatsAuditor:
     """Operations of one connection in, entries in the ledger out."""
 
-    def __init__(self, connection: str, ledger: Ledger) -> None:
+    def __init__(self, connection: str, ledger: DeliveryAudit) -> None:
         self._ledger = ledger
         self._connection = connection
         self._reader = NatsReader()
@@ -46,8 +46,8 @@ class NatsAuditor:
         self._pings: list[int] = []  # numbers of the PINGs that were not answered
         self._requests: dict[str, int] = {}  # numbers of requests to JetStream, by reply subject
         self._last = 0
-        self._asked: dict[str, _Asked] = {}  # by inbox
-        self._unsettled: dict[str, dict[int, Arrival]] = {}  # by consumer, by consumer_seq
+        self._queries: dict[str, _ConsumerQuery] = {}  # by inbox
+        self._unsettled: dict[str, dict[int, AuditedDelivery]] = {}  # by consumer, by consumer_seq
 
     def observe(self, seen: Observation) -> None:
         """What ``seen`` adds."""
@@ -62,26 +62,26 @@ class NatsAuditor:
             self._ledger.inboxes.add(operation.reply)
             if operation.subject.startswith("$JS.API."):
                 self._requests[operation.reply] = seen.index
-                self._asked.setdefault(operation.reply, _Asked(seen.at))
+                self._queries.setdefault(operation.reply, _ConsumerQuery(seen.at))
         elif isinstance(operation, nats.Err):
             self._refused(operation.message, seen.at)
 
     def _message(self, fact: Fact, operation: nats.Payload) -> None:
         match fact:
-            case facts.Published():
+            case facts.NatsPublish():
                 self._published(fact, operation)
-            case facts.PublishAnswered():
+            case facts.PublishStored():
                 self._stored(fact, operation)
-            case facts.Received():
+            case facts.MessageReceived():
                 self._received(fact, operation)
-            case facts.Delivered():
+            case facts.JetStreamDelivery():
                 self._delivered(fact, operation)
-            case facts.Acknowledged():
+            case facts.JetStreamAck():
                 self._acknowledged(fact)
-            case facts.AckAnswered():
+            case facts.AckConfirmed():
                 self._confirmed(fact)
-            case facts.Pulled():
-                self._asked[fact.inbox] = _Asked(fact.place.at, self._consumer(fact).name)
+            case facts.PullRequested():
+                self._queries[fact.inbox] = _ConsumerQuery(fact.place.at, self._consumer(fact).name)
             case facts.PullStatus():
                 self._status(fact)
 
@@ -95,7 +95,7 @@ class NatsAuditor:
             case facts.Pinged():
                 self._pings.append(fact.place.index)
             case facts.Ponged() if self._pings:
-                self._has_read(self._pings.pop(0), fact.place.at)
+                self._mark_read(self._pings.pop(0), fact.place.at)
 
     def ended(self) -> None:
         """The connection, or the capture, ended."""
@@ -103,15 +103,15 @@ class NatsAuditor:
             receiver.until = max(receiver.until or 0, self._last)
         self._subscriptions.clear()
 
-    def torn(self) -> None:
+    def mark_incomplete(self) -> None:
         """Something of this connection was not recorded."""
-        self._ledger.torn.add(self._connection)
+        self._ledger.incomplete_publishers.add(self._connection)
         for name in self._receivers:
-            self._ledger.receivers[name].holes = True
+            self._ledger.receivers[name].has_gaps = True
 
     # -- publishers --
 
-    def _published(self, fact: facts.Published, operation: nats.Payload) -> None:
+    def _published(self, fact: facts.NatsPublish, operation: nats.Payload) -> None:
         if fact.subject.startswith((_INBOX, "$SYS.")) or fact.subject in self._ledger.inboxes:
             return  # an answer
         attempt = Attempt(
@@ -123,11 +123,11 @@ class NatsAuditor:
         if fact.reply:
             self._waiting[fact.reply] = attempt
 
-    def _stored(self, fact: facts.PublishAnswered, operation: nats.Payload) -> None:
+    def _stored(self, fact: facts.PublishStored, operation: nats.Payload) -> None:
         attempt = self._waiting.pop(operation.subject, None)
         if attempt is not None:
             attempt.stream, attempt.position = fact.stream, fact.seq
-            attempt.ended(Publication.OK, fact.place.at)
+            attempt.ended(PublishOutcome.OK, fact.place.at)
 
     def _refused(self, message: str, at: int) -> None:
         """-ERR 'Permissions Violation for Publish to "a.b"'."""
@@ -135,15 +135,15 @@ class NatsAuditor:
         if before.lower().strip("' ").endswith("violation for publish"):
             for _, one in self._unread:
                 if isinstance(one, Attempt) and one.route == subject.strip("'\""):
-                    one.ended(Publication.FAILED, at)
+                    one.ended(PublishOutcome.FAILED, at)
 
-    def _has_read(self, number: int, at: int) -> None:
+    def _mark_read(self, number: int, at: int) -> None:
         """The server answers operation ``number``, so it has read all before. That stores nothing."""
         while self._unread and self._unread[0][0] < number:
             _, one = self._unread.popleft()
             if isinstance(one, Receiver):
                 one.since = min(one.since, at)
-            elif one.outcome is not Publication.FAILED:
+            elif one.outcome is not PublishOutcome.FAILED:
                 one.read = one.read or at
 
     def _answered(self, attempt: Attempt, operation: nats.Payload, place: Place) -> None:
@@ -154,7 +154,7 @@ class NatsAuditor:
         except ProtocolError:
             refused = False
         if refused:
-            attempt.ended(Publication.FAILED, place.at)
+            attempt.ended(PublishOutcome.FAILED, place.at)
 
     # -- receivers --
 
@@ -175,74 +175,74 @@ class NatsAuditor:
         self._receivers.add(name)
         return self._ledger.receivers.setdefault(name, Receiver(name, stream))
 
-    def _received(self, fact: facts.Received, operation: nats.Payload) -> None:
+    def _received(self, fact: facts.MessageReceived, operation: nats.Payload) -> None:
         attempt = self._waiting.get(fact.subject)
         receiver = self._subscriptions.get(fact.sid)
         if fact.delivery:
             return
         if (number := self._requests.pop(fact.subject, None)) is not None:
-            self._has_read(number, fact.place.at)
+            self._mark_read(number, fact.place.at)
         if attempt is not None:
             if fact.status == _NO_RESPONDERS:
-                attempt.ended(Publication.FAILED, fact.place.at)
+                attempt.ended(PublishOutcome.FAILED, fact.place.at)
             else:
                 self._answered(attempt, operation, fact.place)
-        elif fact.subject in self._asked:
-            self._told(self._asked[fact.subject], operation)
+        elif fact.subject in self._queries:
+            self._on_consumer_info(self._queries[fact.subject], operation)
         elif receiver is not None and fact.status is None and fact.subject not in self._ledger.inboxes:
             receiver.since = min(receiver.since, fact.place.at)
             receiver.arrivals.append(
-                Arrival(
+                AuditedDelivery(
                     fact.place, fact.subject, digest(operation.payload), message_id(operation),
-                    settled=Settlement.CONFIRMED,
+                    settlement=Settlement.CONFIRMED,
                 )
             )  # fmt: skip
 
-    def _consumer(self, fact: facts.Pulled | facts.Delivered) -> Receiver:
+    def _consumer(self, fact: facts.PullRequested | facts.JetStreamDelivery) -> Receiver:
         return self._known(*_named(fact.stream, fact.consumer))
 
-    def _delivered(self, fact: facts.Delivered, operation: nats.Payload) -> None:
+    def _delivered(self, fact: facts.JetStreamDelivery, operation: nats.Payload) -> None:
         receiver = self._consumer(fact)
         if not receiver.arrivals and fact.consumer_seq > 1:
             receiver.since = max(receiver.since, fact.timestamp)  # what came before was not recorded
-        arrival = Arrival(
+        arrival = AuditedDelivery(
             fact.place, fact.subject, digest(operation.payload), message_id(operation), fact.stream_seq,
-            is_again=fact.delivered > 1, stored=fact.timestamp,
+            is_redelivered=fact.delivered > 1, stored_ns=fact.timestamp,
         )  # fmt: skip
         receiver.arrivals.append(arrival)
         if receiver.ack_policy == "none":
-            arrival.settled = Settlement.CONFIRMED
+            arrival.settlement = Settlement.CONFIRMED
         else:
             self._unsettled.setdefault(receiver.name, {})[fact.consumer_seq] = arrival
 
-    def _acknowledged(self, fact: facts.Acknowledged) -> None:
+    def _acknowledged(self, fact: facts.JetStreamAck) -> None:
         name, stream = _named(fact.stream, fact.consumer)
         unsettled = self._unsettled.setdefault(name, {})
         if fact.consumer_seq not in unsettled or fact.kind not in ("+ACK", "+TERM", "+NXT"):
             return
         settles_all = fact.kind == "+ACK" and self._known(name, stream).ack_policy == "all"
         for number in [one for one in unsettled if settles_all and one < fact.consumer_seq]:
-            unsettled.pop(number).settled = Settlement.UNKNOWN
-        unsettled[fact.consumer_seq].settled = Settlement.UNKNOWN
+            unsettled.pop(number).settlement = Settlement.UNKNOWN
+        unsettled[fact.consumer_seq].settlement = Settlement.UNKNOWN
         if not fact.reply or fact.kind == "+NXT":
             del unsettled[fact.consumer_seq]
 
-    def _confirmed(self, fact: facts.AckAnswered) -> None:
+    def _confirmed(self, fact: facts.AckConfirmed) -> None:
         name, _ = _named(fact.stream, fact.consumer)
         arrival = self._unsettled.get(name, {}).pop(fact.consumer_seq, None)
         if arrival is not None and fact.kind in ("+ACK", "+TERM"):
-            arrival.settled = Settlement.CONFIRMED
+            arrival.settlement = Settlement.CONFIRMED
 
     def _status(self, fact: facts.PullStatus) -> None:
         """404 and 408: at the time of the request nothing was left, unless acknowledgements held it back."""
-        asked = self._asked.get(fact.inbox)
-        if asked is None or fact.code not in _NOTHING_LEFT:
+        query = self._queries.get(fact.inbox)
+        if query is None or fact.code not in _NOTHING_LEFT:
             return
-        if not self._unsettled.get(asked.consumer):
-            receiver = self._ledger.receivers[asked.consumer]
-            receiver.read_until = max(receiver.read_until, asked.at)
+        if not self._unsettled.get(query.consumer):
+            receiver = self._ledger.receivers[query.consumer]
+            receiver.read_until = max(receiver.read_until, query.at)
 
-    def _told(self, asked: _Asked, operation: nats.Payload) -> None:
+    def _on_consumer_info(self, query: _ConsumerQuery, operation: nats.Payload) -> None:
         """CONSUMER.INFO and CONSUMER.CREATE: what the consumer wants, and what is left for it."""
         if _CONSUMER_INFO not in operation.payload[:80]:
             return
@@ -255,9 +255,9 @@ class NatsAuditor:
         receiver.accepts = partial(_any_matches, tuple(filters))
         receiver.ack_policy = str(info.config.get("ack_policy", ""))
         if info.config.get("deliver_policy", "all") != "all":
-            receiver.since = receiver.since or asked.at
+            receiver.since = receiver.since or query.at
         if info.num_pending == 0:
-            receiver.read_until = max(receiver.read_until, asked.at)
+            receiver.read_until = max(receiver.read_until, query.at)
 
 
 def _named(stream: str, consumer: str) -> tuple[str, str]:

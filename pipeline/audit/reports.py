@@ -9,36 +9,36 @@ from typing import Any
 import msgspec
 
 from plumbline.captures.show import clock
-from plumbline.monitors.histories import Judgement, Outcome
-from plumbline.pipeline.audit.ledger import Audited
+from plumbline.monitors.histories import HistoryOutcome, Judgement
+from plumbline.pipeline.audit.delivery_audit import ReceiverAudit
 
 # In this order, worst first: the fields of a Judgement that are told message by message.
-TOLD = ("lost_prefix", "lost_middle", "lost_postfix", "duplicated", "unexpected", "indeterminate")
+REPORTED_KINDS = ("lost_prefix", "lost_middle", "lost_postfix", "duplicated", "unexpected", "indeterminate")
 
 
-def exit_code(audited: Sequence[Audited]) -> int:
+def exit_code(audited: Sequence[ReceiverAudit]) -> int:
     """1 if something is lost, duplicated or made up, and if nothing at all was told for certain."""
     is_told = any(one.judgement.ok for one in audited)
     return int(not is_told or any(one.judgement.has_fault for one in audited))
 
 
-def as_text(audited: Sequence[Audited], attempts: int, most: int) -> Iterator[str]:
-    """Lines; ``most`` messages of each kind. ``attempts``: to publish, whoever was to get it."""
+def as_text(audited: Sequence[ReceiverAudit], attempts: int, limit: int) -> Iterator[str]:
+    """Lines; ``limit`` messages of each kind. ``attempts``: to publish, whoever was to get it."""
     for one in audited:
         yield f"{one.receiver}: {_counts(one.judgement)}"
-        for kind in TOLD:
-            yield from _messages(one, kind, most)
+        for kind in REPORTED_KINDS:
+            yield from _messages(one, kind, limit)
         for remark in one.remarks:
             yield f"  {remark}"
     if not audited:
         yield f"{attempts} messages were published, and the captures show nobody who was to get them"
         return
     outcomes = Counter(one.judgement.outcome for one in audited)
-    told = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome if outcomes[outcome])
-    yield f"{len(audited)} receiver{'s' if len(audited) > 1 else ''}: {told}"
+    summary = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in HistoryOutcome if outcomes[outcome])
+    yield f"{len(audited)} receiver{'s' if len(audited) > 1 else ''}: {summary}"
 
 
-def as_json(audited: Sequence[Audited]) -> bytes:
+def as_json(audited: Sequence[ReceiverAudit]) -> bytes:
     """``{"schema": "plumbline.audit/1", "receivers": [{"receiver", "outcome", "counts", "messages"}]}``."""
     found = {"schema": "plumbline.audit/1", "receivers": [_receiver(one) for one in audited]}
     return msgspec.json.format(msgspec.json.encode(found), indent=2)
@@ -46,14 +46,14 @@ def as_json(audited: Sequence[Audited]) -> bytes:
 
 def _counts(judgement: Judgement) -> str:
     counts = [f"{len(judgement.ok)} ok"]
-    for kind in TOLD:
+    for kind in REPORTED_KINDS:
         if ids := getattr(judgement, kind):
             word, _, where = kind.partition("_")
             counts.append(f"{len(ids)} {word}" + (f" ({where})" if where else ""))
     return ", ".join(counts)
 
 
-def _messages(one: Audited, kind: str, most: int) -> Iterator[str]:
+def _messages(one: ReceiverAudit, kind: str, most: int) -> Iterator[str]:
     ids = getattr(one.judgement, kind)
     for name in ids[:most]:
         finding = one.findings[name]
@@ -66,14 +66,14 @@ def _messages(one: Audited, kind: str, most: int) -> Iterator[str]:
         yield f"  {kind.replace('_', ', ')}: {len(ids) - most} more"
 
 
-def _receiver(one: Audited) -> dict[str, Any]:
+def _receiver(one: ReceiverAudit) -> dict[str, Any]:
     judgement = one.judgement
     messages = [
         {"outcome": kind, **msgspec.to_builtins(one.findings[name])}
-        for kind in TOLD
+        for kind in REPORTED_KINDS
         for name in getattr(judgement, kind)
     ]
-    counts = {kind: len(getattr(judgement, kind)) for kind in ("ok", *TOLD)}
+    counts = {kind: len(getattr(judgement, kind)) for kind in ("ok", *REPORTED_KINDS)}
     return {
         "receiver": one.receiver,
         "outcome": judgement.outcome,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, msgpack
 from msgspec.structs import astuple
 
-from plumbline.captures.segments import Place, Segment, segment
-from plumbline.pipeline.input.files import CaptureFile, Problem, Section, packets
+from plumbline.captures.segments import Address, Segment, segment
+from plumbline.pipeline.input.files import CaptureFile, CaptureProblem, Section, packets
 from plumbline.pipeline.input.packets import PacketRows
-from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, readable, rows_of
+from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, rows_of, without_surrogates
 from plumbline.pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
 if TYPE_CHECKING:
@@ -54,24 +54,24 @@ class _Packet(Struct, frozen=True, array_like=True, gc=False):
     comments: tuple[str, ...]
 
 
-class Carried(Struct, frozen=True, array_like=True):
+class BundledPackets(Struct, frozen=True, array_like=True):
     """The content of a bundle. The first packet that was seen between the ends went from ``one``."""
 
-    one: Place
-    other: Place
+    one: Address
+    other: Address
     packets: list[_Packet]
 
 
-_carried, _problem = msgpack.Decoder(Carried), msgpack.Decoder(Problem)
+_carried, _problem = msgpack.Decoder(BundledPackets), msgpack.Decoder(CaptureProblem)
 _encode = msgpack.Encoder().encode
 
 
-class _Flow:
+class _BundleFlow:
     """What is collected between two ends."""
 
     __slots__ = ("bytes", "ends", "number", "packets")
 
-    def __init__(self, ends: tuple[Place, Place]) -> None:
+    def __init__(self, ends: tuple[Address, Address]) -> None:
         self.ends = ends
         self.number = flow_number(*ends)
         self.packets: list[_Packet] = []
@@ -79,7 +79,7 @@ class _Flow:
 
     def take(self, file: CaptureFile) -> dict[str, Any]:
         """A row; nothing is left."""
-        packed = _encode(Carried(*self.ends, self.packets))
+        packed = _encode(BundledPackets(*self.ends, self.packets))
         first = self.packets[0].frame
         self.packets, self.bytes = [], 0
         return _row(file, RowKind.PACKETS, packed) | {"flow": self.number, "frame": first}
@@ -91,12 +91,14 @@ def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.Recor
     ``content`` is the file's, where it is not Python that reads files.
     """
     collected = Collector(BUNDLES)
-    flows: dict[tuple[Place, Place], tuple[_Flow, bool]] = {}
+    flows: dict[tuple[Address, Address], tuple[_BundleFlow, bool]] = {}
     held = 0
     for found in packets(section, content):
-        if isinstance(found, Problem):
-            told = Problem(*map(readable, astuple(found)))  # a file's name may be no UTF-8
-            if collected.add(_row(section.file, RowKind.PROBLEM, _encode(told))):
+        if isinstance(found, CaptureProblem):
+            problem = CaptureProblem(
+                *map(without_surrogates, astuple(found))
+            )  # a file's name may be no UTF-8
+            if collected.add(_row(section.file, RowKind.PROBLEM, _encode(problem))):
                 yield from collected.take()
             continue
         frame, packet = found
@@ -105,7 +107,7 @@ def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.Recor
             continue
         ends = carried.source, carried.target
         if (known := flows.get(ends)) is None:
-            flow = _Flow(ends)
+            flow = _BundleFlow(ends)
             known = flows[ends] = flow, False
             flows.setdefault(ends[::-1], (flow, True))
         flow, is_back = known
@@ -130,7 +132,7 @@ def bundles(section: Section, content: bytes | None = None) -> Iterator[pa.Recor
 
 
 def _all(
-    flows: dict[tuple[Place, Place], tuple[_Flow, bool]], file: CaptureFile, collected: Collector
+    flows: dict[tuple[Address, Address], tuple[_BundleFlow, bool]], file: CaptureFile, collected: Collector
 ) -> Iterator[pa.RecordBatch]:
     """What is collected of every flow; they are forgotten."""
     for flow, _ in flows.values():
@@ -143,14 +145,14 @@ def _row(file: CaptureFile, kind: RowKind, content: bytes) -> dict[str, Any]:
     return {"file": file.number, "capture": file.name, "row_kind": kind, "content": content}
 
 
-def flow_number(one: Place, other: Place) -> int:
+def flow_number(one: Address, other: Address) -> int:
     """The same for both directions, in every process: 64 bits, signed."""
     lower, higher = sorted((str(one), str(other)))
     digest = blake2b(f"{lower} {higher}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
-def opened(content: bytes) -> Iterator[tuple[int, Segment]]:
+def unpack(content: bytes) -> Iterator[tuple[int, Segment]]:
     """Frame number and segment, of the content of packets."""
     bundle = _carried.decode(content)
     one, other = bundle.one, bundle.other
@@ -165,7 +167,7 @@ def opened(content: bytes) -> Iterator[tuple[int, Segment]]:
         )  # fmt: skip
 
 
-def problem_told(content: bytes) -> Problem:
+def unpack_problem(content: bytes) -> CaptureProblem:
     """The problem in the content of such a row."""
     return _problem.decode(content)
 
@@ -175,7 +177,7 @@ def packet_rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> It
     for file, capture, kind, content in rows_of(batches, ("file", "capture", "row_kind", "content")):
         if kind == RowKind.PACKETS:
             rows = PacketRows(CaptureFile("", capture, file), columns)
-            for frame, carried in opened(content):
+            for frame, carried in unpack(content):
                 if rows.add(frame, carried):
                     yield from rows.take()
             yield from rows.take()

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from plumbline.captures import pcapng
 from plumbline.captures.files import READ_BYTES, SUFFIXES
-from plumbline.captures.reader import CaptureError, CaptureParser, Packet, Position
+from plumbline.captures.reader import BlockPosition, CaptureError, CaptureParser, Packet
 
 SECTION_BYTES = 64 * 1024 * 1024  # of a plain file, at least
 COMPRESSED = frozenset({".gz", ".zst"})
@@ -43,12 +43,12 @@ class Section(Struct, frozen=True):
     """
 
     file: CaptureFile
-    start: Position | None = None
+    start: BlockPosition | None = None
     end: int | None = None
     frame: int = 0
 
 
-class Problem(Struct, frozen=True):
+class CaptureProblem(Struct, frozen=True):
     """What could not be read: a row of ``tables.PROBLEMS`` that concerns a file."""
 
     capture: str
@@ -57,19 +57,19 @@ class Problem(Struct, frozen=True):
     bytes: int | None = None
 
 
-def capture_files(places: Sequence[str]) -> tuple[list[CaptureFile], list[Problem]]:
+def capture_files(places: Sequence[str]) -> tuple[list[CaptureFile], list[CaptureProblem]]:
     """The captures that these files and folders are, in the order of ``plumbline show``; what is not there.
 
     Raises ``CaptureError`` for a place that does not exist.
     """
     found: list[CaptureFile] = []
-    problems: list[Problem] = []
+    problems: list[CaptureProblem] = []
     for place in map(Path, places):
         inside = f"{place.resolve().name}/" if len(places) > 1 else ""
         if place.is_dir():
             paths = sorted(path for path in place.iterdir() if is_capture(path))
             if not paths:
-                problems.append(Problem(str(place), "empty", f"{place}: no captures in this folder"))
+                problems.append(CaptureProblem(str(place), "empty", f"{place}: no captures in this folder"))
             found += [
                 CaptureFile(str(path), inside + path.name, len(found) + number)
                 for number, path in enumerate(paths)
@@ -97,20 +97,20 @@ def sections(file: CaptureFile, section_bytes: int = SECTION_BYTES) -> list[Sect
     return [Section(file, start, end, frame) for (start, frame), end in zip(starts, ends, strict=True)]
 
 
-def _starts(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, int]]:
+def _starts(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[BlockPosition, int]]:
     parser = CaptureParser()
     try:
         list(parser.feed(data[:_PCAP_HEADER]))
         kind = parser.position.kind
         step = _walk_pcapng if kind == "pcapng" else _walk_pcap
-        yield Position(0, "", "<", ()), 0
+        yield BlockPosition(0, "", "<", ()), 0
         if kind:
             yield from step(data, section_bytes)
     except CaptureError:
         return  # whoever reads that section says what is wrong there
 
 
-def _walk_pcapng(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, int]]:
+def _walk_pcapng(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[BlockPosition, int]]:
     """Only blocks that describe what follows are parsed; the others are stepped over."""
     parser = CaptureParser()
     frames, at, next_start, size = 0, 0, section_bytes, len(data)
@@ -126,7 +126,7 @@ def _walk_pcapng(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position
         if kind in _PACKET_BLOCKS:
             if at >= next_start:
                 known = parser.position
-                yield Position(at, known.kind, known.order, known.interfaces), frames
+                yield BlockPosition(at, known.kind, known.order, known.interfaces), frames
                 next_start = at + section_bytes
             frames += 1
         elif kind in (pcapng.SECTION_HEADER, pcapng.INTERFACE):
@@ -134,7 +134,7 @@ def _walk_pcapng(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position
         at += total
 
 
-def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, int]]:
+def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[BlockPosition, int]]:
     parser = CaptureParser()
     list(parser.feed(data[:_PCAP_HEADER]))
     known = parser.position
@@ -142,13 +142,13 @@ def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[Position, 
     frames, at, next_start, size = 0, _PCAP_HEADER, section_bytes, len(data)
     while size - at >= _PCAP_RECORD:
         if at >= next_start:
-            yield Position(at, known.kind, known.order, known.interfaces), frames
+            yield BlockPosition(at, known.kind, known.order, known.interfaces), frames
             next_start = at + section_bytes
         at += _PCAP_RECORD + record.unpack_from(data, at)[0]
         frames += 1
 
 
-class Walk:
+class BlockScanner:
     """How far a file that is being written consists of whole blocks, told again and again.
 
     A compressed file, and one that is damaged or no capture, is taken to be whole as it is found: what is
@@ -159,7 +159,7 @@ class Walk:
         self._path = Path(path)
         self._parser = CaptureParser()
         self._frames = 0
-        self._known: dict[int, tuple[Position | None, int]] = {0: (None, 0)}
+        self._known: dict[int, tuple[BlockPosition | None, int]] = {0: (None, 0)}
         self._whole = 0  # bytes, of a file whose blocks are not walked
 
     def forward(self) -> int:
@@ -183,7 +183,7 @@ class Walk:
         self._known[self._parser.offset] = (self._parser.position, self._frames)
         return self._parser.offset
 
-    def at(self, offset: int) -> tuple[Position | None, int]:
+    def at(self, offset: int) -> tuple[BlockPosition | None, int]:
         """What was known there, and the packets before; ``forward`` has told that offset."""
         for older in [known for known in self._known if known < offset]:
             if older:
@@ -191,7 +191,7 @@ class Walk:
         return self._known[offset]
 
 
-def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[int, Packet] | Problem]:
+def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[int, Packet] | CaptureProblem]:
     """Frame number and packet, in order; at last what is wrong with the file, if this section shows it.
 
     ``content`` is the file's, where it is not Python that reads files.
@@ -204,28 +204,28 @@ def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[in
                 yield frame, packet
     except CaptureError as error:
         kind = "damaged" if frame or parser.offset else "not-a-capture"
-        yield Problem(file.name, kind, f"{file.name}: {error}")
+        yield CaptureProblem(file.name, kind, f"{file.name}: {error}")
     except EOFError:
-        yield Problem(file.name, "truncated", f"{file.name}: the compressed stream ends early")
+        yield CaptureProblem(file.name, "truncated", f"{file.name}: the compressed stream ends early")
     except OSError as error:
-        yield Problem(file.name, "unreadable", f"{file.name}: {error.strerror or error}")
+        yield CaptureProblem(file.name, "unreadable", f"{file.name}: {error.strerror or error}")
     else:
         yield from _ending(section, parser)
 
 
-def _ending(section: Section, parser: CaptureParser) -> Iterator[Problem]:
+def _ending(section: Section, parser: CaptureParser) -> Iterator[CaptureProblem]:
     name = section.file.name
     if parser.held and parser.position.kind:
         text = f"{name}: the last {parser.held} bytes are not a whole block"
-        yield Problem(name, "truncated", text, parser.held)
+        yield CaptureProblem(name, "truncated", text, parser.held)
     elif not parser.position.kind:
-        yield Problem(name, "not-a-capture", f"{name}: no capture: {parser.held} bytes", parser.held)
+        yield CaptureProblem(name, "not-a-capture", f"{name}: no capture: {parser.held} bytes", parser.held)
 
 
 def _pieces(section: Section, content: bytes | None) -> Iterator[bytes]:
     start = section.start.offset if section.start else 0
     left = None if section.end is None else section.end - start
-    with _opened(Path(section.file.path), content) as file:
+    with _open_bytes(Path(section.file.path), content) as file:
         if start:
             file.seek(start)
         while data := file.read(READ_BYTES if left is None else min(READ_BYTES, left)):
@@ -235,7 +235,7 @@ def _pieces(section: Section, content: bytes | None) -> Iterator[bytes]:
 
 
 @contextmanager
-def _opened(path: Path, content: bytes | None) -> Iterator[Any]:
+def _open_bytes(path: Path, content: bytes | None) -> Iterator[Any]:
     """Something to read the uncompressed bytes from."""
     with path.open("rb") if content is None else io.BytesIO(content) as plain:
         if path.suffix == ".gz":

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as the style guide of Py
 
 from plumbline.captures.reader import CaptureError
 from plumbline.pipeline.input.bundles import BUNDLES, bundles
-from plumbline.pipeline.input.files import CaptureFile, Problem, Section, capture_files
+from plumbline.pipeline.input.files import CaptureFile, CaptureProblem, Section, capture_files
 from plumbline.pipeline.input.packets import batches
 from plumbline.pipeline.input.source import NAME
 from plumbline.pipeline.rows import rows_of
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_REMOTE_BYTES = 1 << 30
+MAX_REMOTE_BYTES = 1 << 30
 _GLOB = "*.{pcapng,pcap,cap,pcapng.gz,pcap.gz,cap.gz,pcapng.zst,pcap.zst,cap.zst}"
 
 
-class Input(Struct, frozen=True):
+class CaptureInput(Struct, frozen=True):
     """What there is to read: files in their order, and what is wrong with the places themselves."""
 
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     files: tuple[CaptureFile, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[CaptureProblem, ...]
     bytes: int  # of the files, as they are stored
 
     @property
     def is_remote(self) -> bool:
-        return any(map(is_remote, self.places))
+        return any(map(is_remote, self.paths))
 
 
-def find(spark: SparkSession, places: Sequence[str]) -> Input:
+def find(spark: SparkSession, places: Sequence[str]) -> CaptureInput:
     """Raises ``CaptureError`` for a place that does not exist, or if some are remote and some are not."""
     remote = [place for place in places if is_remote(place)]
     if not remote:
         files, problems = capture_files(places)
         size = sum(Path(file.path).stat().st_size for file in files)
-        return Input(tuple(places), tuple(files), tuple(problems), size)
+        return CaptureInput(tuple(places), tuple(files), tuple(problems), size)
     if len(remote) < len(places):
         raise CaptureError("name places with a scheme only, or none: file:///path is a local one")
     return _found_remote(spark, places)
 
 
-def _found_remote(spark: SparkSession, places: Sequence[str]) -> Input:
+def _found_remote(spark: SparkSession, places: Sequence[str]) -> CaptureInput:
     from pyspark.errors import AnalysisException
 
     try:
@@ -65,28 +65,30 @@ def _found_remote(spark: SparkSession, places: Sequence[str]) -> Input:
     except AnalysisException as error:
         raise CaptureError(str(error).partition("\n")[0]) from None
     files: list[CaptureFile] = []
-    problems: list[Problem] = []
+    problems: list[CaptureProblem] = []
     for path, length in listed:
         name = path.rpartition("/")[2]
-        if length > MOST_REMOTE_BYTES:
+        if length > MAX_REMOTE_BYTES:
             problems.append(
-                Problem(
+                CaptureProblem(
                     name, "unreadable", f"{path}: {length} bytes; at most 1 GiB can be read there", length
                 )
             )
         else:
             files.append(CaptureFile(path, name, len(files)))
     if not listed:
-        told = ", ".join(places)
-        problems.append(Problem(told, "empty", f"{told}: no captures in this folder"))
-    return Input(tuple(places), tuple(files), tuple(problems), sum(length for _, length in listed))
+        names = ", ".join(places)
+        problems.append(CaptureProblem(names, "empty", f"{names}: no captures in this folder"))
+    return CaptureInput(tuple(places), tuple(files), tuple(problems), sum(length for _, length in listed))
 
 
 def _binary(spark: SparkSession, places: Sequence[str]) -> DataFrame:
     return spark.read.format("binaryFile").option("pathGlobFilter", _GLOB).load(list(places))
 
 
-def packets(spark: SparkSession, found: Input, *, section_bytes: int, with_payload: bool = True) -> DataFrame:
+def packets(
+    spark: SparkSession, found: CaptureInput, *, section_bytes: int, with_payload: bool = True
+) -> DataFrame:
     """The packets of all files; problems are passed over, since ``bundled`` has them."""
     table = PACKETS if with_payload else PACKETS.without("payload")
 
@@ -96,14 +98,14 @@ def packets(spark: SparkSession, found: Input, *, section_bytes: int, with_paylo
     return _read(spark, found, table, {"section_bytes": str(section_bytes), "problems": "skip"}, read)
 
 
-def bundled(spark: SparkSession, found: Input, *, section_bytes: int) -> DataFrame:
+def bundled(spark: SparkSession, found: CaptureInput, *, section_bytes: int) -> DataFrame:
     """The same as bundles, with the problems among them, for ``transforms.staged``."""
     return _read(spark, found, BUNDLES, {"section_bytes": str(section_bytes), "rows": BUNDLES.name}, bundles)
 
 
 def _read(
     spark: SparkSession,
-    found: Input,
+    found: CaptureInput,
     table: Table,
     options: dict[str, str],
     read: Callable[[Section, bytes], Iterator[pa.RecordBatch]],
@@ -111,12 +113,12 @@ def _read(
     """By the source, or ``read`` from what Spark's own file systems bring."""
     if not found.is_remote:
         reader = spark.read.format(NAME).schema(spark_schema(table))
-        return reader.options(places=json.dumps(found.places), **options).load()
+        return reader.options(places=json.dumps(found.paths), **options).load()
     files = {file.path: file for file in found.files}
 
     def read_all(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, content in rows_of(given, ("path", "content")):
             yield from read(Section(files[path]), content)
 
-    contents = _binary(spark, found.places).where(F.col("length") <= MOST_REMOTE_BYTES)
+    contents = _binary(spark, found.paths).where(F.col("length") <= MAX_REMOTE_BYTES)
     return contents.select("path", "content").mapInArrow(read_all, spark_schema(table))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from plumbline.captures.reader import CaptureError
 from plumbline.captures.segments import Segment, segment
-from plumbline.pipeline.input.files import CaptureFile, Problem, Section, packets
+from plumbline.pipeline.input.files import CaptureFile, CaptureProblem, Section, packets
 from plumbline.pipeline.tables import PACKETS, arrow_schema
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ COLUMNS: dict[str, _Column] = {
 }
 
 
-class Condition(Struct, frozen=True):
+class PacketFilter(Struct, frozen=True):
     """A simple filter: the column's value and ``test``. Its ``column`` is one of ``COLUMNS``."""
 
     column: str
@@ -57,7 +57,7 @@ class Condition(Struct, frozen=True):
 def batches(
     section: Section,
     columns: Sequence[str] = PACKETS.names,
-    conditions: Sequence[Condition] = (),
+    conditions: Sequence[PacketFilter] = (),
     *,
     passes_over_problems: bool = False,
     content: bytes | None = None,
@@ -70,7 +70,7 @@ def batches(
     """
     collected = PacketRows(section.file, columns)
     for found in packets(section, content):
-        if isinstance(found, Problem):
+        if isinstance(found, CaptureProblem):
             if not passes_over_problems and found.kind != "truncated":
                 raise CaptureError(found.text)
             continue

@@ -31,8 +31,15 @@ from pyspark.sql.datasource import (
 
 from plumbline.captures.reader import CaptureError
 from plumbline.pipeline.input.bundles import BUNDLES, bundles
-from plumbline.pipeline.input.files import SECTION_BYTES, CaptureFile, Section, Walk, capture_files, sections
-from plumbline.pipeline.input.packets import Condition, batches
+from plumbline.pipeline.input.files import (
+    SECTION_BYTES,
+    BlockScanner,
+    CaptureFile,
+    Section,
+    capture_files,
+    sections,
+)
+from plumbline.pipeline.input.packets import PacketFilter, batches
 from plumbline.pipeline.tables import PACKETS, Table, spark_schema
 
 if TYPE_CHECKING:
@@ -91,20 +98,20 @@ class CaptureReader(DataSourceReader):
                 f"{self._table.name} have no column {', '.join(unknown)}; "
                 f"they have {', '.join(self._table.names)}"
             )
-        self._places = places_of(options)
+        self._paths = places_of(options)
         self._section_bytes = int(options.get("section_bytes", SECTION_BYTES))
         self._passes_over = self._table == BUNDLES or options.get("problems", "fail") == "skip"
         self._columns = tuple(columns)
         self._filters: list[tuple[str, str, Any]] = []
 
     def partitions(self) -> list[InputPartition]:
-        files, problems = capture_files(self._places)
+        files, problems = capture_files(self._paths)
         if not files and not self._passes_over:
             raise CaptureError("; ".join(problem.text for problem in problems))
         return [
             SectionPartition(section)
             for file in files
-            if self._is_wanted(file)
+            if self._is_selected(file)
             for section in sections(file, self._section_bytes)
         ]
 
@@ -114,12 +121,12 @@ class CaptureReader(DataSourceReader):
         if self._table == BUNDLES:
             yield from bundles(partition.section)
             return
-        conditions = [_condition(*told) for told in self._filters]
+        conditions = [_condition(*filter_) for filter_ in self._filters]
         yield from batches(
             partition.section, self._columns, conditions, passes_over_problems=self._passes_over
         )
 
-    def _is_wanted(self, file: CaptureFile) -> bool:
+    def _is_selected(self, file: CaptureFile) -> bool:
         known = {"capture": file.name, "file": file.number}
         return all(
             _TESTS[kind](known[column], value) for column, kind, value in self._filters if column in known
@@ -130,12 +137,15 @@ class FilteringReader(CaptureReader):
     """Takes over what it can of a query's filters. Spark refuses such a reader where they are not offered."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        for told in filters:
-            kind, column = type(told).__name__, ".".join(told.attribute) if hasattr(told, "attribute") else ""
+        for filter_ in filters:
+            kind, column = (
+                type(filter_).__name__,
+                ".".join(filter_.attribute) if hasattr(filter_, "attribute") else "",
+            )
             if kind in _TESTS and column in _FILTERED:
-                self._filters.append((column, kind, told.value))
+                self._filters.append((column, kind, filter_.value))
             else:
-                yield told
+                yield filter_
 
 
 class CaptureStreamReader(DataSourceStreamReader):
@@ -145,13 +155,13 @@ class CaptureStreamReader(DataSourceStreamReader):
     """
 
     def __init__(self, options: Any, columns: Sequence[str]) -> None:
-        self._places = places_of(options)
+        self._paths = places_of(options)
         self._table = _table(options)
         self._columns = tuple(columns)
         self._until = Path(options["until"]) if "until" in options else None
         self._last: dict[str, int] | None = None
         self._files: dict[str, CaptureFile] = {}
-        self._walks: dict[str, Walk] = {}
+        self._walks: dict[str, BlockScanner] = {}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
         return {}
@@ -160,11 +170,11 @@ class CaptureStreamReader(DataSourceStreamReader):
         if self._last is not None:
             return self._last
         is_over = self._until is not None and self._until.exists()
-        found, _ = capture_files(self._places)
+        found, _ = capture_files(self._paths)
         for file in found:  # a file keeps its place whichever come later
             if file.path not in self._files:
                 self._files[file.path] = CaptureFile(file.path, file.name, len(self._files))
-                self._walks[file.path] = Walk(file.path)
+                self._walks[file.path] = BlockScanner(file.path)
         written = {path: walk.forward() for path, walk in self._walks.items()}
         if is_over:
             self._last = written
@@ -197,13 +207,13 @@ def places_of(options: Any) -> list[str]:
 
 
 def _table(options: Any) -> Table:
-    asked = options.get("rows", PACKETS.name)
+    rows_option = options.get("rows", PACKETS.name)
     for table in (PACKETS, BUNDLES):
-        if table.name == asked:
+        if table.name == rows_option:
             return table
-    raise ValueError(f"rows are {PACKETS.name} or {BUNDLES.name}, not {asked}")
+    raise ValueError(f"rows are {PACKETS.name} or {BUNDLES.name}, not {rows_option}")
 
 
-def _condition(column: str, kind: str, value: Any) -> Condition:
+def _condition(column: str, kind: str, value: Any) -> PacketFilter:
     test = _TESTS[kind]
-    return Condition(column, lambda found: found is not None and test(found, value))
+    return PacketFilter(column, lambda found: found is not None and test(found, value))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from plumbline.captures.seen import Seen, header_end
+from plumbline.captures.observation import CaptureObservation, header_end
 from plumbline.monitors.amqp import facts as amqp_facts
 from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats import facts as nats_facts
@@ -16,11 +16,11 @@ from plumbline.wire import amqp, nats
 from plumbline.wire.errors import ProtocolError
 
 Cells = dict[str, Any]
-_MOST_LONG = (1 << 63) - 1
+_MAX_LONG = (1 << 63) - 1
 HASH_BYTES = 16
 
 
-class WithoutPayload(Seen, frozen=True, dict=True):
+class WithoutPayload(CaptureObservation, frozen=True, dict=True):
     """An observation whose line leaves its payload out: its size stands in its place."""
 
     def line(self) -> str:
@@ -32,8 +32,8 @@ def text_without_payload(operation: Any) -> str:
     if isinstance(operation, nats.Payload):
         line = nats.printable(operation.raw[: operation.head].rstrip(b"\r\n"))
         headers, size = operation.header_block, len(operation.payload)
-        shown = f"{line} | {nats.printable(headers)}" if headers else line
-        return f"{shown} ({size} bytes)" if headers else f"{line} | ({size} bytes)"
+        text = f"{line} | {nats.printable(headers)}" if headers else line
+        return f"{text} ({size} bytes)" if headers else f"{line} | ({size} bytes)"
     if isinstance(operation, amqp.Method) and operation.properties is not None:
         size = len(operation.body)
         empty = msgspec.structs.replace(operation, raw=operation.raw[: header_end(operation)])
@@ -88,15 +88,15 @@ def _amqp(operation: amqp.Operation) -> Cells:
     cells: Cells = {"op": operation.method, "size": len(operation.raw), "channel": operation.channel}
     if not isinstance(operation, amqp.Method):
         return cells
-    told = operation.arguments
-    cells["subject"] = told.get("routing_key")
+    arguments = operation.arguments
+    cells["subject"] = arguments.get("routing_key")
     for name in ("queue", "exchange", "consumer_tag", "multiple", "redelivered"):
-        if name in told:
-            cells[name] = told[name]
-    if "delivery_tag" in told:
-        cells["delivery_tag"] = long(told["delivery_tag"])
-    if "reply_code" in told:
-        cells["status"], cells["description"] = told["reply_code"], told.get("reply_text")
+        if name in arguments:
+            cells[name] = arguments[name]
+    if "delivery_tag" in arguments:
+        cells["delivery_tag"] = long(arguments["delivery_tag"])
+    if "reply_code" in arguments:
+        cells["status"], cells["description"] = arguments["reply_code"], arguments.get("reply_text")
     if operation.properties is not None:
         body = operation.body
         cells["payload"], cells["payload_size"], cells["payload_hash"] = body, len(body), digest(body)
@@ -111,7 +111,7 @@ def _text(value: Any) -> str | None:
 
 def long(number: int) -> int | None:
     """``number``, if signed 64 bits hold it."""
-    return number if number <= _MOST_LONG else None
+    return number if number <= _MAX_LONG else None
 
 
 def add_fact(cells: Cells, fact: Fact) -> None:
@@ -125,7 +125,7 @@ def _about(kind: str, cells: Cells, fact: Any) -> None:
     cells["fact"], cells["stream"], cells["domain"] = kind, fact.stream, fact.domain
 
 
-def _delivered(cells: Cells, fact: nats_facts.Delivered) -> None:
+def _delivered(cells: Cells, fact: nats_facts.JetStreamDelivery) -> None:
     _about("delivery", cells, fact)
     cells["consumer"], cells["delivered"] = fact.consumer, long(fact.delivered)
     cells["stream_seq"], cells["consumer_seq"] = long(fact.stream_seq), long(fact.consumer_seq)
@@ -133,20 +133,20 @@ def _delivered(cells: Cells, fact: nats_facts.Delivered) -> None:
     cells["redelivered"] = fact.delivered > 1
 
 
-def _acknowledged(cells: Cells, fact: nats_facts.Acknowledged) -> None:
+def _acknowledged(cells: Cells, fact: nats_facts.JetStreamAck) -> None:
     _about("ack", cells, fact)
     cells["consumer"], cells["delivered"] = fact.consumer, long(fact.delivered)
     cells["stream_seq"], cells["consumer_seq"] = long(fact.stream_seq), long(fact.consumer_seq)
     cells["kind"] = fact.kind
 
 
-def _ack_answered(cells: Cells, fact: nats_facts.AckAnswered) -> None:
+def _ack_answered(cells: Cells, fact: nats_facts.AckConfirmed) -> None:
     _about("ack-answer", cells, fact)
     cells["consumer"], cells["kind"] = fact.consumer, fact.kind
     cells["stream_seq"], cells["consumer_seq"] = long(fact.stream_seq), long(fact.consumer_seq)
 
 
-def _pulled(cells: Cells, fact: nats_facts.Pulled) -> None:
+def _pulled(cells: Cells, fact: nats_facts.PullRequested) -> None:
     if cells.get("fact") is None:  # +NXT is an acknowledgement before it is a request
         _about("pull", cells, fact)
     cells["consumer"], cells["sid"], cells["batch"] = fact.consumer, fact.sid, long(fact.batch)
@@ -159,54 +159,54 @@ def _pull_status(cells: Cells, fact: nats_facts.PullStatus) -> None:
     cells["pending"] = None if fact.pending is None else long(fact.pending)
 
 
-def _nats_published(cells: Cells, _: nats_facts.Published) -> None:
+def _nats_published(cells: Cells, _: nats_facts.NatsPublish) -> None:
     cells["fact"] = "publish"
 
 
-def _publish_answered(cells: Cells, fact: nats_facts.PublishAnswered) -> None:
+def _publish_answered(cells: Cells, fact: nats_facts.PublishStored) -> None:
     _about("publish-answer", cells, fact)
     cells["stream_seq"], cells["duplicate"], cells["kind"] = long(fact.seq), fact.duplicate, "PubAck"
 
 
-def _administered(cells: Cells, fact: nats_facts.Administered) -> None:
+def _administered(cells: Cells, fact: nats_facts.AssetChanged) -> None:
     _about("administration", cells, fact)
     cells["consumer"] = fact.consumer
 
 
-def _amqp_delivered(cells: Cells, fact: amqp_facts.Delivered) -> None:
+def _amqp_delivered(cells: Cells, fact: amqp_facts.AmqpDelivery) -> None:
     cells["fact"], cells["queue"], cells["consumer_tag"] = "delivery", fact.queue or None, fact.consumer_tag
 
 
-def _amqp_acknowledged(cells: Cells, fact: amqp_facts.Acknowledged) -> None:
+def _amqp_acknowledged(cells: Cells, fact: amqp_facts.AmqpAck) -> None:
     cells["fact"], cells["kind"] = "ack", fact.kind
 
 
-def _amqp_published(cells: Cells, _: amqp_facts.Published) -> None:
+def _amqp_published(cells: Cells, _: amqp_facts.AmqpPublish) -> None:
     cells["fact"] = "publish"
 
 
-def _amqp_confirmed(cells: Cells, fact: amqp_facts.Confirmed) -> None:
+def _amqp_confirmed(cells: Cells, fact: amqp_facts.PublishConfirmed) -> None:
     cells["fact"], cells["kind"] = "publish-answer", fact.kind
 
 
-def _amqp_returned(cells: Cells, _: amqp_facts.Returned) -> None:
+def _amqp_returned(cells: Cells, _: amqp_facts.MessageReturned) -> None:
     cells["fact"] = "return"
 
 
 _FACTS: dict[type[Fact], Callable[[Cells, Any], None]] = {
-    nats_facts.Delivered: _delivered,
-    nats_facts.Acknowledged: _acknowledged,
-    nats_facts.AckAnswered: _ack_answered,
-    nats_facts.Pulled: _pulled,
+    nats_facts.JetStreamDelivery: _delivered,
+    nats_facts.JetStreamAck: _acknowledged,
+    nats_facts.AckConfirmed: _ack_answered,
+    nats_facts.PullRequested: _pulled,
     nats_facts.PullStatus: _pull_status,
-    nats_facts.Published: _nats_published,
-    nats_facts.PublishAnswered: _publish_answered,
-    nats_facts.Administered: _administered,
-    amqp_facts.Delivered: _amqp_delivered,
-    amqp_facts.Acknowledged: _amqp_acknowledged,
-    amqp_facts.Published: _amqp_published,
-    amqp_facts.Confirmed: _amqp_confirmed,
-    amqp_facts.Returned: _amqp_returned,
+    nats_facts.NatsPublish: _nats_published,
+    nats_facts.PublishStored: _publish_answered,
+    nats_facts.AssetChanged: _administered,
+    amqp_facts.AmqpDelivery: _amqp_delivered,
+    amqp_facts.AmqpAck: _amqp_acknowledged,
+    amqp_facts.AmqpPublish: _amqp_published,
+    amqp_facts.PublishConfirmed: _amqp_confirmed,
+    amqp_facts.MessageReturned: _amqp_returned,
 }
 
 
@@ -214,13 +214,13 @@ def library_of(operation: Any) -> str | None:
     """Client library and version, if this operation is where the client says so."""
     if isinstance(operation, nats.Connect):
         try:
-            told = operation.fields
+            properties = operation.fields
         except ProtocolError:
             return None
-        return _named(told.get("lang"), told.get("version"))
+        return _named(properties.get("lang"), properties.get("version"))
     if isinstance(operation, amqp.Method) and operation.method == "connection.start-ok":
-        told = operation.arguments.get("client_properties") or {}
-        return _named(told.get("product"), told.get("version"))
+        properties = operation.arguments.get("client_properties") or {}
+        return _named(properties.get("product"), properties.get("version"))
     return None
 
 

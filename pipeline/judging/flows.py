@@ -13,19 +13,25 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from plumbline.captures.judging import Judge
-from plumbline.captures.operations import Reader, Row
-from plumbline.captures.reassembly import introduced
-from plumbline.captures.seen import Seen
+from plumbline.captures.judging import CaptureJudge
+from plumbline.captures.observation import CaptureObservation
+from plumbline.captures.operations import OperationReader, OperationRow
+from plumbline.captures.reassembly import recorder_identity
 from plumbline.captures.segments import Segment
-from plumbline.monitors import Violation, Watch
+from plumbline.monitors import MonitorRunner, Violation
 from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
-from plumbline.pipeline.input.bundles import opened, problem_told
-from plumbline.pipeline.input.files import Problem
+from plumbline.pipeline.input.bundles import unpack, unpack_problem
+from plumbline.pipeline.input.files import CaptureProblem
+from plumbline.pipeline.judging.answer_links import AnswerLinks
 from plumbline.pipeline.judging.cells import Cells, WithoutPayload, add_fact, cells_of, library_of
-from plumbline.pipeline.judging.crossing import LOCAL, Collected, Noted, key_across, packed
-from plumbline.pipeline.judging.links import Links
+from plumbline.pipeline.judging.cross_connection import (
+    LOCAL,
+    FactCollector,
+    OperationFacts,
+    packed,
+    stream_key,
+)
 from plumbline.pipeline.judging.states import dumped, restored
 from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, rows_of
 from plumbline.pipeline.tables import BYTES, INT, LONG, OPERATIONS, TEXT, VIOLATIONS, Column, Table
@@ -67,7 +73,7 @@ class Ending(StrEnum):
     TO_BE_CONTINUED = "to be continued"
 
 
-class FlowWatch(Watch):
+class FlowMonitors(MonitorRunner):
     """The monitors of connections; also keeps the facts of the operation at hand, and what it answers.
 
     ``links`` false: what it answers is not asked for.
@@ -78,7 +84,7 @@ class FlowWatch(Watch):
         self._wants_links = links
         self._facts: list[Fact] = []
         self._answers: list[int] = []
-        self._links: dict[str, Links] = {}
+        self._links: dict[str, AnswerLinks] = {}
 
     def judge(self, fact: Fact) -> Iterator[Violation]:
         self._facts.append(fact)
@@ -86,7 +92,7 @@ class FlowWatch(Watch):
             connection = fact.place.connection
             links = self._links.get(connection)
             if links is None:
-                links = self._links[connection] = Links()
+                links = self._links[connection] = AnswerLinks()
             pulls: Any = self.monitors.get((BatchIsTheLimit, connection))
             self._answers += links.answers(fact, pulls)
         yield from super().judge(fact)
@@ -110,14 +116,14 @@ class FlowJudge:
 
     def __init__(self, *, keeps_payloads: bool, whole: bool = True) -> None:
         self._keeps_payloads = keeps_payloads
-        self._whole = whole
-        self._reader = Reader()
-        self._watch = FlowWatch(links=whole)
-        self._judge = Judge(self._watch, Seen if keeps_payloads else WithoutPayload)
+        self._complete_table = whole
+        self._reader = OperationReader()
+        self._watch = FlowMonitors(links=whole)
+        self._judge = CaptureJudge(self._watch, CaptureObservation if keeps_payloads else WithoutPayload)
         self._protocols: dict[int, str] = {}
         self._libraries: dict[int, str] = {}
         self._at: Cells = {}
-        self._across = Collected()
+        self._across = FactCollector()
         self._open: dict[int, int] = {}  # connection -> directions that have not ended
         self._latest = 0  # time of the last packet, ns
 
@@ -128,7 +134,7 @@ class FlowJudge:
         for row in self._reader.feed(carried):
             if row.remark[0] == "opened":
                 row.connection.number = file << FRAME_BITS | frame
-                self._at["recorded"] = introduced(carried.comments)[0]
+                self._at["recorded"] = recorder_identity(carried.comments)[0]
             yield from self._rows(row)
             self._at.pop("recorded", None)
 
@@ -147,7 +153,7 @@ class FlowJudge:
         """The rows that are not full yet."""
         return self._across.take()
 
-    def _rows(self, row: Row) -> Iterator[Cells]:
+    def _rows(self, row: OperationRow) -> Iterator[Cells]:
         connection = row.connection
         number = connection.number
         if not row.number:
@@ -158,8 +164,8 @@ class FlowJudge:
             self._protocols[number] = row.dialect.name
         if row.number and (library := library_of(row.operation)):
             self._libraries[number] = library
-        across: list[Any] = [(key, fact) for fact in facts if (key := key_across(fact)) is not None]
-        wants_row = self._whole or violations or row.remark[0]
+        across: list[Any] = [(key, fact) for fact in facts if (key := stream_key(fact)) is not None]
+        wants_row = self._complete_table or violations or row.remark[0]
         if not (wants_row or across):
             return
         about: Cells = {
@@ -168,8 +174,10 @@ class FlowJudge:
             "library": self._libraries.get(number), "file": self._at["file"], "capture": self._at["capture"],
         }  # fmt: skip
         if across:
-            noted = Noted(self._at["frame"], row.number, row.time, [fact for _, fact in across])
-            yield from self._across.add(across[0][0], about, noted)
+            operation_facts = OperationFacts(
+                self._at["frame"], row.number, row.time, [fact for _, fact in across]
+            )
+            yield from self._across.add(across[0][0], about, operation_facts)
         if not wants_row:
             return
         cells = self._own_cells(row, facts) | self._at | about
@@ -183,7 +191,7 @@ class FlowJudge:
             cells["broken"] = packed(violations)
         yield cells
 
-    def _count(self, row: Row) -> None:
+    def _count(self, row: OperationRow) -> None:
         number = row.connection.number
         match row.remark[0]:
             case "opened":
@@ -195,10 +203,10 @@ class FlowJudge:
             case "reset":
                 self._open.pop(number, None)
 
-    def _own_cells(self, row: Row, facts: list[Fact]) -> Cells:
+    def _own_cells(self, row: OperationRow, facts: list[Fact]) -> Cells:
         if row.operation is None:
             return {"op": row.remark[0], "text": row.remark[1] or None}
-        if not self._whole:
+        if not self._complete_table:
             return {}
         cells = cells_of(row.operation)
         if not self._keeps_payloads:
@@ -237,7 +245,7 @@ def decode(
     current, judge = None, begin()
     for flow, file, capture, kind, content, state in rows_of(batches, _READ):
         if kind == RowKind.PROBLEM:
-            yield from collected.all(_problem(problem_told(content), file))
+            yield from collected.all(_problem(unpack_problem(content), file))
             continue
         if flow != current:
             yield from collected.all(end(current, judge))
@@ -245,13 +253,13 @@ def decode(
         if kind == RowKind.STATE:
             judge = restored(state)
             continue
-        for frame, carried in opened(content):
+        for frame, carried in unpack(content):
             yield from collected.all(judge.feed(carried, file, frame, capture))
     yield from collected.all(end(current, judge))
     yield from collected.take()
 
 
-def _problem(problem: Problem, file: int) -> Iterator[Cells]:
+def _problem(problem: CaptureProblem, file: int) -> Iterator[Cells]:
     """A row of what is wrong with a file."""
     yield {
         "row_kind": RowKind.PROBLEM, "description": problem.kind, "text": problem.text, "size": problem.bytes,

@@ -7,21 +7,21 @@ import pickle
 from types import MappingProxyType
 from typing import Any
 
-from plumbline.wire.amqp import SHAPES, Shape
+from plumbline.wire.amqp import SHAPES, MethodSpec
 
 
 class _Pickler(pickle.Pickler):
     """Method descriptions stand once in every process: their names are enough."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, Shape):
+        if isinstance(value, MethodSpec):
             return _shape, (value.name,)
         if isinstance(value, MappingProxyType):
             return MappingProxyType, (dict(value),)
         return NotImplemented
 
 
-def _shape(name: str) -> Shape:
+def _shape(name: str) -> MethodSpec:
     return SHAPES[name]
 
 

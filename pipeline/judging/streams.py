@@ -9,7 +9,7 @@ from msgspec.msgpack import Decoder
 
 from plumbline.monitors import MONITORS, Monitor, Place, Violation
 from plumbline.pipeline.judging.cells import Cells
-from plumbline.pipeline.judging.crossing import Merge, Noted, unpacked
+from plumbline.pipeline.judging.cross_connection import FactMerge, OperationFacts, unpacked
 from plumbline.pipeline.judging.flows import Ending
 from plumbline.pipeline.judging.states import dumped, restored
 from plumbline.pipeline.rows import ROW_KIND, STATE, Collector, RowKind, rows_of
@@ -56,12 +56,18 @@ def judge_streams(
     """
     collected = Collector(FOUND_OR_STATE)
     current: str | None = None
-    monitors, merge = _monitors(""), Merge()
+    monitors, merge = _monitors(""), FactMerge()
 
-    def judged(given: Iterator[tuple[Cells, Noted]]) -> Iterator[Cells]:
-        for row, noted in given:
-            for violation in [one for fact in noted.facts for kind in monitors for one in kind.observe(fact)]:
-                at = {"frame": noted.frame, "number": noted.number, "time_ns": noted.time_ns}
+    def judged(rows: Iterator[tuple[Cells, OperationFacts]]) -> Iterator[Cells]:
+        for row, operation_facts in rows:
+            for violation in [
+                one for fact in operation_facts.facts for kind in monitors for one in kind.observe(fact)
+            ]:
+                at = {
+                    "frame": operation_facts.frame,
+                    "number": operation_facts.number,
+                    "time_ns": operation_facts.time_ns,
+                }
                 yield cells_of_violation(violation, row | at)
 
     def end() -> Iterator[Cells]:
@@ -91,11 +97,11 @@ def _monitors(key: str) -> list[Monitor]:
     return [kind() for kind in MONITORS if kind.scope == scope]
 
 
-def cells_of_violation(violation: Violation, told: dict[str, Any]) -> dict[str, Any]:
-    """A row of ``FOUND_OR_STATE``; ``told`` is what its operation has."""
-    return told | {
+def cells_of_violation(violation: Violation, cells: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``FOUND_OR_STATE``; ``cells`` is what its operation has."""
+    return cells | {
         "row_kind": RowKind.VIOLATION,
-        "time": told["time_ns"] // 1000,
+        "time": cells["time_ns"] // 1000,
         "rule": violation.rule,
         "requirements": list(violation.requirements),
         "side": str(violation.side),

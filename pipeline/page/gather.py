@@ -23,17 +23,17 @@ ROWS = 40  # of a table; the rest is in Parquet
 COUNTED = ("operations", "connections", "deliveries", "publishes", "pull requests")
 
 
-class Line(Struct, frozen=True):
-    """One operation beside a violation. ``why``: offending, earlier, or empty."""
+class ContextLine(Struct, frozen=True):
+    """One operation beside a violation. ``role``: offending, earlier, or empty."""
 
     number: int
     at: int
     sender: str
     text: str
-    why: str = ""
+    role: str = ""
 
 
-class Card(Struct, frozen=True):
+class ViolationCard(Struct, frozen=True):
     """One violation with its evidence; ``earlier`` are operations of other connections."""
 
     rule: str
@@ -49,11 +49,11 @@ class Card(Struct, frozen=True):
     library: str
     at: int
     frame: int
-    lines: tuple[Line, ...]
-    elsewhere: tuple[str, ...]
+    lines: tuple[ContextLine, ...]
+    earlier_elsewhere: tuple[str, ...]
 
 
-class Rule(Struct, frozen=True):
+class BrokenRule(Struct, frozen=True):
     """One rule that was broken. ``cards`` are the first of its violations."""
 
     rule: str
@@ -62,10 +62,10 @@ class Rule(Struct, frozen=True):
     requirements: tuple[str, ...]
     certain: int
     possible: int
-    cards: tuple[Card, ...]
+    cards: tuple[ViolationCard, ...]
 
 
-class Grid(Struct, frozen=True):
+class PageTable(Struct, frozen=True):
     """A table of the page: cells as they read; ``numbers`` is the first column of numbers."""
 
     title: str
@@ -76,22 +76,22 @@ class Grid(Struct, frozen=True):
     has_more: bool
 
 
-class Stretch(Struct, frozen=True):
+class TimeBucket(Struct, frozen=True):
     """What happened from ``start`` on for the width of a plot's stretch, by kind."""
 
     start: int
     counts: dict[str, int]
 
 
-class Lane(Struct, frozen=True):
+class ReceiverBuckets(Struct, frozen=True):
     """One receiver's stretches, or one receiver's buckets."""
 
     name: str
     total: int
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TimeBucket, ...]
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class PageData(Struct, frozen=True, kw_only=True):
     """The page. Times in ns since 1970; ``width`` is that of a stretch."""
 
     captures: tuple[str, ...] = ()
@@ -102,32 +102,32 @@ class Shown(Struct, frozen=True, kw_only=True):
     counts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     certain: int = 0
     possible: int = 0
-    rules: tuple[Rule, ...] = ()
-    violations: tuple[Stretch, ...] = ()
-    lanes: tuple[Lane, ...] = ()
-    lags: tuple[Lane, ...] = ()  # a stretch is a bucket: ``start`` its lower end
-    repeats: tuple[Lane, ...] = ()  # a stretch is a delivery count
+    rules: tuple[BrokenRule, ...] = ()
+    violations: tuple[TimeBucket, ...] = ()
+    lanes: tuple[ReceiverBuckets, ...] = ()
+    lags: tuple[ReceiverBuckets, ...] = ()  # a stretch is a bucket: ``start`` its lower end
+    repeats: tuple[ReceiverBuckets, ...] = ()  # a stretch is a delivery count
     more_lanes: int = 0
-    grids: tuple[Grid, ...] = ()
+    grids: tuple[PageTable, ...] = ()
     compliance: tuple[Mapping[str, Any], ...] = ()
     problems: tuple[Mapping[str, Any], ...] = ()
 
 
-def gather(tables: Mapping[str, DataFrame]) -> Shown:
+def gather(tables: Mapping[str, DataFrame]) -> PageData:
     """Asks the tables, by their names."""
     operations, violations, deliveries = (tables[name] for name in ("operations", "violations", "deliveries"))
-    seen = _seen(operations)
+    seen = _overview(operations)
     problems = _rows(tables["problems"].limit(ROWS))
     compliance = sorted(
         _rows(tables["compliance"]), key=lambda row: (row["requirement"], row["server"] or "")
     )
     if not seen["operations"]:
-        return Shown(compliance=tuple(compliance), problems=problems)
+        return PageData(compliance=tuple(compliance), problems=problems)
     width = statistics.width_for(seen["first"], seen["last"], STRETCHES)
     rules = _rules(violations, operations)
     over_time = statistics.deliveries_over_time(deliveries, width)
     lanes = _by_receiver(over_time, "start_ns", "deliveries", "redelivered")
-    return Shown(
+    return PageData(
         captures=tuple(seen["captures"]),
         servers=tuple(seen["servers"]),
         first=seen["first"],
@@ -148,7 +148,7 @@ def gather(tables: Mapping[str, DataFrame]) -> Shown:
     )
 
 
-def _seen(operations: DataFrame) -> Mapping[str, Any]:
+def _overview(operations: DataFrame) -> Mapping[str, Any]:
     """What there is at all, asked at once."""
     kinds = {"deliveries": F.col("fact") == "delivery", "publishes": F.col("fact") == "publish"}
     kinds["pull requests"] = F.col("batch").isNotNull()
@@ -172,28 +172,28 @@ def _rows(table: DataFrame) -> tuple[Mapping[str, Any], ...]:
 # -- plots --
 
 
-def _stretches(counted: DataFrame) -> tuple[Stretch, ...]:
+def _stretches(counted: DataFrame) -> tuple[TimeBucket, ...]:
     """Of ``start_ns``, ``rule`` and ``violations``."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for row in counted.collect():
         found[row["start_ns"]][row["rule"]] = row["violations"]
-    return tuple(Stretch(start, counts) for start, counts in sorted(found.items()))
+    return tuple(TimeBucket(start, counts) for start, counts in sorted(found.items()))
 
 
-def _by_receiver(counted: DataFrame, start: str, *kinds: str) -> tuple[Lane, ...]:
+def _by_receiver(counted: DataFrame, start: str, *kinds: str) -> tuple[ReceiverBuckets, ...]:
     """The receivers with most of the first kind come first."""
-    found: dict[str, list[Stretch]] = defaultdict(list)
+    found: dict[str, list[TimeBucket]] = defaultdict(list)
     totals: Counter[str] = Counter()
     for row in counted.collect():
-        found[row["receiver"]].append(Stretch(row[start], {kind: row[kind] for kind in kinds}))
+        found[row["receiver"]].append(TimeBucket(row[start], {kind: row[kind] for kind in kinds}))
         totals[row["receiver"]] += row[kinds[0]]
-    return tuple(Lane(name, total, tuple(found[name])) for name, total in totals.most_common())
+    return tuple(ReceiverBuckets(name, total, tuple(found[name])) for name, total in totals.most_common())
 
 
 # -- violations --
 
 
-def _rules(violations: DataFrame, operations: DataFrame) -> tuple[Rule, ...]:
+def _rules(violations: DataFrame, operations: DataFrame) -> tuple[BrokenRule, ...]:
     titles = {monitor.rule: monitor.title for monitor in MONITORS}
     counted = violations.groupBy("rule", "side").agg(
         F.count_if("certain").alias("certain"),
@@ -201,11 +201,11 @@ def _rules(violations: DataFrame, operations: DataFrame) -> tuple[Rule, ...]:
         F.first("requirements").alias("requirements"),
     )
     broken = counted.collect()
-    cards: dict[str, list[Card]] = defaultdict(list)
+    cards: dict[str, list[ViolationCard]] = defaultdict(list)
     for card in _cards(violations, operations) if broken else ():
         cards[card.rule].append(card)
     found = [
-        Rule(
+        BrokenRule(
             row["rule"], titles.get(row["rule"], ""), row["side"], tuple(row["requirements"] or ()),
             row["certain"], row["possible"], tuple(cards[row["rule"]]),
         )
@@ -214,7 +214,7 @@ def _rules(violations: DataFrame, operations: DataFrame) -> tuple[Rule, ...]:
     return tuple(sorted(found, key=lambda rule: (-rule.certain, -rule.possible, rule.rule)))
 
 
-def _cards(violations: DataFrame, operations: DataFrame) -> list[Card]:
+def _cards(violations: DataFrame, operations: DataFrame) -> list[ViolationCard]:
     in_order = Window.partitionBy("rule").orderBy(F.desc("certain"), "time_ns", "connection", "number")
     first = violations.withColumn("rank", F.row_number().over(in_order)).where(F.col("rank") <= OF_A_RULE)
     chosen = first.orderBy("rule", "rank").collect()
@@ -232,24 +232,26 @@ def _cards(violations: DataFrame, operations: DataFrame) -> list[Card]:
     return [_card(row, around[row["connection"]]) for row in chosen]
 
 
-def _card(row: Any, around: Mapping[int, Any]) -> Card:
+def _card(row: Any, around: Mapping[int, Any]) -> ViolationCard:
     earlier = row["earlier"] or []
-    here = {place["number"]: place for place in earlier if place["connection"] == row["connection"]}
-    lines: dict[int, Line] = {}
-    for number, place in here.items():
-        lines[number] = Line(number, place["time_ns"], _sender(place["text"]), place["text"][2:], "earlier")
+    by_number = {place["number"]: place for place in earlier if place["connection"] == row["connection"]}
+    lines: dict[int, ContextLine] = {}
+    for number, place in by_number.items():
+        lines[number] = ContextLine(
+            number, place["time_ns"], _sender(place["text"]), place["text"][2:], "earlier"
+        )
     for number in range(row["number"] - BEFORE, row["number"] + AFTER + 1):
         if number in around and number not in lines:
             near = around[number]
-            lines[number] = Line(number, near["time_ns"], near["sender"], line_of(near))
+            lines[number] = ContextLine(number, near["time_ns"], near["sender"], line_of(near))
     number = row["number"]
-    lines[number] = Line(number, row["time_ns"], _sender(row["text"]), row["text"][2:], "offending")
+    lines[number] = ContextLine(number, row["time_ns"], _sender(row["text"]), row["text"][2:], "offending")
     elsewhere = [
         f"connection {place['connection']}, operation {place['number']}: {place['text']}"
         for place in earlier
         if place["connection"] != row["connection"]
     ]
-    return Card(
+    return ViolationCard(
         row["rule"], row["side"], row["certain"], tuple(row["requirements"] or ()), row["expected"],
         row["actual"], row["capture"] or "", row["connection"], row["client"] or "", row["server"] or "",
         row["library"] or "", row["time_ns"], row["frame"] or 0,
@@ -257,9 +259,9 @@ def _card(row: Any, around: Mapping[int, Any]) -> Card:
     )  # fmt: skip
 
 
-def _sender(told: str) -> str:
+def _sender(text: str) -> str:
     """Of the text of a place: ``> PUB ...``."""
-    return "client" if told.startswith(">") else "server"
+    return "client" if text.startswith(">") else "server"
 
 
 # What is shown of an operation, in this order, where it has it.
@@ -271,16 +273,16 @@ _ARGUMENTS = (
 
 def line_of(row: Mapping[str, Any]) -> str:
     """An operation of the table as one line; its payload as it is, if it was kept, else its size."""
-    told: list[str] = [row["op"]]
+    words: list[str] = [row["op"]]
     if row["channel"] is not None:
-        told.insert(0, f"[{row['channel']}]")
-    told += [row[name] for name in ("subject", "sid", "reply") if row[name]]
-    told += [f"{name}={row[name]}" for name in _ARGUMENTS if row[name] not in (None, "")]
+        words.insert(0, f"[{row['channel']}]")
+    words += [row[name] for name in ("subject", "sid", "reply") if row[name]]
+    words += [f"{name}={row[name]}" for name in _ARGUMENTS if row[name] not in (None, "")]
     if row["payload"] is not None:
-        told.append("| " + bytes(row["payload"]).decode("utf-8", "surrogateescape"))
+        words.append("| " + bytes(row["payload"]).decode("utf-8", "surrogateescape"))
     elif row["payload_size"] is not None:
-        told.append(f"| ({row['payload_size']} bytes)")
-    return " ".join(told)
+        words.append(f"| ({row['payload_size']} bytes)")
+    return " ".join(words)
 
 
 # -- tables --
@@ -291,7 +293,7 @@ _BY_RECEIVER: dict[str, _Cell] = {"receiver": text, "library": text}
 _PERCENTILES: dict[str, _Cell] = {f"{name}_ns": time for name in statistics.PERCENTILES}
 
 
-def _grids(tables: Mapping[str, DataFrame], seen: Mapping[str, Any]) -> list[Grid]:
+def _grids(tables: Mapping[str, DataFrame], seen: Mapping[str, Any]) -> list[PageTable]:
     grids = []
     if seen["deliveries"]:
         grids += _of_deliveries(tables["deliveries"])
@@ -302,7 +304,7 @@ def _grids(tables: Mapping[str, DataFrame], seen: Mapping[str, Any]) -> list[Gri
     return [*grids, _of_clients(tables["operations"])]
 
 
-def _of_deliveries(deliveries: DataFrame) -> list[Grid]:
+def _of_deliveries(deliveries: DataFrame) -> list[PageTable]:
     settled = dict.fromkeys(("deliveries", "acknowledged", "refused", "unanswered"), count)
     repeated = dict.fromkeys(("deliveries", "redelivered", "most"), count)
     return [
@@ -327,18 +329,18 @@ def _of_deliveries(deliveries: DataFrame) -> list[Grid]:
     ]
 
 
-def _of_pulls(pulls: DataFrame) -> Grid:
-    asked = dict.fromkeys(("requests", "asked", "messages"), count)
+def _of_pulls(pulls: DataFrame) -> PageTable:
+    cells = dict.fromkeys(("requests", "asked", "messages"), count)
     ended = dict.fromkeys(("empty", "no_messages", "timeouts"), count)
     return _grid(
         "Pull requests",
         "Messages that came, of those asked for; requests that brought none.",
         statistics.pull_efficiency(pulls),
-        {**_BY_RECEIVER, **asked, "filled": percent, **ended, "p50_ns": time, "p99_ns": time},
+        {**_BY_RECEIVER, **cells, "filled": percent, **ended, "p50_ns": time, "p99_ns": time},
     )
 
 
-def _of_publishes(publishes: DataFrame) -> Grid:
+def _of_publishes(publishes: DataFrame) -> PageTable:
     ended = dict.fromkeys(("published", "confirmed", "refused", "returned", "duplicates"), count)
     return _grid(
         "Publishing",
@@ -348,7 +350,7 @@ def _of_publishes(publishes: DataFrame) -> Grid:
     )
 
 
-def _of_clients(operations: DataFrame) -> Grid:
+def _of_clients(operations: DataFrame) -> PageTable:
     who = dict.fromkeys(("client", "server", "library"), text)
     much = dict.fromkeys(("connections", "operations", "bytes_sent", "bytes_received"), count)
     return _grid(
@@ -359,14 +361,14 @@ def _of_clients(operations: DataFrame) -> Grid:
     )
 
 
-def _grid(title: str, lead: str, table: DataFrame, cells: Mapping[str, _Cell]) -> Grid:
+def _grid(title: str, lead: str, table: DataFrame, cells: Mapping[str, _Cell]) -> PageTable:
     rows = table.limit(ROWS + 1).collect()
-    shown = [tuple(cell(row[name]) for name, cell in cells.items()) for row in rows[:ROWS]]
-    keep = [place for place, name in enumerate(cells) if any(row[place] != "" for row in shown)]
+    shown_rows = [tuple(cell(row[name]) for name, cell in cells.items()) for row in rows[:ROWS]]
+    keep = [place for place, name in enumerate(cells) if any(row[place] != "" for row in shown_rows)]
     head = tuple(name.removesuffix("_ns").replace("_", " ") for name in cells)
     is_text = [cell is text for cell in cells.values()]
-    return Grid(
+    return PageTable(
         title, lead, tuple(head[place] for place in keep),
-        tuple(tuple(row[place] for place in keep) for row in shown),
+        tuple(tuple(row[place] for place in keep) for row in shown_rows),
         sum(is_text[place] for place in keep), len(rows) > ROWS,
     )  # fmt: skip

@@ -12,24 +12,24 @@ import jinja2
 from markupsafe import Markup
 
 from plumbline.pipeline.page import plots, units
-from plumbline.pipeline.page.gather import Shown
+from plumbline.pipeline.page.gather import PageData
 from plumbline.reports import markup
 
 
-def render(shown: Shown) -> bytes:
+def render(view: PageData) -> bytes:
     """The whole page."""
     style = markup.asset("report.css") + _asset("judged.css")
     document = (
         _environment()
         .get_template("judged.html.j2")
         .render(
-            shown=shown,
+            shown=view,
             style=style,
             policy=markup.policy(style, ""),
-            violations=plots.violations(shown.violations, shown.first, shown.last, shown.width),
-            timeline=plots.timeline(shown.lanes, shown.first, shown.last, shown.width),
-            lags=plots.lags(shown.lags),
-            repeats=plots.repeats(shown.repeats),
+            violations=plots.violations(view.violations, view.first, view.last, view.width),
+            timeline=plots.timeline(view.lanes, view.first, view.last, view.width),
+            lags=plots.lags(view.lags),
+            repeats=plots.repeats(view.repeats),
         )
     )
     return document.encode()

@@ -26,18 +26,18 @@ exec {java} "$@"
 """
 
 
-class NoJava(PlumblineError):
+class JavaNotFoundError(PlumblineError):
     """There is none that Spark 4 runs on. The message says how to get one."""
 
 
 def java_home() -> Path:
-    """A folder for JAVA_HOME. Raises ``NoJava``.
+    """A folder for JAVA_HOME. Raises ``JavaNotFoundError``.
 
     It holds nothing but ``bin/java``, a script that leaves one argument out; it is gone when Python ends.
     """
     java = _installed() or _packaged()
     if java is None:
-        raise NoJava(f"Spark needs Java {OLDEST} or newer and there is none: {INSTALL}")
+        raise JavaNotFoundError(f"Spark needs Java {OLDEST} or newer and there is none: {INSTALL}")
     home = Path(tempfile.mkdtemp(prefix="plumbline-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"

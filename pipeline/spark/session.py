@@ -33,7 +33,7 @@ logger.gateway.level = error
 """
 
 
-class NoSpark(PlumblineError):
+class SparkNotFoundError(PlumblineError):
     """PySpark is not installed. The message says how to get it."""
 
 
@@ -41,12 +41,13 @@ def session(master: str = LOCAL, settings: Mapping[str, str] | None = None) -> S
     """The running session if there is one, else a new one on ``master``, with the source ``plumbline``.
 
     Times are UTC; a local master listens on the loopback interface only; nothing is left in the working
-    directory. Raises ``NoSpark``, and ``java.NoJava`` unless a cluster's own Java is all that is needed.
+    directory. Raises ``SparkNotFoundError``, and ``java.JavaNotFoundError`` unless a cluster's own Java is
+    all that is needed.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise NoSpark(f"the pipeline needs PySpark ({error.name} is missing): {INSTALL}") from None
+        raise SparkNotFoundError(f"the pipeline needs PySpark ({error.name} is missing): {INSTALL}") from None
     from plumbline.pipeline.input.source import PlumblineSource
 
     spark = SparkSession.getActiveSession()
@@ -64,7 +65,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    _find_ourselves()
+    _add_import_path()
     scratch = Path(tempfile.mkdtemp(prefix="plumbline-spark-"))
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_QUIET)
@@ -79,7 +80,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _find_ourselves() -> None:
+def _add_import_path() -> None:
     """Workers of a local master import what this process imports."""
     root = str(Path(plumbline.__file__).parent.parent)
     known = os.environ.get("PYTHONPATH", "")

@@ -74,9 +74,9 @@ class LocalFolder:
 class HadoopFolder:
     """See ``Folder``. ``replace`` is as atomic as the file system's rename (HDFS) or its put (s3a)."""
 
-    def __init__(self, place: str, spark: SparkSession) -> None:
+    def __init__(self, path: str, spark: SparkSession) -> None:
         jvm: Any = spark.sparkContext._jvm
-        self._jvm, self._place = jvm.org.apache.hadoop.fs, place.rstrip("/")
+        self._jvm, self._place = jvm.org.apache.hadoop.fs, path.rstrip("/")
         configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self._system = self._path().getFileSystem(configuration)
 

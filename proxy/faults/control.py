@@ -26,13 +26,13 @@ from plumbline.proxy.faults.language import Fault, FaultError, parse_fault
 from plumbline.proxy.faults.toxics import Toxic, of_fault
 from plumbline.proxy.relay import Relay
 
-MOST_BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 ANSWER_WITHIN_S = 10.0
 VERSION = "2.5.0"  # of toxiproxy, whose API this is like
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-class Refused(Exception):
+class RequestError(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
@@ -40,14 +40,14 @@ class Refused(Exception):
         self.status = status
 
 
-class Control:
+class ControlApi:
     """Serves from construction on, in a thread of its own; port 0 is any. Raises ``OSError``."""
 
     def __init__(self, relay: Relay, faults: Faults, port: int) -> None:
         self._relay = relay
         self._faults = faults
         self.name = relay.server.protocol  # of the one proxy, for who asks for proxies
-        self._asked: dict[str, Toxic] = {}
+        self._toxics_by_name: dict[str, Toxic] = {}
         faults.may_change = True
         self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self))
         self._thread = threading.Thread(
@@ -67,18 +67,18 @@ class Control:
         self._thread.join()
 
     def answer(self, method: str, path: str, body: Any) -> Any:
-        """What a request gives. Raises ``Refused``."""
+        """What a request gives. Raises ``RequestError``."""
         match method, path.strip("/").split("/"):
             case "GET", ["faults"]:
                 return self._in_loop(self._listed)
             case "POST", ["faults"]:
-                return self._in_loop(partial(self._added, _text(body, "name"), _fault(body)))
+                return self._in_loop(partial(self._add_fault, _text(body, "name"), _fault(body)))
             case "POST", ["faults", name]:
-                return self._in_loop(partial(self._changed, name, _fault(body)))
+                return self._in_loop(partial(self._change_fault, name, _fault(body)))
             case "DELETE", ["faults", name]:
-                return self._in_loop(partial(self._removed, name))
+                return self._in_loop(partial(self._remove_fault, name))
             case "POST", ["reset"]:
-                return self._in_loop(partial(self._switch, {}))
+                return self._in_loop(partial(self._set_faults, {}))
             case "GET", ["connections"]:
                 return self._in_loop(self._connections)
             case "GET", ["version"]:
@@ -87,9 +87,9 @@ class Control:
                 return self._in_loop(lambda: {self.name: self._proxy()})
             case _, ["proxies", name, *rest] if rest[:1] in ([], ["toxics"]):
                 if name != self.name:
-                    raise Refused(HTTPStatus.NOT_FOUND, f"proxy not found: there is one, {self.name}")
+                    raise RequestError(HTTPStatus.NOT_FOUND, f"proxy not found: there is one, {self.name}")
                 return self._toxics(method, rest[1:] if rest else None, body)
-        raise Refused(HTTPStatus.NOT_FOUND, f"nothing answers {method} {path}")
+        raise RequestError(HTTPStatus.NOT_FOUND, f"nothing answers {method} {path}")
 
     def _toxics(self, method: str, path: list[str] | None, body: Any) -> Any:
         """The proxy itself if there is no path, else its toxics."""
@@ -99,17 +99,17 @@ class Control:
             case "GET", []:
                 return self._in_loop(lambda: self._proxy()["toxics"])
             case "POST", []:
-                return self._in_loop(partial(self._poisoned, _toxic(lambda: Toxic.of(_object(body)))))
+                return self._in_loop(partial(self._toxic_added, _toxic(lambda: Toxic.of(_object(body)))))
             case "GET", [name]:
                 return self._in_loop(lambda: self._named(name).as_json())
             case "POST" | "PATCH", [name]:
                 return self._in_loop(
-                    lambda: self._switched(_toxic(lambda: self._named(name).changed(_object(body))))
+                    lambda: self._toggle_toxic(_toxic(lambda: self._named(name).changed(_object(body))))
                 )
             case "DELETE", [name]:
-                self._in_loop(partial(self._removed, name))
+                self._in_loop(partial(self._remove_fault, name))
                 return None
-        raise Refused(HTTPStatus.NOT_FOUND, f"nothing answers {method} here")
+        raise RequestError(HTTPStatus.NOT_FOUND, f"nothing answers {method} here")
 
     # -- in the loop's thread ----------------------------------------------------------------
 
@@ -126,41 +126,41 @@ class Control:
         """The fault of that name as a toxic."""
         fault = self._faults.active.get(name)
         if fault is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"toxic not found: {name}")
-        asked = self._asked.get(name)
-        return asked if asked is not None and asked.fault() == fault else of_fault(name, fault)
+            raise RequestError(HTTPStatus.NOT_FOUND, f"toxic not found: {name}")
+        toxic = self._toxics_by_name.get(name)
+        return toxic if toxic is not None and toxic.fault() == fault else of_fault(name, fault)
 
-    def _poisoned(self, toxic: Toxic) -> dict[str, Any]:
+    def _toxic_added(self, toxic: Toxic) -> dict[str, Any]:
         if toxic.name in self._faults.active:
-            raise Refused(HTTPStatus.CONFLICT, f"toxic already exists: {toxic.name}")
-        return self._switched(toxic)
+            raise RequestError(HTTPStatus.CONFLICT, f"toxic already exists: {toxic.name}")
+        return self._toggle_toxic(toxic)
 
-    def _switched(self, toxic: Toxic) -> dict[str, Any]:
-        self._asked[toxic.name] = toxic
-        self._switch({**self._faults.active, toxic.name: toxic.fault()})
+    def _toggle_toxic(self, toxic: Toxic) -> dict[str, Any]:
+        self._toxics_by_name[toxic.name] = toxic
+        self._set_faults({**self._faults.active, toxic.name: toxic.fault()})
         return toxic.as_json()
 
     def _listed(self) -> dict[str, str]:
         return {name: fault.text for name, fault in self._faults.active.items()}
 
-    def _added(self, name: str, fault: Fault) -> dict[str, str]:
+    def _add_fault(self, name: str, fault: Fault) -> dict[str, str]:
         if name in self._faults.active:
-            raise Refused(HTTPStatus.CONFLICT, f"there is a fault {name}")
-        return self._switch({**self._faults.active, name: fault})
+            raise RequestError(HTTPStatus.CONFLICT, f"there is a fault {name}")
+        return self._set_faults({**self._faults.active, name: fault})
 
-    def _changed(self, name: str, fault: Fault) -> dict[str, str]:
-        self._must_be(name)
-        return self._switch({**self._faults.active, name: fault})
+    def _change_fault(self, name: str, fault: Fault) -> dict[str, str]:
+        self._require_fault(name)
+        return self._set_faults({**self._faults.active, name: fault})
 
-    def _removed(self, name: str) -> dict[str, str]:
-        self._must_be(name)
-        return self._switch({key: fault for key, fault in self._faults.active.items() if key != name})
+    def _remove_fault(self, name: str) -> dict[str, str]:
+        self._require_fault(name)
+        return self._set_faults({key: fault for key, fault in self._faults.active.items() if key != name})
 
-    def _must_be(self, name: str) -> None:
+    def _require_fault(self, name: str) -> None:
         if name not in self._faults.active:
-            raise Refused(HTTPStatus.NOT_FOUND, f"no fault {name}")
+            raise RequestError(HTTPStatus.NOT_FOUND, f"no fault {name}")
 
-    def _switch(self, active: dict[str, Fault]) -> dict[str, str]:
+    def _set_faults(self, active: dict[str, Fault]) -> dict[str, str]:
         self._faults.change(active)
         return self._listed()
 
@@ -184,14 +184,14 @@ class Control:
         def run() -> None:
             try:
                 outcome.append(action())
-            except Refused as refused:
+            except RequestError as refused:
                 outcome.append(refused)
             done.set()
 
         self._relay.loop.call(run)
         if not done.wait(ANSWER_WITHIN_S):
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the proxy has ended, or is too busy")
-        if isinstance(outcome[0], Refused):
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "the proxy has ended, or is too busy")
+        if isinstance(outcome[0], RequestError):
             raise outcome[0]
         return outcome[0]
 
@@ -199,7 +199,7 @@ class Control:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, control: Control, *args: Any) -> None:
+    def __init__(self, control: ControlApi, *args: Any) -> None:
         self._control = control
         super().__init__(*args)
 
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         status = HTTPStatus.OK
         try:
             found = self._control.answer(self.command, self.path, self._body())
-        except Refused as refused:
+        except RequestError as refused:
             status, found = refused.status, {"error": str(refused), "status": int(refused.status)}
         if found is None:
             self.send_response(HTTPStatus.NO_CONTENT)
@@ -236,30 +236,30 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _body(self) -> Any:
-        """Raises ``Refused``: also for a web page that was made to ask us (DNS rebinding)."""
+        """Raises ``RequestError``: also for a web page that was made to ask us (DNS rebinding)."""
         if self.headers.get("Host", "").rpartition(":")[0] not in LOOPBACK:
-            raise Refused(HTTPStatus.FORBIDDEN, "ask for a loopback address")
+            raise RequestError(HTTPStatus.FORBIDDEN, "ask for a loopback address")
         length = self.headers.get("Content-Length", "0")
-        if not length.isdigit() or int(length) > MOST_BODY_BYTES:
+        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
             self.close_connection = True
-            raise Refused(HTTPStatus.BAD_REQUEST, f"a body of at most {MOST_BODY_BYTES} bytes")
+            raise RequestError(HTTPStatus.BAD_REQUEST, f"a body of at most {MAX_BODY_BYTES} bytes")
         text = self.rfile.read(int(length))
         try:
             return json.loads(text) if text else None
         except ValueError as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"JSON, but {error}") from None
+            raise RequestError(HTTPStatus.BAD_REQUEST, f"JSON, but {error}") from None
 
 
 def _text(body: Any, name: str) -> str:
     value = body.get(name) if isinstance(body, dict) else None
     if not isinstance(value, str) or not value:
-        raise Refused(HTTPStatus.BAD_REQUEST, f'expected an object with the text "{name}"')
+        raise RequestError(HTTPStatus.BAD_REQUEST, f'expected an object with the text "{name}"')
     return value
 
 
 def _object(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise Refused(HTTPStatus.BAD_REQUEST, "expected an object")
+        raise RequestError(HTTPStatus.BAD_REQUEST, "expected an object")
     return body
 
 
@@ -269,7 +269,7 @@ def _toxic(make: Callable[[], Toxic]) -> Toxic:
         toxic = make()
         toxic.fault()
     except ValueError as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     return toxic
 
 
@@ -277,7 +277,7 @@ def _fault(body: Any) -> Fault:
     try:
         return parse_fault(_text(body, "fault"))
     except FaultError as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
 
 
 def _shown(address: Any) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from plumbline.captures.dialects import Dialect, StreamDecoder
-from plumbline.proxy.faults.language import OF_OPERATIONS, Fault, Kind
+from plumbline.captures.dialects import CaptureDialect, StreamDecoder
+from plumbline.proxy.faults.language import OF_OPERATIONS, Fault, FaultKind
 from plumbline.proxy.faults.rewriting import rewritten
 from plumbline.proxy.link import Link
-from plumbline.proxy.loop import Loop, Timer
+from plumbline.proxy.loop import Loop, LoopTimer
 from plumbline.proxy.pipe import Pipe
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
@@ -37,7 +37,7 @@ class Faults:
     def __init__(
         self,
         loop: Loop,
-        dialect: Dialect | None,
+        dialect: CaptureDialect | None,
         seed: int,
         note: Note,
         end: Callable[[Link], None],
@@ -49,13 +49,13 @@ class Faults:
         self.note = note
         self.end = end
         self.may_change = False  # every connection is followed from its beginning
-        self._disturbed: dict[int, list[Disturbed]] = {}
+        self._disturbed: dict[int, list[FaultyDirection]] = {}
 
-    def disturb(self, link: Link) -> None:
+    def attach(self, link: Link) -> None:
         """A new connection."""
         if self.active or self.may_change:
             self._disturbed = {number: some for number, some in self._disturbed.items() if not some[0].gone}
-            self._disturbed[link.number] = [Disturbed(pipe, self) for pipe in link.pipes]
+            self._disturbed[link.number] = [FaultyDirection(pipe, self) for pipe in link.pipes]
 
     def change(self, active: Mapping[str, Fault]) -> None:
         """From now on these, also for connections that are there."""
@@ -65,7 +65,7 @@ class Faults:
                 one.change()
 
 
-class _Applied:
+class _ActiveFault:
     """A fault in one direction of one connection."""
 
     def __init__(self, name: str, fault: Fault, pipe: Pipe, seed: int) -> None:
@@ -88,23 +88,23 @@ class _Applied:
         return fault.share >= 1 or self.random.random() < fault.share
 
 
-class Disturbed:
+class FaultyDirection:
     """See ``link.Disturbance``."""
 
     def __init__(self, pipe: Pipe, faults: Faults) -> None:
         self.delayed = 0
         self.pipe = pipe
         self._faults = faults
-        self._applied: dict[str, _Applied] = {}
+        self._applied: dict[str, _ActiveFault] = {}
         self._queue: deque[tuple[float, bytes | Callable[[], None]]] = deque()  # when, and what to send or do
         self._due = 0.0  # nothing goes before what came before it
-        self._timer: Timer | None = None
-        self._clocks: list[Timer] = []
+        self._timer: LoopTimer | None = None
+        self._clocks: list[LoopTimer] = []
         self._passed = 0
         self._swallows = False
         self._operations = 0
         self._waiting: bytes = b""  # an operation that lets the next one go first
-        self._patience: Timer | None = None
+        self._hold_timer: LoopTimer | None = None
         self._decoder = self._whole_operations()
         self._undecoded = b""
         pipe.disturbance = self
@@ -113,8 +113,10 @@ class Disturbed:
     def _whole_operations(self) -> StreamDecoder | None:
         """A decoder, if anybody asks for operations, or may ask."""
         faults = self._faults
-        asked = faults.may_change or any(fault.kind in OF_OPERATIONS for fault in faults.active.values())
-        return faults.dialect.decoder(self.pipe.direction) if faults.dialect and asked else None
+        needs_operations = faults.may_change or any(
+            fault.kind in OF_OPERATIONS for fault in faults.active.values()
+        )
+        return faults.dialect.decoder(self.pipe.direction) if faults.dialect and needs_operations else None
 
     @property
     def gone(self) -> bool:
@@ -131,23 +133,23 @@ class Disturbed:
         for name, fault in self._faults.active.items():
             if fault.concerns(self.pipe.direction):
                 same = known.get(name)
-                fresh = _Applied(name, fault, self.pipe, self._faults.seed)
+                fresh = _ActiveFault(name, fault, self.pipe, self._faults.seed)
                 applied = same if same is not None and same.fault == fault else fresh
                 if applied.concerns:
                     self._applied[name] = applied
                     self._start(applied)
 
-    def _start(self, applied: _Applied) -> None:
+    def _start(self, applied: _ActiveFault) -> None:
         fault = applied.fault
-        if fault.kind is Kind.TIMEOUT:
+        if fault.kind is FaultKind.TIMEOUT:
             self._swallows = True
             self._note(applied)
-        elif fault.kind in (Kind.LATENCY, Kind.BANDWIDTH, Kind.SLICE):
+        elif fault.kind in (FaultKind.LATENCY, FaultKind.BANDWIDTH, FaultKind.SLICE):
             self._note(applied)
-        if fault.time and fault.kind in (Kind.TIMEOUT, Kind.LIMIT, Kind.RESET):
-            self._clocks.append(self._faults.loop.after(fault.time, lambda: self._cut(applied)))
+        if fault.time and fault.kind in (FaultKind.TIMEOUT, FaultKind.LIMIT, FaultKind.RESET):
+            self._clocks.append(self._faults.loop.after(fault.time, lambda: self._end_connection(applied)))
 
-    def _of(self, kind: Kind) -> list[_Applied]:
+    def _of(self, kind: FaultKind) -> list[_ActiveFault]:
         return [applied for applied in self._applied.values() if applied.fault.kind is kind]
 
     # -- in ----------------------------------------------------------------------------------
@@ -173,15 +175,15 @@ class Disturbed:
         if self._decoder is None:
             self._pass_rest(received)
 
-    def pass_end_on(self) -> None:
+    def forward_end(self) -> None:
         """The source has ended."""
         now = time.monotonic()
-        self._let_go()
+        self._release_held()
         self._pass_rest(now)
-        for applied in self._of(Kind.SLOW_CLOSE):
+        for applied in self._of(FaultKind.SLOW_CLOSE):
             self._note(applied)
             now += applied.fault.time
-        self._later(max(self._due, now), self.pipe.pass_end_on)
+        self._later(max(self._due, now), self.pipe.forward_end)
 
     def _pass_rest(self, received: float) -> None:
         rest, self._undecoded = self._undecoded, b""
@@ -189,24 +191,24 @@ class Disturbed:
 
     # -- operations --------------------------------------------------------------------------
 
-    def _operation(self, operation: Any, faults: list[_Applied], received: float) -> None:
+    def _operation(self, operation: Any, faults: list[_ActiveFault], received: float) -> None:
         """Passes it, later, twice, after the next one, or not at all."""
         self._operations += 1
-        applied = self._struck(operation, faults) if faults else []
+        applied = self._faults_striking(operation, faults) if faults else []
         struck = [one.fault for one in applied]
         kinds = [fault.kind for fault in struck]
-        if Kind.DROP in kinds:
+        if FaultKind.DROP in kinds:
             return
-        data = self._rewritten(operation, struck) * (2 if Kind.DUPLICATE in kinds else 1)
-        late = sum(fault.time for fault in struck if fault.kind is Kind.DELAY)
-        if Kind.REORDER in kinds and not self._waiting:
+        data = self._rewrite(operation, struck) * (2 if FaultKind.DUPLICATE in kinds else 1)
+        late = sum(fault.time for fault in struck if fault.kind is FaultKind.DELAY)
+        if FaultKind.REORDER in kinds and not self._waiting:
             self._waiting = data
-            self._patience = self._faults.loop.after(LOOK_AHEAD_S, self._let_go)
+            self._hold_timer = self._faults.loop.after(LOOK_AHEAD_S, self._release_held)
             return
         self._pass(data, received + late)
-        self._let_go()
+        self._release_held()
 
-    def _struck(self, operation: Any, faults: list[_Applied]) -> list[_Applied]:
+    def _faults_striking(self, operation: Any, faults: list[_ActiveFault]) -> list[_ActiveFault]:
         assert self._faults.dialect is not None
         sender = self.pipe.direction.sender.value
         number = self.pipe.link.number
@@ -216,7 +218,7 @@ class Disturbed:
             self._note(applied, f": {operation}")
         return struck
 
-    def _rewritten(self, operation: Any, struck: list[Fault]) -> bytes:
+    def _rewrite(self, operation: Any, struck: list[Fault]) -> bytes:
         changes = {name: value for fault in struck for name, value in fault.changes.items()}
         if not changes:
             return bytes(operation.raw)
@@ -227,10 +229,10 @@ class Disturbed:
             self._faults.note(self.pipe.link, self.pipe.direction, text[:NOTE_CHARACTERS])
             return bytes(operation.raw)
 
-    def _let_go(self) -> None:
+    def _release_held(self) -> None:
         """What waited for the next operation goes now."""
-        if self._patience is not None:
-            self._patience.cancel()
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
         waiting, self._waiting = self._waiting, b""
         if waiting and not self.gone:
             self._pass(waiting, time.monotonic())
@@ -241,12 +243,12 @@ class Disturbed:
         """Puts bytes into the queue, each piece with its time."""
         if not data or self._swallows or self.gone:
             return
-        cut = self._limited(len(data))
+        cut = self._limit_reached(len(data))
         if cut is not None:
             data = data[: cut.fault.size - self._passed]
         self._passed += len(data)
         due = received
-        for applied in self._of(Kind.LATENCY):
+        for applied in self._of(FaultKind.LATENCY):
             fault = applied.fault
             due += max(fault.time + applied.random.uniform(-fault.jitter, fault.jitter), 0.0)
         due = max(due, self._due)
@@ -256,18 +258,18 @@ class Disturbed:
             self._queue.append((due, piece))
         self._due = due
         if cut is not None:
-            self._queue.append((due, lambda: self._cut(cut)))
+            self._queue.append((due, lambda: self._end_connection(cut)))
         self._run()
 
-    def _limited(self, size: int) -> _Applied | None:
+    def _limit_reached(self, size: int) -> _ActiveFault | None:
         """The first fault that ends the connection within the next ``size`` bytes."""
-        limits = [one for one in (*self._of(Kind.LIMIT), *self._of(Kind.RESET)) if one.fault.size]
+        limits = [one for one in (*self._of(FaultKind.LIMIT), *self._of(FaultKind.RESET)) if one.fault.size]
         first = min(limits, key=lambda one: one.fault.size, default=None)
         return first if first is not None and self._passed + size >= first.fault.size else None
 
     def _pieces(self, data: bytes) -> list[tuple[bytes, float]]:
         """Pieces and the pause before each."""
-        slices, bandwidths = self._of(Kind.SLICE), self._of(Kind.BANDWIDTH)
+        slices, bandwidths = self._of(FaultKind.SLICE), self._of(FaultKind.BANDWIDTH)
         if not slices and not bandwidths:
             return [(data, 0.0)]
         rate = min((one.fault.size for one in bandwidths), default=0)
@@ -306,17 +308,17 @@ class Disturbed:
             wait = RETRY_S if self.pipe.blocked else 0.0
             self._timer = self._faults.loop.at(max(self._queue[0][0], now + wait), self._run)
 
-    def _cut(self, applied: _Applied) -> None:
+    def _end_connection(self, applied: _ActiveFault) -> None:
         """The connection ends here."""
         if self.gone:
             return
         self._note(applied)
-        if applied.fault.kind is Kind.RESET:
+        if applied.fault.kind is FaultKind.RESET:
             self.pipe.link.abort(self.pipe.direction, f"fault {applied.name}")
         else:
             self._faults.end(self.pipe.link)
 
-    def _note(self, applied: _Applied, more: str = "") -> None:
+    def _note(self, applied: _ActiveFault, more: str = "") -> None:
         number = f" operation {self._operations}" if more else ""
         text = f"fault {applied.name}: {applied.fault.text}{number}{more}"
         self._faults.note(self.pipe.link, self.pipe.direction, text[:NOTE_CHARACTERS])

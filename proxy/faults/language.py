@@ -31,7 +31,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.captures.filters import Filter, everything, parse
+from plumbline.captures.filters import Filter, match_all, parse
 from plumbline.errors import PlumblineError
 from plumbline.proxy.faults.rewriting import parse_changes
 from plumbline.wire.sender import BY_STREAM, Direction
@@ -42,7 +42,7 @@ class FaultError(PlumblineError, ValueError):
     """A fault that cannot be read; the message says what was expected."""
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """What a fault does."""
 
     LATENCY = "latency"
@@ -59,7 +59,9 @@ class Kind(StrEnum):
     REWRITE = "rewrite"
 
 
-OF_OPERATIONS = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER, Kind.DELAY, Kind.REWRITE})
+OF_OPERATIONS = frozenset(
+    {FaultKind.DROP, FaultKind.DUPLICATE, FaultKind.REORDER, FaultKind.DELAY, FaultKind.REWRITE}
+)
 ACKNOWLEDGEMENTS = ("+ACK", "-NAK", "+WPI", "+TERM")
 
 
@@ -67,12 +69,12 @@ class Fault(Struct, frozen=True):
     """One fault. Times in seconds, sizes in bytes; 0 is what was not said."""
 
     text: str
-    kind: Kind
+    kind: FaultKind
     direction: Direction | None = None  # both
     time: float = 0.0
     jitter: float = 0.0
     size: int = 0
-    where: Filter = everything
+    where: Filter = match_all
     every: int = 0  # each so many
     only: int = 0  # that one alone
     share: float = 1.0  # by chance
@@ -86,15 +88,15 @@ class Fault(Struct, frozen=True):
 _SIZE = rf"(?P<size>{SIZE_PATTERN})"
 _WITHIN, _JITTER = rf"(?P<time>{DURATION_PATTERN})", rf"(?P<jitter>{DURATION_PATTERN})"
 _EITHER = rf"(?:{_WITHIN}|{_SIZE})"
-_FORMS: dict[Kind, tuple[re.Pattern[str], str]] = {
-    Kind.LATENCY: (re.compile(rf"{_WITHIN}(?:\s*(?:±|\+-|\+/-)\s*{_JITTER})?"), "50ms ±10ms"),
-    Kind.BANDWIDTH: (re.compile(rf"{_SIZE}(?:/s)?"), "100k"),
-    Kind.SLICE: (re.compile(rf"{_SIZE}(?:\s+every\s+{_WITHIN})?"), "10 every 5ms"),
-    Kind.SLOW_CLOSE: (re.compile(_WITHIN), "500ms"),
-    Kind.LIMIT: (re.compile(_EITHER), "10k or 2s"),
-    Kind.RESET: (re.compile(_EITHER), "10k or 2s"),
-    Kind.TIMEOUT: (re.compile(_WITHIN), "2s"),
-    Kind.DELAY: (re.compile(_WITHIN), "200ms"),
+_FORMS: dict[FaultKind, tuple[re.Pattern[str], str]] = {
+    FaultKind.LATENCY: (re.compile(rf"{_WITHIN}(?:\s*(?:±|\+-|\+/-)\s*{_JITTER})?"), "50ms ±10ms"),
+    FaultKind.BANDWIDTH: (re.compile(rf"{_SIZE}(?:/s)?"), "100k"),
+    FaultKind.SLICE: (re.compile(rf"{_SIZE}(?:\s+every\s+{_WITHIN})?"), "10 every 5ms"),
+    FaultKind.SLOW_CLOSE: (re.compile(_WITHIN), "500ms"),
+    FaultKind.LIMIT: (re.compile(_EITHER), "10k or 2s"),
+    FaultKind.RESET: (re.compile(_EITHER), "10k or 2s"),
+    FaultKind.TIMEOUT: (re.compile(_WITHIN), "2s"),
+    FaultKind.DELAY: (re.compile(_WITHIN), "200ms"),
 }
 _SET = re.compile(
     r'\s+set\s+(?P<set>(?:[A-Za-z_][\w.-]*=(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s",]+)[\s,]*)+)(?=\s|$)'
@@ -114,9 +116,9 @@ def parse_fault(text: str) -> Fault:
     rest, chosen = _choices(rest)
     word, _, arguments = rest.strip().partition(" ")
     try:
-        kind = Kind(word)
+        kind = FaultKind(word)
     except ValueError:
-        raise FaultError(f"{text}: expected one of {', '.join(Kind)}") from None
+        raise FaultError(f"{text}: expected one of {', '.join(FaultKind)}") from None
     values: dict[str, float] = {}
     arguments = arguments.strip()
     if kind in _FORMS:
@@ -130,21 +132,21 @@ def parse_fault(text: str) -> Fault:
         raise FaultError(f"{text}: {kind} is about bytes: neither every, the nor where")
     try:
         where = _operation(text, arguments, chosen.get("where", ""))
-        changes = parse_changes(settings) if kind is Kind.REWRITE else {}
+        changes = parse_changes(settings) if kind is FaultKind.REWRITE else {}
     except ValueError as error:
-        raise FaultError(f"{text}: {error}" if kind is Kind.REWRITE else str(error)) from None
-    if settings and kind is not Kind.REWRITE:
+        raise FaultError(f"{text}: {error}" if kind is FaultKind.REWRITE else str(error)) from None
+    if settings and kind is not FaultKind.REWRITE:
         raise FaultError(f"{text}: only rewrite sets fields")
     return Fault(
         text=text.strip(),
         kind=kind,
-        direction=_way(text, chosen["way"]) if "way" in chosen else None,
+        direction=_direction(text, chosen["way"]) if "way" in chosen else None,
         time=values.get("time", 0.0),
         jitter=values.get("jitter", 0.0),
         size=int(values.get("size", 0)),
         where=where,
-        every=_counted(text, chosen.get("every")),
-        only=_counted(text, chosen.get("only")),
+        every=_ordinal(text, chosen.get("every")),
+        only=_ordinal(text, chosen.get("only")),
         share=float(chosen.get("share", 100)) / 100,
         changes=changes,
     )
@@ -172,9 +174,9 @@ def _choices(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _operation(text: str, verb: str, where: str) -> Filter:
-    asked = parse(where)
+    filter_ = parse(where)
     if not verb:
-        return asked
+        return filter_
     if not _VERB.fullmatch(verb):
         raise FaultError(f"{text}: expected an operation, such as MSG, basic.ack or +ACK, not {verb!r}")
     if verb in ACKNOWLEDGEMENTS:
@@ -182,7 +184,7 @@ def _operation(text: str, verb: str, where: str) -> Filter:
         named = parse(f'subject ~ "$JS.ACK.>" and sender = client and payload ~ /^(?:\\{verb}{alone})/')
     else:
         named = parse(f'op = "{verb}"')
-    return lambda fields: named(fields) and asked(fields)
+    return lambda fields: named(fields) and filter_(fields)
 
 
 def _values(text: str, found: re.Match[str]) -> dict[str, float]:
@@ -197,13 +199,13 @@ def _values(text: str, found: re.Match[str]) -> dict[str, float]:
     return values
 
 
-def _way(text: str, way: str) -> Direction:
-    if way not in BY_STREAM:
-        raise FaultError(f"{text}: on {way}: expected upstream or downstream")
-    return BY_STREAM[way]
+def _direction(text: str, word: str) -> Direction:
+    if word not in BY_STREAM:
+        raise FaultError(f"{text}: on {word}: expected upstream or downstream")
+    return BY_STREAM[word]
 
 
-def _counted(text: str, number: str | None) -> int:
+def _ordinal(text: str, number: str | None) -> int:
     if number == "0":
         raise FaultError(f"{text}: counting begins with the 1st")
     return int(number or 0)

@@ -79,7 +79,7 @@ def _known(changes: Changes, fields: Mapping[str, Any]) -> None:
 def _json(operation: nats.JsonOperation, changes: Changes) -> bytes:
     named = {name.removeprefix("json."): value for name, value in changes.items()}
     if isinstance(operation, nats.Info):
-        return info.rewritten(operation.raw, named)
+        return info.rewrite_info(operation.raw, named)
     fields = {name: value for name, value in {**operation.fields, **named}.items() if value is not None}
     return nats.Connect.make(fields).raw
 
@@ -135,11 +135,11 @@ def _method(operation: amqp.Method, changes: Changes) -> bytes:
             arguments[name] = value
         else:
             raise ValueError(f"it has no {name}, but {', '.join(arguments)}")
-    kept = {name: value for name, value in properties.items() if value is not None}
+    remaining = {name: value for name, value in properties.items() if value is not None}
     return amqp.Method.make(
         operation.method,
         operation.channel,
-        properties=kept if operation.properties is not None else None,
+        properties=remaining if operation.properties is not None else None,
         body=body,
         **arguments,
     ).raw

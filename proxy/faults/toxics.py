@@ -40,18 +40,21 @@ class Toxic(Struct, frozen=True):
     attributes: Mapping[str, Any] = {}
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> Toxic:
+    def of(cls, json_object: Mapping[str, Any]) -> Toxic:
         """A new one, of the JSON object that describes it."""
-        kind, stream = str(asked.get("type", "")), str(asked.get("stream") or "downstream").lower()
+        kind, stream = (
+            str(json_object.get("type", "")),
+            str(json_object.get("stream") or "downstream").lower(),
+        )
         if kind not in (*_TYPES, OWN):
             raise ValueError(f"invalid toxic type {kind!r}: known are {', '.join((*_TYPES, OWN))}")
-        name = str(asked.get("name") or f"{kind}_{stream}")
-        return cls(name, kind, stream).changed(asked)
+        name = str(json_object.get("name") or f"{kind}_{stream}")
+        return cls(name, kind, stream).changed(json_object)
 
-    def changed(self, asked: Mapping[str, Any]) -> Toxic:
+    def changed(self, json_object: Mapping[str, Any]) -> Toxic:
         """The same with another toxicity and other attributes; those that are not named stay."""
-        attributes = asked.get("attributes") or {}
-        toxicity = asked.get("toxicity")
+        attributes = json_object.get("attributes") or {}
+        toxicity = json_object.get("toxicity")
         if not isinstance(attributes, Mapping):
             raise ValueError("attributes are an object")
         if toxicity is not None and (not isinstance(toxicity, int | float) or not 0 <= toxicity <= 1):

@@ -36,7 +36,7 @@ from plumbline.wire.sender import Direction  # noqa: E402
 _log = logging.getLogger("plumbline")
 
 
-class Passing:
+class FlowConnection:
     """A flow as the recorder knows it."""
 
     def __init__(self, number: int, flow: tcp.TCPFlow) -> None:
@@ -52,12 +52,12 @@ class _LoopClock:
         return asyncio.get_running_loop().call_later(seconds, action)
 
 
-class Plumbline:
+class PlumblineAddon:
     """Hooks of mitmproxy, by their names."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
-        self._passing: dict[str, Passing] = {}
+        self._passing: dict[str, FlowConnection] = {}
         self._counters = Counters()
 
     def load(self, loader: Loader) -> None:
@@ -95,7 +95,7 @@ class Plumbline:
         """A client and its server are connected."""
         if self._recorder is not None:
             self._counters.accepted += 1
-            passing = self._passing[flow.id] = Passing(self._counters.accepted, flow)
+            passing = self._passing[flow.id] = FlowConnection(self._counters.accepted, flow)
             self._recorder.connected(passing, _ns(flow.timestamp_created))
 
     def tcp_message(self, flow: tcp.TCPFlow) -> None:
@@ -145,4 +145,4 @@ def _ns(seconds: float | None) -> int:
     return time.time_ns() if seconds is None else int(seconds * 1e9)
 
 
-addons = [Plumbline()]
+addons = [PlumblineAddon()]

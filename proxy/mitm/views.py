@@ -11,18 +11,18 @@ from weakref import WeakKeyDictionary
 
 from mitmproxy import contentviews, flow, http, tcp
 
-from plumbline.captures.dialects import Dialect, StreamDecoder, known
+from plumbline.captures.dialects import CaptureDialect, StreamDecoder, known
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
 
 SURE = 2.0  # of render_priority: more than mitmproxy's own views are
 
 
-class Decoded:
+class DecodedFlow:
     """A flow's messages as operations, decoded as they come."""
 
     def __init__(self) -> None:
-        self.dialect: Dialect | None = None
+        self.dialect: CaptureDialect | None = None
         self._lines: list[list[str]] = []
         self._decoders: dict[Direction, StreamDecoder | None] = {}
         self._held: dict[Direction, int] = dict.fromkeys(Direction, 0)
@@ -44,7 +44,7 @@ class Decoded:
             for message in messages[len(self._lines) :]:
                 self._lines.append(list(self._decode(self.dialect, message)))
 
-    def _decode(self, dialect: Dialect, message: tcp.TCPMessage) -> Iterator[str]:
+    def _decode(self, dialect: CaptureDialect, message: tcp.TCPMessage) -> Iterator[str]:
         direction = Direction.TO_SERVER if message.from_client else Direction.TO_CLIENT
         if direction not in self._decoders:
             self._decoders[direction] = dialect.decoder(direction)
@@ -72,7 +72,7 @@ class Decoded:
             yield f"({self._held[direction]} bytes of what follows)"
 
 
-def _recognised(messages: Sequence[tcp.TCPMessage]) -> Dialect | None:
+def _recognised(messages: Sequence[tcp.TCPMessage]) -> CaptureDialect | None:
     for dialect in known().values():
         for message in messages[:4]:
             by_server = dialect.sent_by_server(message.content)
@@ -81,7 +81,7 @@ def _recognised(messages: Sequence[tcp.TCPMessage]) -> Dialect | None:
     return None
 
 
-_FLOWS: WeakKeyDictionary[flow.Flow, Decoded] = WeakKeyDictionary()
+_FLOWS: WeakKeyDictionary[flow.Flow, DecodedFlow] = WeakKeyDictionary()
 
 
 class OperationsView(contentviews.base.View):
@@ -119,7 +119,7 @@ class OperationsView(contentviews.base.View):
             return None
         decoded = _FLOWS.get(found)
         if decoded is None:
-            decoded = _FLOWS[found] = Decoded()
+            decoded = _FLOWS[found] = DecodedFlow()
         lines = decoded.lines(found.messages, data)
         is_ours = decoded.dialect is not None and decoded.dialect.name == self.protocol
         return lines if is_ours else None

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.captures.amqp.confirms import Confirmed
+from plumbline.captures.amqp.confirms import ConfirmedMessages
 from plumbline.captures.amqp.dialect import LIMITS
 from plumbline.captures.redaction import MASK
 from plumbline.proxy.addresses import Endpoint
-from plumbline.proxy.replay.client import LiveClient, Login, Unplayable
+from plumbline.proxy.replay.client import ReplayClient, ReplayCredentials, UnplayableCaptureError
 from plumbline.proxy.replay.renaming import renamed
 from plumbline.wire.amqp import (
     DEFAULT_FRAME_MAX,
@@ -27,28 +27,28 @@ from plumbline.wire.amqp import (
     Sender,
 )
 
-GUEST = Login("guest", "guest")
+GUEST = ReplayCredentials("guest", "guest")
 CONFIRMS = frozenset({"basic.ack", "basic.nack"})
 NAMED_BY_SERVER = {"queue.declare-ok": "queue", "basic.consume-ok": "consumer_tag"}
 WITH_TAG = frozenset({"basic.ack", "basic.nack", "basic.reject"})
 _BEHIND_START = ("channel_max", "frame_max", "heartbeat")
 
 
-class Heard:
+class ServerReferences:
     """What a server said on one connection, then or now, as far as a client refers to it."""
 
     def __init__(self) -> None:
         self.names: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         self.tags: defaultdict[tuple[int, str], list[int]] = defaultdict(list)  # by channel and consumer
         self.operations = 0
-        self._confirmed: defaultdict[int, Confirmed] = defaultdict(Confirmed)
+        self._confirmed: defaultdict[int, ConfirmedMessages] = defaultdict(ConfirmedMessages)
 
     @property
     def count(self) -> int:
         """Operations, a confirm of several messages being several."""
         return self.operations + sum(channel.count for channel in self._confirmed.values())
 
-    def take(self, operation: Operation) -> None:
+    def add(self, operation: Operation) -> None:
         """The server says this."""
         if not isinstance(operation, Method):
             return
@@ -66,65 +66,67 @@ class Heard:
             self.names[channel, "reply_to"].append(str(reply_to or ""))
 
 
-class AmqpClient(LiveClient):
-    """See ``LiveClient``. ``names`` is shared by all connections: then -> now."""
+class AmqpClient(ReplayClient):
+    """See ``ReplayClient``. ``names`` is shared by all connections: then -> now."""
 
     greeting = "connection.start"
     heartbeat = Heartbeat.make().raw
 
-    def __init__(self, server: Endpoint, login: Login, opening: Operation, names: dict[str, str]) -> None:
+    def __init__(
+        self, server: Endpoint, login: ReplayCredentials, opening: Operation, names: dict[str, str]
+    ) -> None:
         if not isinstance(opening, ProtocolHeader):
-            raise Unplayable("first seen in its middle: how it began is not in the capture")
+            raise UnplayableCaptureError("first seen in its middle: how it began is not in the capture")
         super().__init__(server, Decoder(Sender.SERVER, LIMITS))
         self._login = login
         self._names = names
-        self._then, self._now = Heard(), Heard()
+        self._then, self._now = ServerReferences(), ServerReferences()
         self._tuned: Mapping[str, int] = {}
         self.send(opening.raw)
 
     def recorded(self, operation: Operation) -> None:
-        self._then.take(operation)
+        self._then.add(operation)
         self.expected = self._then.count
 
     def take(self, operation: Operation) -> None:
         self.is_greeted = True
-        self._now.take(operation)
-        self.came = self._now.count
+        self._now.add(operation)
+        self.received_count = self._now.count
         if operation.method == "connection.tune" and isinstance(operation, Method):
             self._tuned = operation.arguments
 
-    def again(self, operation: Operation) -> bytes | None:
+    def translated(self, operation: Operation) -> bytes | None:
         if not isinstance(operation, Method):
             return None  # heartbeats have their own time, and the header was sent
-        self._bind()
+        self._match_references()
         arguments = {name: renamed(value, self._names) for name, value in operation.arguments.items()}
         properties = operation.properties and renamed(operation.properties, self._names)
         match operation.method:
             case "connection.start-ok":
                 arguments |= self._authenticated(arguments)
             case "connection.tune-ok":
-                arguments |= {name: self._agreed(name, arguments[name]) for name in _BEHIND_START}
+                arguments |= {name: self._negotiated(name, arguments[name]) for name in _BEHIND_START}
                 self.heartbeat_s = arguments["heartbeat"]
             case "connection.open" if self._login.virtual_host is not None:
                 arguments["virtual_host"] = self._login.virtual_host
             case method if method in WITH_TAG:
                 arguments["delivery_tag"] = self._tag(operation.channel, arguments["delivery_tag"])
-        most = self._tuned.get("frame_max") or DEFAULT_FRAME_MAX
+        frame_max = self._tuned.get("frame_max") or DEFAULT_FRAME_MAX
         is_same = arguments == operation.arguments and properties == operation.properties
-        if is_same and len(operation.raw) <= most:
+        if is_same and len(operation.raw) <= frame_max:
             return operation.raw
         return Method.make(
             operation.method,
             operation.channel,
             properties=properties,
             body=operation.body,
-            max_frame=most,
+            max_frame=frame_max,
             **arguments,
         ).raw
 
     # -- bound to what is now ----------------------------------------------------------------
 
-    def _bind(self) -> None:
+    def _match_references(self) -> None:
         for place, then in self._then.names.items():
             for old, new in zip(then, self._now.names[place], strict=False):
                 if old and old != new:
@@ -139,15 +141,17 @@ class AmqpClient(LiveClient):
                 return now[at] if at < len(now) else tag
         return tag
 
-    def _agreed(self, name: str, value: int) -> int:
+    def _negotiated(self, name: str, value: int) -> int:
         """No more than the server offers; 0 is no limit."""
         offered = self._tuned.get(name, 0)
         return min(value, offered) if value and offered else value or (0 if name == "heartbeat" else offered)
 
     def _authenticated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         response = arguments["response"]
-        said = response.encode("utf-8", "surrogateescape") if isinstance(response, str) else bytes(response)
-        is_masked = not set(said) - {MASK, 0}
+        response_bytes = (
+            response.encode("utf-8", "surrogateescape") if isinstance(response, str) else bytes(response)
+        )
+        is_masked = not set(response_bytes) - {MASK, 0}
         login = self._login if self._login.user else GUEST
         if not is_masked and not self._login.user:
             return {}

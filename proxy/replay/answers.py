@@ -21,15 +21,15 @@ from plumbline.wire.errors import ProtocolError
 LONG = 8  # characters of a name that is looked for in payloads, too
 
 
-class Speaker(ABC):
+class ServerReplay(ABC):
     """The server's side of one connection."""
 
     def __init__(self, decoder: StreamDecoder) -> None:
         self._decoder = decoder
-        self._heard: list[Any] = []  # and not yet paired with what was recorded
+        self._unmatched: list[Any] = []  # and not yet paired with what was recorded
         self._names: dict[str, str] = {}  # then -> now
 
-    def hear(self, data: bytes) -> bytes:
+    def receive(self, data: bytes) -> bytes:
         """Takes what the client sent; what is to be answered at once."""
         operations: Iterable[Any]
         try:
@@ -38,24 +38,24 @@ class Speaker(ABC):
             operations = error.operations
         answers = b""
         for operation in operations:
-            if self.is_told(operation):
-                self._heard.append(operation)
+            if self.is_recorded_traffic(operation):
+                self._unmatched.append(operation)
             else:
                 answers += self._answer(operation)
         return answers
 
-    def has_heard(self, recorded: Any) -> bool:
+    def has_received(self, recorded: Any) -> bool:
         """Whether the client has sent one like it; if so, its names are learnt."""
-        now = next((one for one in self._heard if self._alike(recorded, one)), None)
+        now = next((one for one in self._unmatched if self._is_same_operation(recorded, one)), None)
         if now is None:
             return False
-        self._heard.remove(now)
+        self._unmatched.remove(now)
         for then, new in self._names_of(recorded, now):
             if then and then != new:
                 self._names[then] = new
         return True
 
-    def may_say(self, operation: Any) -> bool:
+    def may_send(self, operation: Any) -> bool:
         """Whether the client is ready for it."""
         return operation is not None
 
@@ -64,7 +64,7 @@ class Speaker(ABC):
         return b""
 
     @abstractmethod
-    def is_told(self, operation: Any) -> bool:
+    def is_recorded_traffic(self, operation: Any) -> bool:
         """Whether it has a place in the recording, and not its own time."""
 
     @abstractmethod
@@ -72,11 +72,11 @@ class Speaker(ABC):
         """Whether another client may have caused it."""
 
     @abstractmethod
-    def again(self, operation: Any) -> bytes:
+    def translated(self, operation: Any) -> bytes:
         """What the server said then, for now."""
 
     @abstractmethod
-    def _alike(self, recorded: Any, now: Any) -> bool: ...
+    def _is_same_operation(self, recorded: Any, now: Any) -> bool: ...
 
     @abstractmethod
     def _names_of(self, recorded: Any, now: Any) -> Iterator[tuple[str, str]]: ...
@@ -85,30 +85,30 @@ class Speaker(ABC):
         return b""
 
 
-class NatsSpeaker(Speaker):
+class NatsServerReplay(ServerReplay):
     """NATS."""
 
     def __init__(self) -> None:
         super().__init__(nats.Decoder(nats.Sender.CLIENT, nats_dialect.LIMITS))
         self._sids: dict[str, str] = {}
-        self._has_said_info = False
+        self._info_sent = False
         self._has_answered = False
 
-    def is_told(self, operation: Any) -> bool:
+    def is_recorded_traffic(self, operation: Any) -> bool:
         return not isinstance(operation, nats.Ping | nats.Pong)
 
     def is_delivery(self, operation: Any) -> bool:
         return isinstance(operation, nats.Msg | nats.HMsg)
 
-    def may_say(self, operation: Any) -> bool:
+    def may_send(self, operation: Any) -> bool:
         """A second INFO comes after the PONG of the handshake, for which clients wait."""
-        return not isinstance(operation, nats.Info) or self._has_answered or not self._has_said_info
+        return not isinstance(operation, nats.Info) or self._has_answered or not self._info_sent
 
-    def again(self, operation: Any) -> bytes:
+    def translated(self, operation: Any) -> bytes:
         match operation:
             case nats.Info():
-                self._has_said_info = True
-                return nats.Info.make(_without_places(operation.fields)).raw
+                self._info_sent = True
+                return nats.Info.make(_without_connect_urls(operation.fields)).raw
             case nats.Msg() | nats.HMsg():
                 return self._message(operation)
         return bytes(operation.raw)
@@ -131,7 +131,7 @@ class NatsSpeaker(Speaker):
         above, dot, last = subject.rpartition(".")
         return f"{self._names[above]}{dot}{last}" if above in self._names else subject
 
-    def _alike(self, recorded: Any, now: Any) -> bool:
+    def _is_same_operation(self, recorded: Any, now: Any) -> bool:
         if type(recorded) is not type(now):
             return False
         if isinstance(recorded, nats.Pub | nats.HPub):
@@ -158,13 +158,13 @@ class NatsSpeaker(Speaker):
         return nats.Pong.make().raw
 
 
-def _without_places(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_connect_urls(fields: Mapping[str, Any]) -> dict[str, Any]:
     """INFO that sends nobody elsewhere, and asks for nothing that the replay does not do."""
     left_out = ("connect_urls", "ws_connect_urls", "tls_required", "tls_available", "tls_verify")
     return {name: value for name, value in fields.items() if name not in left_out}
 
 
-class AmqpSpeaker(Speaker):
+class AmqpServerReplay(ServerReplay):
     """AMQP 0-9-1."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class AmqpSpeaker(Speaker):
         self._heartbeat_s = 0.0
         self._sent_at = 0.0
 
-    def is_told(self, operation: Any) -> bool:
+    def is_recorded_traffic(self, operation: Any) -> bool:
         return not isinstance(operation, amqp.Heartbeat)
 
     def is_delivery(self, operation: Any) -> bool:
@@ -184,7 +184,7 @@ class AmqpSpeaker(Speaker):
         self._sent_at = time.monotonic()
         return amqp.Heartbeat.make().raw
 
-    def again(self, operation: Any) -> bytes:
+    def translated(self, operation: Any) -> bytes:
         if not isinstance(operation, amqp.Method):
             return bytes(operation.raw)
         arguments = {name: renamed(value, self._names) for name, value in operation.arguments.items()}
@@ -195,7 +195,7 @@ class AmqpSpeaker(Speaker):
             operation.method, operation.channel, properties=properties, body=operation.body, **arguments
         ).raw
 
-    def _alike(self, recorded: Any, now: Any) -> bool:
+    def _is_same_operation(self, recorded: Any, now: Any) -> bool:
         if recorded.method != now.method or recorded.channel != now.channel:
             return False
         if now.method == "connection.tune-ok":

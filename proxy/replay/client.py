@@ -17,15 +17,15 @@ from plumbline.proxy.addresses import Endpoint
 from plumbline.wire.errors import ProtocolError
 
 
-class Unreachable(Exception):
+class ServerUnreachableError(Exception):
     """No server answers; the message says which, and why."""
 
 
-class Unplayable(PlumblineError, ValueError):
+class UnplayableCaptureError(PlumblineError, ValueError):
     """A recording that cannot be played; the message says why."""
 
 
-class Login(Struct, frozen=True):
+class ReplayCredentials(Struct, frozen=True):
     """What a URL says beside the address: secrets, which a capture does not have, are the caller's."""
 
     user: str = ""
@@ -33,7 +33,7 @@ class Login(Struct, frozen=True):
     virtual_host: str | None = None
 
     @classmethod
-    def of(cls, url: str) -> Login:
+    def of(cls, url: str) -> ReplayCredentials:
         """What stands in a URL: ``user:password@`` or ``token@``, and a virtual host."""
         parts = urlsplit(url)
         path = parts.path.removeprefix("/")
@@ -44,8 +44,9 @@ class Login(Struct, frozen=True):
         )
 
 
-class LiveClient(ABC):
-    """One connection. ``came`` counts what the server sent, as ``expected`` does in the recording."""
+class ReplayClient(ABC):
+    """One connection. ``received_count`` counts what the server sent, as ``expected`` does in
+    the recording."""
 
     greeting = ""  # what a server says first
     heartbeat = b""
@@ -54,7 +55,7 @@ class LiveClient(ABC):
         family, address = server.resolve()[0]
         self.socket = socket.socket(family)
         self.expected = 0
-        self.came = 0
+        self.received_count = 0
         self._forgiven = 0  # what did not come in time, and is waited for no more
         self.ended = ""  # why nothing more comes
         self.is_greeted = False
@@ -65,16 +66,16 @@ class LiveClient(ABC):
             self.socket.connect(address)  # type: ignore[arg-type] # as getaddrinfo gave it
         except OSError as error:
             self.socket.close()
-            raise Unreachable(f"{server}: {error.strerror or error}") from None
+            raise ServerUnreachableError(f"{server}: {error.strerror or error}") from None
 
     @property
     def is_behind(self) -> bool:
         """Whether something is to come that came then."""
-        return not self.ended and self.came + self._forgiven < self.expected
+        return not self.ended and self.received_count + self._forgiven < self.expected
 
-    def forgive(self) -> None:
+    def stop_waiting(self) -> None:
         """What has not come is waited for no more."""
-        self._forgiven = max(self._forgiven, self.expected - self.came)
+        self._forgiven = max(self._forgiven, self.expected - self.received_count)
 
     def receive(self) -> None:
         """Takes what there is."""
@@ -115,5 +116,5 @@ class LiveClient(ABC):
         """The server sent this now."""
 
     @abstractmethod
-    def again(self, operation: Any) -> bytes | None:
+    def translated(self, operation: Any) -> bytes | None:
         """The bytes for now of what the client sent then; None for what goes without saying."""

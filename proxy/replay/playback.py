@@ -12,15 +12,20 @@ import time
 from collections.abc import Iterable
 from enum import StrEnum
 
-from plumbline.captures.operations import Row
+from plumbline.captures.operations import OperationRow
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.replay.amqp import AmqpClient
-from plumbline.proxy.replay.client import LiveClient, Login, Unplayable, Unreachable
+from plumbline.proxy.replay.client import (
+    ReplayClient,
+    ReplayCredentials,
+    ServerUnreachableError,
+    UnplayableCaptureError,
+)
 from plumbline.proxy.replay.nats import NatsClient
 from plumbline.wire.sender import Direction
 
 PATIENCE_S = 2.0  # for what came in the recording and does not come now
-LOOK_S = 0.5  # between two looks whether a connection has to be kept alive
+POLL_INTERVAL_S = 0.5  # between two looks whether a connection has to be kept alive
 
 
 class Pace(StrEnum):
@@ -33,19 +38,20 @@ class Pace(StrEnum):
 class Replay:
     """One replay; ``late`` counts the operations that were sent although something was missing."""
 
-    def __init__(self, server: Endpoint, login: Login, pace: Pace) -> None:
+    def __init__(self, server: Endpoint, login: ReplayCredentials, pace: Pace) -> None:
         self.sent = 0
         self.late = 0
         self._server = server
         self._login = login
         self._pace = pace
         self._names: dict[str, str] = {}  # that servers chose: then -> now
-        self._clients: dict[int, LiveClient] = {}
+        self._clients: dict[int, ReplayClient] = {}
         self._selector = selectors.DefaultSelector()
         self._started = (0, 0.0)  # when the recording and the replay began
 
-    def run(self, rows: Iterable[Row]) -> None:
-        """Sends what the clients of these rows sent. Raises ``Unreachable`` and ``Unplayable``."""
+    def run(self, rows: Iterable[OperationRow]) -> None:
+        """Sends what the clients of these rows sent. Raises ``ServerUnreachableError`` and
+        ``UnplayableCaptureError``."""
         try:
             for row in rows:
                 if row.operation is not None:
@@ -56,7 +62,7 @@ class Replay:
                 client.socket.close()
             self._selector.close()
 
-    def _row(self, row: Row) -> None:
+    def _row(self, row: OperationRow) -> None:
         client = self._client(row)
         if row.direction is Direction.TO_CLIENT:
             client.recorded(row.operation)
@@ -64,30 +70,30 @@ class Replay:
         if self._pace is Pace.ORIGINAL:
             self._wait_until(row.time)
         is_late = not self._wait()
-        data = client.again(row.operation)
+        data = client.translated(row.operation)
         if data is not None:
             self.late += is_late
             client.send(data)
             self.sent += 1
 
-    def _client(self, row: Row) -> LiveClient:
+    def _client(self, row: OperationRow) -> ReplayClient:
         number = row.connection.number
         if number not in self._clients:
-            client = self._clients[number] = self._begun(row)
+            client = self._clients[number] = self._started_client(row)
             self._selector.register(client.socket, selectors.EVENT_READ, client)
             until = time.monotonic() + PATIENCE_S
             while not client.is_greeted and not client.ended and self._receive(until):
                 pass
             if not client.is_greeted:
-                raise Unreachable(f"no {client.greeting}: {client.ended or 'nothing came'}")
+                raise ServerUnreachableError(f"no {client.greeting}: {client.ended or 'nothing came'}")
         return self._clients[number]
 
-    def _begun(self, row: Row) -> LiveClient:
+    def _started_client(self, row: OperationRow) -> ReplayClient:
         if row.dialect is not None and row.dialect.name == "amqp":
             try:
                 return AmqpClient(self._server, self._login, row.operation, self._names)
-            except Unplayable as error:
-                raise Unplayable(f"connection {row.connection.number}: {error}") from None
+            except UnplayableCaptureError as error:
+                raise UnplayableCaptureError(f"connection {row.connection.number}: {error}") from None
         return NatsClient(self._server, self._login)
 
     # -- waiting -----------------------------------------------------------------------------
@@ -98,7 +104,7 @@ class Replay:
         while any(client.is_behind for client in self._clients.values()):
             if not self._receive(until):
                 for client in self._clients.values():
-                    client.forgive()
+                    client.stop_waiting()
                 return False
         return True
 
@@ -114,8 +120,8 @@ class Replay:
         left = until - time.monotonic()
         if left <= 0:
             return False
-        for key, _ in self._selector.select(min(left, LOOK_S)):
-            client: LiveClient = key.data
+        for key, _ in self._selector.select(min(left, POLL_INTERVAL_S)):
+            client: ReplayClient = key.data
             client.receive()
             if client.ended:
                 self._selector.unregister(client.socket)

@@ -12,21 +12,21 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
-from plumbline.captures.operations import Row
+from plumbline.captures.operations import OperationRow
 from plumbline.proxy.addresses import Endpoint, listening_socket
-from plumbline.proxy.replay.answers import AmqpSpeaker, NatsSpeaker, Speaker
+from plumbline.proxy.replay.answers import AmqpServerReplay, NatsServerReplay, ServerReplay
 from plumbline.proxy.replay.playback import Pace
 from plumbline.wire.sender import Direction
 
 FIRST_CLIENT_S = 60.0
 PATIENCE_S = 10.0  # for what clients sent then and do not send now
-LOOK_S = 0.05
+POLL_INTERVAL_S = 0.05
 
 
-class _Conversation:
+class _ReplayedConversation:
     """One connection of the recording, and the client that has its place."""
 
-    def __init__(self, rows: Sequence[tuple[int, Row]], speaker: Speaker) -> None:
+    def __init__(self, rows: Sequence[tuple[int, OperationRow]], speaker: ServerReplay) -> None:
         self.rows = rows  # with their places in the whole recording
         self.at = 0
         self.speaker = speaker
@@ -42,7 +42,7 @@ class _Conversation:
     def is_done(self) -> bool:
         return self.at == len(self.rows) or self.ended
 
-    def heard_up_to(self, place: int) -> bool:
+    def has_received_up_to(self, place: int) -> bool:
         """Whether the client has sent what it had sent when the recording was there."""
         if self.is_done:
             return True
@@ -54,8 +54,8 @@ class _Conversation:
 class ReplayedServer:
     """Listens from construction on, on a port of its own."""
 
-    def __init__(self, rows: Sequence[Row], pace: Pace) -> None:
-        self.said = 0
+    def __init__(self, rows: Sequence[OperationRow], pace: Pace) -> None:
+        self.sent_count = 0
         self.accepted = 0
         self.unheard: list[str] = []  # what no client sent
         self._pace = pace
@@ -82,10 +82,10 @@ class ReplayedServer:
         try:
             while not all(one.is_done for one in self._conversations):
                 if time.monotonic() > self._moved + PATIENCE_S:
-                    self.unheard = [_stuck(one) for one in self._conversations if not one.is_done]
+                    self.unheard = [_describe_stuck(one) for one in self._conversations if not one.is_done]
                     break
                 self._turn()
-            self._leave()
+            self._close_clients()
         finally:
             for one in self._conversations:
                 if one.client is not None:
@@ -94,16 +94,16 @@ class ReplayedServer:
             self._selector.close()
 
     def _turn(self) -> None:
-        for key, _ in self._selector.select(LOOK_S):
+        for key, _ in self._selector.select(POLL_INTERVAL_S):
             self._moved = max(self._moved, time.monotonic())
             if key.data is None:
                 self._accept()
             else:
-                self._hear(key.data)
+                self._receive(key.data)
         for one in self._conversations:
             if one.client is not None and not one.ended:
                 one.client.sendall(one.speaker.keep_alive())
-                self._go_on(one)
+                self._send_due(one)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -116,11 +116,11 @@ class ReplayedServer:
         one.client = client
         self._selector.register(client, selectors.EVENT_READ, one)
 
-    def _hear(self, one: _Conversation) -> None:
+    def _receive(self, one: _ReplayedConversation) -> None:
         assert one.client is not None
         try:
             data = one.client.recv(1 << 18)
-            answer = one.speaker.hear(data)
+            answer = one.speaker.receive(data)
             if answer:
                 one.client.sendall(answer)
         except OSError:
@@ -129,47 +129,49 @@ class ReplayedServer:
             one.ended = True
             self._selector.unregister(one.client)
 
-    def _go_on(self, one: _Conversation) -> None:
+    def _send_due(self, one: _ReplayedConversation) -> None:
         """Says what can be said now."""
         assert one.client is not None
         while not one.is_done and time.monotonic() >= one.ready:
             place, row = one.rows[one.at]
             if row.direction is Direction.TO_SERVER:
-                if not one.speaker.has_heard(row.operation):
+                if not one.speaker.has_received(row.operation):
                     return
-            elif not one.speaker.may_say(row.operation):
+            elif not one.speaker.may_send(row.operation):
                 return
             else:
                 is_caused = one.speaker.is_delivery(row.operation)
-                if is_caused and not all(other.heard_up_to(place) for other in self._conversations):
+                if is_caused and not all(other.has_received_up_to(place) for other in self._conversations):
                     return
-                one.client.sendall(one.speaker.again(row.operation))
-                self.said += 1
+                one.client.sendall(one.speaker.translated(row.operation))
+                self.sent_count += 1
             self._moved = max(self._moved, time.monotonic())
             one.at += 1
             if self._pace is Pace.ORIGINAL and not one.is_done:
                 one.ready = time.monotonic() + (one.rows[one.at][1].time - row.time) / 1e9
 
-    def _leave(self) -> None:
+    def _close_clients(self) -> None:
         """The clients may hear the last of it, and hang up."""
         until = time.monotonic() + PATIENCE_S / 10
         while time.monotonic() < until and not all(one.ended for one in self._conversations):
             self._turn()
 
 
-def _stuck(one: _Conversation) -> str:
+def _describe_stuck(one: _ReplayedConversation) -> str:
     _, row = one.rows[one.at]
     if one.client is None:
         return f"connection {one.number}: no client came for it"
     return f"connection {one.number}, operation {row.number}: waited in vain for {row}"
 
 
-def _conversations(rows: Sequence[Row]) -> Iterator[_Conversation]:
-    of_each: dict[int, list[tuple[int, Row]]] = {}
+def _conversations(rows: Sequence[OperationRow]) -> Iterator[_ReplayedConversation]:
+    of_each: dict[int, list[tuple[int, OperationRow]]] = {}
     for place, row in enumerate(rows):
         if row.operation is not None:
             of_each.setdefault(row.connection.number, []).append((place, row))
     for some in of_each.values():
         dialect = some[0][1].dialect
-        speaker = AmqpSpeaker() if dialect is not None and dialect.name == "amqp" else NatsSpeaker()
-        yield _Conversation([pair for pair in some if speaker.is_told(pair[1].operation)], speaker)
+        speaker = AmqpServerReplay() if dialect is not None and dialect.name == "amqp" else NatsServerReplay()
+        yield _ReplayedConversation(
+            [pair for pair in some if speaker.is_recorded_traffic(pair[1].operation)], speaker
+        )

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from plumbline.proxy.tls.contexts import TlsError
 
-OURS = "authority.pem"  # certificate and key
+AUTHORITY_FILE = "authority.pem"  # certificate and key
 TRUSTED = "ca.pem"  # the certificate alone, for clients
 OF_MITMPROXY = "mitmproxy-ca.pem"  # certificate and key
-HERE = ("localhost", "127.0.0.1", "::1")
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 
 
@@ -42,7 +42,9 @@ def generated(folder: Path, names: Iterable[str]) -> tuple[ssl.SSLContext, Path]
     try:
         trusted, pem, key = _authority(folder)
         authority = trustme.CA.from_pem(pem, key)
-        leaf = authority.issue_cert(*dict.fromkeys([*HERE, socket.gethostname(), *filter(None, names)]))
+        leaf = authority.issue_cert(
+            *dict.fromkeys([*LOCAL_NAMES, socket.gethostname(), *filter(None, names)])
+        )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         leaf.configure_cert(context)
     except (OSError, ValueError, ssl.SSLError) as error:
@@ -55,9 +57,9 @@ def _authority(folder: Path) -> tuple[Path, bytes, bytes]:
     if (folder / OF_MITMPROXY).exists():
         return folder / "mitmproxy-ca-cert.pem", *_blocks(folder / OF_MITMPROXY)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not (folder / OURS).exists():
+    if not (folder / AUTHORITY_FILE).exists():
         _make(folder)
-    certificate, key = _blocks(folder / OURS)
+    certificate, key = _blocks(folder / AUTHORITY_FILE)
     trusted = folder / TRUSTED
     if not trusted.exists() or trusted.read_bytes() != certificate:
         trusted.write_bytes(certificate)
@@ -77,11 +79,11 @@ def _make(folder: Path) -> None:
     import trustme
 
     made = trustme.CA(organization_name="Plumbline", organization_unit_name="recording proxy")
-    whole = folder / f"{OURS}.{os.getpid()}.{threading.get_ident()}"
+    whole = folder / f"{AUTHORITY_FILE}.{os.getpid()}.{threading.get_ident()}"
     with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(made.cert_pem.bytes() + made.private_key_pem.bytes())
     try:
         with contextlib.suppress(FileExistsError):
-            os.link(whole, folder / OURS)
+            os.link(whole, folder / AUTHORITY_FILE)
     finally:
         whole.unlink()

@@ -22,24 +22,24 @@ class TlsError(PlumblineError, ValueError):
     """Certificates that cannot be used; the message says which and why."""
 
 
-class Side(StrEnum):
+class ProxySide(StrEnum):
     """Of the proxy."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
-class Tls(Struct, frozen=True):
+class TlsSettings(Struct, frozen=True):
     """Which side is encrypted, and how. None: in the clear."""
 
     client: ssl.SSLContext | None = None
     server: ssl.SSLContext | None = None
     server_name: str = ""
     after_info: bool = False  # as NATS does
-    first: frozenset[Side] = frozenset()  # sides whose handshake comes before INFO all the same
+    first: frozenset[ProxySide] = frozenset()  # sides whose handshake comes before INFO all the same
 
 
-def for_clients(certificate: Path, key: Path | None) -> ssl.SSLContext:
+def client_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
     """What the proxy shows to clients. Raises ``TlsError``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -49,7 +49,7 @@ def for_clients(certificate: Path, key: Path | None) -> ssl.SSLContext:
     return context
 
 
-def for_server(authority: Path | None, *, trusts_anyone: bool) -> ssl.SSLContext:
+def server_context(authority: Path | None, *, trusts_anyone: bool) -> ssl.SSLContext:
     """Whom the proxy trusts. Raises ``TlsError``."""
     try:
         context = ssl.create_default_context(cafile=authority)
@@ -61,22 +61,22 @@ def for_server(authority: Path | None, *, trusts_anyone: bool) -> ssl.SSLContext
     return context
 
 
-def needed(
+def tls_settings(
     server: Endpoint,
     client: ssl.SSLContext | None,
     authority: Path | None,
     *,
     trusts_anyone: bool,
-    first: Iterable[Side] = (),
-) -> Tls | None:
+    first: Iterable[ProxySide] = (),
+) -> TlsSettings | None:
     """What these settings ask for; None if nothing is encrypted. Raises ``TlsError``."""
     if client is None and not server.encrypted:
         if first:
             raise TlsError("nothing is encrypted, so nothing can be encrypted before INFO")
         return None
-    return Tls(
+    return TlsSettings(
         client=client,
-        server=for_server(authority, trusts_anyone=trusts_anyone) if server.encrypted else None,
+        server=server_context(authority, trusts_anyone=trusts_anyone) if server.encrypted else None,
         server_name=server.host,
         after_info=server.protocol == "nats",
         first=frozenset(first),

@@ -14,9 +14,9 @@ import ssl
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from plumbline.proxy.info import for_client, rewritten
+from plumbline.proxy.info import client_changes, rewrite_info
 from plumbline.proxy.link import Link
-from plumbline.proxy.tls.contexts import Side, Tls, TlsSocket
+from plumbline.proxy.tls.contexts import ProxySide, TlsSettings, TlsSocket
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Decoder, Info, Sender
 
@@ -24,14 +24,14 @@ _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 Waits = Generator[tuple[int, int], None, Any]  # for a descriptor and an epoll mask
 
 
-class Openings:
+class TlsOpenings:
     """See ``link.Opening``. ``greeted`` is told the INFO that came, and what was done with it.
 
     ``changes`` are made to it for the client, besides what it says of TLS.
     """
 
     def __init__(
-        self, tls: Tls, greeted: Callable[[Link, bytes, str], None], changes: Mapping[str, Any]
+        self, tls: TlsSettings, greeted: Callable[[Link, bytes, str], None], changes: Mapping[str, Any]
     ) -> None:
         self._tls = tls
         self._changes = changes
@@ -64,23 +64,23 @@ class Openings:
         go_on()
 
     def _start(self, link: Link, client: Any, server: Any, info: bytes, note: str) -> None:
-        link.start(_relayed(client), _relayed(server))
+        link.start(_relay_sockets(client), _relay_sockets(server))
         self._greeted(link, info, note)
 
     def _steps(self, client: socket.socket, server: socket.socket) -> Waits:
         tls, info = self._tls, b""
         ends: list[Any] = [client, server]
         try:
-            if tls.server is not None and not self._waits_for_info(Side.SERVER):
+            if tls.server is not None and not self._waits_for_info(ProxySide.SERVER):
                 ends[1] = yield from _handshake(tls.server, server, name=tls.server_name)
             if tls.after_info:
                 info = yield from _info(ends[1])
             if tls.server is not None and ends[1] is server:
                 ends[1] = yield from _handshake(tls.server, server, name=tls.server_name)
-            if tls.client is not None and not self._waits_for_info(Side.CLIENT):
+            if tls.client is not None and not self._waits_for_info(ProxySide.CLIENT):
                 ends[0] = yield from _handshake(tls.client, client)
             if info:
-                yield from _sent(ends[0], self._told(info))
+                yield from _sent(ends[0], self._on_info(info))
             if tls.client is not None and ends[0] is client:
                 ends[0] = yield from _handshake(tls.client, client)
         except BaseException:
@@ -90,26 +90,28 @@ class Openings:
             raise
         return *ends, info, self._note(ends, info)
 
-    def _waits_for_info(self, side: Side) -> bool:
+    def _waits_for_info(self, side: ProxySide) -> bool:
         return self._tls.after_info and side not in self._tls.first
 
-    def _told(self, info: bytes) -> bytes:
-        return rewritten(info, for_client(info, encrypted=self._tls.client is not None) | dict(self._changes))
+    def _on_info(self, info: bytes) -> bytes:
+        return rewrite_info(
+            info, client_changes(info, encrypted=self._tls.client is not None) | dict(self._changes)
+        )
 
     def _note(self, ends: list[Any], info: bytes) -> str:
-        told = [
+        words = [
             f"{side} {end.version()}{', before INFO' * (side in self._tls.first)}"
             if isinstance(end, ssl.SSLSocket)
             else f"{side} in the clear"
-            for side, end in zip(Side, ends, strict=True)
+            for side, end in zip(ProxySide, ends, strict=True)
         ]
-        is_changed = info and self._told(info) != info
-        return ", ".join(told) + ("; INFO was rewritten for the client" if is_changed else "")
+        is_changed = info and self._on_info(info) != info
+        return ", ".join(words) + ("; INFO was rewritten for the client" if is_changed else "")
 
 
 def _info(server: Any) -> Waits:
     """The INFO of a server, and nothing behind it."""
-    decoder, said = Decoder(Sender.SERVER), b""
+    decoder, received = Decoder(Sender.SERVER), b""
     while True:
         try:
             data = server.recv(65536)
@@ -118,11 +120,11 @@ def _info(server: Any) -> Waits:
             continue
         if not data:
             raise ValueError("the server closed before it said INFO")
-        said += data
+        received += data
         for operation in decoder.feed(data):
-            if not isinstance(operation, Info) or len(operation.raw) != len(said):
+            if not isinstance(operation, Info) or len(operation.raw) != len(received):
                 raise ValueError("the server said more than INFO before TLS")
-            return said
+            return received
 
 
 def _sent(client: Any, data: bytes) -> Waits:
@@ -154,5 +156,5 @@ def _handshake(context: ssl.SSLContext, plain: socket.socket, name: str = "") ->
         raise
 
 
-def _relayed(end: Any) -> Any:
+def _relay_sockets(end: Any) -> Any:
     return TlsSocket(end) if isinstance(end, ssl.SSLSocket) else end

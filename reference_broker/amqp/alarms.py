@@ -8,7 +8,7 @@ from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.reference_broker.timers import Timers
 
 
-class Alarm(Enum):
+class AmqpTimer(Enum):
     """What a timer is for. Its key is the alarm and a connection's id or a queue."""
 
     HANDSHAKE = "handshake"
@@ -19,4 +19,4 @@ class Alarm(Enum):
     UNUSED = "unused"  # a queue expires
 
 
-Alarms = Timers[tuple[Alarm, int | Queue]]
+Alarms = Timers[tuple[AmqpTimer, int | Queue]]

@@ -7,22 +7,22 @@ from random import Random
 
 from plumbline.reference_broker.amqp.config import Config
 from plumbline.reference_broker.amqp.core import Broker
-from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.write_queue import WriteQueue
 
 
 def build(
-    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: Ledger | None = None
+    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: WriteQueue | None = None
 ) -> Broker:
     """A broker that nobody has connected to yet; ``random`` is its only source of chance.
 
-    With a ledger it enters there what has to survive. Raises ``UnknownDefect``, ``ValueError`` for a script
-    of confirms that is none.
+    With a ledger it enters there what has to survive. Raises ``UnknownDefectError``, ``ValueError`` for a
+    script of confirms that is none.
     """
     broker = Broker(config, random.randrange, ledger)
     if config.confirms:
-        from plumbline.reference_broker.amqp.messages.confirm_script import follow, read_script
+        from plumbline.reference_broker.amqp.messages.confirm_script import apply_script, read_script
 
-        follow(broker, read_script(config.confirms))
+        apply_script(broker, read_script(config.confirms))
     for name in defects:
         from plumbline.reference_broker.amqp.defects import apply
 

@@ -14,33 +14,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
+from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.channels import Channels
 from plumbline.reference_broker.amqp.connections.closing import Closing
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.connections.handshake import Handshake
 from plumbline.reference_broker.amqp.connections.heartbeats import Heartbeats
-from plumbline.reference_broker.amqp.errors import CONNECTION_FORCED, AmqpFault
+from plumbline.reference_broker.amqp.errors import CONNECTION_FORCED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Phase, handlers
 from plumbline.reference_broker.amqp.messages.acknowledging import Acknowledging, Transactions
 from plumbline.reference_broker.amqp.messages.consuming import Consuming
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.messages.publishing import Confirms, Publishing
 from plumbline.reference_broker.amqp.names import unique_names
-from plumbline.reference_broker.amqp.outbox import Close, Outbox, Output, Send
+from plumbline.reference_broker.amqp.outbox import CloseOutput, Outbox, Output, SendOutput
 from plumbline.reference_broker.amqp.storage.recovery import Recovery
-from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.exchange_methods import ExchangeMethods
 from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
 from plumbline.reference_broker.amqp.topology.queue_methods import QueueMethods
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.reference_broker.amqp.topology.topology import Topology
-from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.write_queue import WriteQueue
 from plumbline.wire.amqp import AmqpError, Decoder, Limits, Method, Operation, Sender
 
-__all__ = ["Broker", "Close", "Output", "Send"]
+__all__ = ["Broker", "CloseOutput", "Output", "SendOutput"]
 
 _HANDSHAKE_FRAME_MAX = 131072
 # A constant of a module is found quicker than a member of an enum.
@@ -50,12 +50,14 @@ _RUNNING, _OPENED, _CLOSING = Phase.RUNNING, ChannelPhase.OPENED, ChannelPhase.C
 class Broker:
     """One AMQP server: its parts, and what happens to them from outside."""
 
-    def __init__(self, config: Config, choose: Callable[[int], int], ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, config: Config, choose: Callable[[int], int], ledger: WriteQueue | None = None
+    ) -> None:
         self.config = config
         self.vhosts = {name: VirtualHost(name) for name in config.vhosts}
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, AmqpClientConnection] = {}
         self.alarms = Alarms()
-        self.store = Store(ledger)
+        self.store = AmqpRecordStore(ledger)
         self.outbox = Outbox()
         unique = unique_names(choose)
         self.deliveries = Deliveries(self.vhosts, self.store, self.alarms, self.outbox)
@@ -83,7 +85,7 @@ class Broker:
             config, self.vhosts, self.closing, self.heartbeats, self.blocking, self.alarms, self.outbox
         )
         self.recovery = Recovery(self.topology, self.deliveries, self.store)
-        self.handlers = handlers(self._parts(), self.answer, self.closing.drop)
+        self.handlers = handlers(self._parts(), self.answer, self.closing.close_without_reply)
 
     def _parts(self) -> tuple[object, ...]:
         """Those with handlers of methods."""
@@ -102,54 +104,56 @@ class Broker:
 
     # What happens from outside
 
-    def opened(self, connection_id: int, now: int, peer: str) -> list[Output]:
+    def on_connected(self, connection_id: int, now: int, peer: str) -> list[Output]:
         """A client has connected from the address ``peer``."""
-        connection = Connection(connection_id, peer, Decoder(Sender.CLIENT, Limits(_HANDSHAKE_FRAME_MAX)))
-        connection.heard = connection.spoke = now
+        connection = AmqpClientConnection(
+            connection_id, peer, Decoder(Sender.CLIENT, Limits(_HANDSHAKE_FRAME_MAX))
+        )
+        connection.last_received = connection.spoke = now
         self.connections[connection_id] = connection
         wait = round(self.config.handshake_timeout * NS)
-        self.alarms.set((Alarm.HANDSHAKE, connection_id), now + wait)
-        return self.finish(now)
+        self.alarms.set((AmqpTimer.HANDSHAKE, connection_id), now + wait)
+        return self.end_event(now)
 
-    def received(self, connection_id: int, data: bytes | Sequence[Operation], now: int) -> list[Output]:
+    def on_data(self, connection_id: int, data: bytes | Sequence[Operation], now: int) -> list[Output]:
         """A client has sent bytes, in any segmentation, or whole operations."""
         connection = self.connections.get(connection_id)
         if connection is None or connection.ending:  # its last bytes were under way
             return []
-        connection.heard = now
+        connection.last_received = now
         operations, error = self.decode(connection, data)
-        if connection.held is not None:
-            connection.held += operations
+        if connection.held_operations is not None:
+            connection.held_operations += operations
         else:
             self.handle_all(connection, operations, now)
         if error is not None and not connection.ending:
-            self.closing.malformed(connection, error, now)
-        return self.finish(now)
+            self.closing.on_malformed(connection, error, now)
+        return self.end_event(now)
 
-    def closed(self, connection_id: int, now: int) -> list[Output]:
+    def on_disconnected(self, connection_id: int, now: int) -> list[Output]:
         """A client is gone."""
         connection = self.connections.pop(connection_id, None)
         if connection is not None:
             connection.ending = True
             self.channels.leave_all(connection, now)
-            for alarm in (Alarm.HANDSHAKE, Alarm.END, Alarm.BEAT, Alarm.SILENCE):
+            for alarm in (AmqpTimer.HANDSHAKE, AmqpTimer.END, AmqpTimer.BEAT, AmqpTimer.SILENCE):
                 self.alarms.clear((alarm, connection_id))
-        return self.finish(now)
+        return self.end_event(now)
 
-    def lags(self, connection_id: int) -> None:
+    def on_client_slow(self, connection_id: int) -> None:
         """A client does not take what it is sent: it gets no deliveries until it does."""
         if (connection := self.connections.get(connection_id)) is not None:
-            connection.lagging = True
+            connection.is_slow = True
 
-    def caught_up(self, connection_id: int, now: int) -> list[Output]:
+    def on_client_ready(self, connection_id: int, now: int) -> list[Output]:
         """A client has taken what it was sent."""
         connection = self.connections.get(connection_id)
         if connection is None:
             return []
-        connection.lagging = False
+        connection.is_slow = False
         for channel in list(connection.channels.values()):
             self.deliveries.offer_again(channel, now)
-        return self.finish(now)
+        return self.end_event(now)
 
     def block(self, reason: str, now: int) -> list[Output]:
         """Publishers have to wait from now on."""
@@ -161,9 +165,9 @@ class Broker:
         self.blocking.reason = None
         for connection in list(self.connections.values()):
             self.blocking.notify_end(connection)
-            held, connection.held = connection.held, None
+            held, connection.held_operations = connection.held_operations, None
             self.handle_all(connection, held or (), now)
-        return self.finish(now)
+        return self.end_event(now)
 
     def next_wake(self) -> int | None:
         """When ``wake`` has something to do; None for never."""
@@ -173,21 +177,21 @@ class Broker:
         """Run what is due."""
         for alarm, whose in self.alarms.due(now):
             if isinstance(whose, Queue):
-                if alarm is Alarm.HEAD:
+                if alarm is AmqpTimer.HEAD:
                     self.deliveries.drop_expired(whose, now)
                 else:
                     self.topology.remove_queue(whose)
             elif (connection := self.connections.get(whose)) is not None:
-                self.ring(alarm, connection, now)
-        return self.finish(now)
+                self.on_timer(alarm, connection, now)
+        return self.end_event(now)
 
-    def ring(self, alarm: Alarm, connection: Connection, now: int) -> None:
+    def on_timer(self, alarm: AmqpTimer, connection: AmqpClientConnection, now: int) -> None:
         """A timer of a connection."""
         match alarm:
-            case Alarm.BEAT:
-                self.heartbeats.beat(connection, now)
-            case Alarm.SILENCE:
-                self.heartbeats.check_silence(connection, now)
+            case AmqpTimer.BEAT:
+                self.heartbeats.send_heartbeat(connection, now)
+            case AmqpTimer.SILENCE:
+                self.heartbeats.check_heartbeat(connection, now)
             case _:
                 self.outbox.end(connection)
 
@@ -202,13 +206,13 @@ class Broker:
                 text = "broker forced connection closure with reason 'shutdown'"
                 self.closing.close(connection, CONNECTION_FORCED, text, (0, 0), 0, now)
             self.outbox.end(connection)
-        self.store.shut_down(self.vhosts.values())
+        self.store.record_shutdown(self.vhosts.values())
         return self.flush(now)
 
     # What comes in
 
     def decode(
-        self, connection: Connection, data: bytes | Sequence[Operation]
+        self, connection: AmqpClientConnection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], AmqpError | None]:
         """The operations in ``data``, and the error after them."""
         if not isinstance(data, bytes):
@@ -218,17 +222,17 @@ class Broker:
         except AmqpError as error:
             return error.operations, error
 
-    def handle_all(self, connection: Connection, operations: Sequence[Operation], now: int) -> None:
+    def handle_all(self, connection: AmqpClientConnection, operations: Sequence[Operation], now: int) -> None:
         """In their order; while publishers are blocked, up to the first message."""
         for place, operation in enumerate(operations):
             if connection.ending:
                 return
             if self.blocking.reason is not None and operation.method == "basic.publish":
-                connection.held = list(operations[place:])
+                connection.held_operations = list(operations[place:])
                 return
             self.handle(connection, operation, now)
 
-    def handle(self, connection: Connection, operation: Operation, now: int) -> None:
+    def handle(self, connection: AmqpClientConnection, operation: Operation, now: int) -> None:
         """One operation: call what ``lifecycle`` has for it."""
         phase: Phase | ChannelPhase = connection.phase
         if not isinstance(operation, Method):
@@ -236,7 +240,7 @@ class Broker:
                 row = self.handlers[phase]
                 row.get(operation.method, row[OTHER])(connection, operation, now)
             return
-        subject: Connection | Channel = connection
+        subject: AmqpClientConnection | Channel = connection
         if phase is _RUNNING and operation.channel:
             channel = connection.channels.get(operation.channel)
             if channel is None:
@@ -248,19 +252,19 @@ class Broker:
         handler = row.get(operation.shape.name) or row[OTHER]
         try:
             handler(subject, operation, now)
-        except AmqpFault as fault:
+        except AmqpReplyError as fault:
             self.closing.fail(connection, operation, fault, now)
 
     # What goes out
 
-    def answer(self, subject: Connection | Channel, method: str) -> None:
+    def answer(self, subject: AmqpClientConnection | Channel, method: str) -> None:
         """Send a method without arguments on a channel, or on channel 0 of a connection."""
         if isinstance(subject, Channel):
             self.outbox.answer(subject, method)
         else:
             self.outbox.send(subject, 0, method)
 
-    def finish(self, now: int) -> list[Output]:
+    def end_event(self, now: int) -> list[Output]:
         """The end of an event: what it has to confirm, then what it has to send."""
         self.confirms.send()
         return self.flush(now)

@@ -26,10 +26,10 @@ NAMES = {
     NOT_IMPLEMENTED: "NOT_IMPLEMENTED",
     INTERNAL_ERROR: "INTERNAL_ERROR",
 }
-_LONGEST = 255  # bytes of a short string
+_MAX_REPLY_TEXT = 255  # bytes of a short string
 
 
-class AmqpFault(Exception):
+class AmqpReplyError(Exception):
     """What a client did that it may not do. Its code decides what is closed."""
 
     def __init__(self, code: int, detail: str, cause: tuple[int, int] | None = None) -> None:
@@ -47,7 +47,7 @@ class AmqpFault(Exception):
 def reply_text(code: int, detail: str) -> bytes:
     """``NOT_FOUND - no queue 'q' in vhost '/'``, cut to what a short string holds."""
     text = f"{NAMES[code]} - {detail}" if detail else NAMES[code]
-    return text.encode("utf-8", "surrogateescape")[:_LONGEST]
+    return text.encode("utf-8", "surrogateescape")[:_MAX_REPLY_TEXT]
 
 
 def quoted(kind: str, name: str, vhost: str) -> str:

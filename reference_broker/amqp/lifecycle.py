@@ -5,7 +5,7 @@ connection or channel is in ``TABLE``. And ``TABLE`` knows nothing of what a met
 a method here first, and the handler that it then calls need not ask for the phase.
 
 A handler is named after its method: ``basic.recover-async`` is handled by ``on_basic_recover_async``. It is
-called with the connection or channel, the operation and the time, and raises ``AmqpFault`` to refuse.
+called with the connection or channel, the operation and the time, and raises ``AmqpReplyError`` to refuse.
 
     HEADER -> START_OK -> TUNE_OK -> OPEN -> RUNNING -> CLOSING     and from each of them -> REFUSED
                                              UNOPENED -> OPENED -> CLOSING   for each channel
@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.reference_broker.amqp.errors import CHANNEL_ERROR, COMMAND_INVALID, AmqpFault
+from plumbline.reference_broker.amqp.errors import CHANNEL_ERROR, COMMAND_INVALID, AmqpReplyError
 
 
 class Phase(Enum):
@@ -181,7 +181,7 @@ def handlers(
 
 def _refusal(code: int, text: str) -> Handler:
     def refuse(subject: Any, operation: Any, now: int) -> None:
-        raise AmqpFault(code, text)
+        raise AmqpReplyError(code, text)
 
     return refuse
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
-from plumbline.reference_broker.amqp.messages.message import Message
-from plumbline.reference_broker.outputs import Close, Send
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage
+from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.wire.amqp import SHAPES, FrameType, frame
 
-__all__ = ["Close", "Outbox", "Output", "Send"]
+__all__ = ["CloseOutput", "Outbox", "Output", "SendOutput"]
 
-Output = Send | Close
+Output = SendOutput | CloseOutput
 
 
 class Outbox:
     """The connections with something to send or to close."""
 
     def __init__(self) -> None:
-        self._changed: list[Connection] = []
+        self._changed: list[AmqpClientConnection] = []
 
-    def write(self, connection: Connection, data: bytes) -> None:
+    def write(self, connection: AmqpClientConnection, data: bytes) -> None:
         """Send bytes at the end of this event."""
         if connection.ending:
             return
@@ -28,7 +28,7 @@ class Outbox:
             self._changed.append(connection)
         connection.out.append(data)
 
-    def send(self, connection: Connection, number: int, method: str, *values: Any) -> None:
+    def send(self, connection: AmqpClientConnection, number: int, method: str, *values: Any) -> None:
         """Send a method without content; ``values`` are all its arguments in their order."""
         self.write(connection, frame(FrameType.METHOD, number, SHAPES[method].encode_values(values)))
 
@@ -36,12 +36,12 @@ class Outbox:
         """Send a method without content on ``channel``."""
         self.send(channel.connection, channel.number, method, *values)
 
-    def send_content(self, channel: Channel, method_frame: bytes, message: Message) -> None:
+    def send_content(self, channel: Channel, method_frame: bytes, message: PublishedMessage) -> None:
         """Send a method frame and the content of ``message`` after it."""
         connection = channel.connection
         self.write(connection, method_frame + message.content(channel.number, connection.frame_max))
 
-    def end(self, connection: Connection) -> None:
+    def end(self, connection: AmqpClientConnection) -> None:
         """Close the socket once everything is written."""
         if not connection.ending:
             connection.ending = True
@@ -53,10 +53,10 @@ class Outbox:
         outputs: list[Output] = []
         for connection in self._changed:
             if connection.out:
-                outputs.append(Send(connection.id, b"".join(connection.out)))
+                outputs.append(SendOutput(connection.id, b"".join(connection.out)))
                 connection.out.clear()
                 connection.spoke = now
             if connection.ending:
-                outputs.append(Close(connection.id))
+                outputs.append(CloseOutput(connection.id))
         self._changed.clear()
         return outputs

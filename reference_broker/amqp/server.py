@@ -9,10 +9,10 @@ from typing import Any
 
 from plumbline.reference_broker.amqp.assembly import build
 from plumbline.reference_broker.amqp.config import Config
-from plumbline.reference_broker.durable import DurableShell, Keeping
-from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.durable import DurableShell, StorageOptions
 from plumbline.reference_broker.shell import BrokerThread, Client
 from plumbline.reference_broker.store_folder import Stamp
+from plumbline.reference_broker.write_queue import WriteQueue
 
 __all__ = ["AmqpBroker", "BrokerThread"]
 
@@ -45,11 +45,11 @@ class AmqpBroker(DurableShell):
         self.config = config or Config.of(**options)
         defects = [defect] if isinstance(defect, str) else list(defect or ())
         folder = self.config.data_dir
-        ledger = None if folder is None else Ledger()
+        ledger = None if folder is None else WriteQueue()
         self.broker = build(self.config, random.Random(seed), defects, ledger=ledger)
         keeping = None
         if folder is not None and ledger is not None:
-            keeping = Keeping(Path(folder), STAMP, ledger, self.broker.recover, "always")
+            keeping = StorageOptions(Path(folder), STAMP, ledger, self.broker.recover, "always")
         super().__init__(
             self.broker,
             keeping,
@@ -81,8 +81,8 @@ class AmqpBroker(DurableShell):
         """Publishers may go on."""
         self.carry_out(self.broker.unblock(self.now()))
 
-    def lags(self, client: Client) -> None:
-        self.broker.lags(client.id)
+    def on_client_slow(self, client: Client) -> None:
+        self.broker.on_client_slow(client.id)
 
-    def caught_up(self, client: Client) -> None:
-        self.carry_out(self.broker.caught_up(client.id, self.now()))
+    def on_client_ready(self, client: Client) -> None:
+        self.carry_out(self.broker.on_client_ready(client.id, self.now()))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from plumbline.reference_broker.nats.config import NS
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.info import make_nonce
-from plumbline.reference_broker.nats.state import Alarm, State
+from plumbline.reference_broker.nats.state import NatsTimer, State
 from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.nats import Connect, Info
 
@@ -23,40 +23,40 @@ PONG = b"PONG\r\n"
 class Admission(State):
     """What happens before a client may do anything, and what keeps it."""
 
-    def expect_authentication(self, connection: Connection) -> None:
+    def expect_authentication(self, connection: NatsClientConnection) -> None:
         """Whoever must say who it is may do nothing before."""
         connection.awaiting_auth = self.authenticator.required
         if self.config.authorization.uses_nkeys:
             connection.nonce = make_nonce(self.choose)
 
-    def send_info(self, connection: Connection) -> None:
+    def send_info(self, connection: NatsClientConnection) -> None:
         self.send(connection, Info.make(self.identity.fields(connection)).raw)
 
-    def connected(self, connection: Connection, operation: Connect, now: int) -> None:
+    def on_connect(self, connection: NatsClientConnection, operation: Connect, now: int) -> None:
         """Take the options, let the client in or not. A later CONNECT changes what it names."""
         try:
             options = connection.options.updated(operation.fields)
         except (ProtocolError, msgspec.ValidationError):
-            self.refuse(connection, self.error_texts.get(ErrorKind.JSON))
+            self.send_err_and_close(connection, self.error_texts.get(ErrorKind.JSON))
             return
-        self.timers.clear((connection.id, Alarm.AUTHENTICATION))
-        self.timers.set((connection.id, Alarm.PING), now + self.first_ping_after())
+        self.timers.clear((connection.id, NatsTimer.AUTHENTICATION))
+        self.timers.set((connection.id, NatsTimer.PING), now + self.first_ping_after())
         if connection.connected and self.rules.second_connect_drops_subscriptions:
             self.drop_subscriptions(connection)
         connection.options = options
         connection.connected = True
         connection.headers = options.headers and not self.config.no_header_support
-        if (refusal := self.refusal(connection)) is not None:
-            self.refuse(connection, refusal)
+        if (refusal := self.connect_refusal(connection)) is not None:
+            self.send_err_and_close(connection, refusal)
             return
         connection.awaiting_auth = False
         connection.permits = self.authenticator.permissions(options.credentials)
         connection.guarded = options.verbose or options.pedantic or connection.permits is not None
         for subscription in connection.subscriptions.values():
-            self.router.mark(subscription)
-        self.acknowledge(connection, operation)
+            self.router.mark_special(subscription)
+        self.send_ok(connection, operation)
 
-    def refusal(self, connection: Connection) -> str | None:
+    def connect_refusal(self, connection: NatsClientConnection) -> str | None:
         """Why a client may not come in; None if it may."""
         options = connection.options
         # Choosing an account in CONNECT is no longer possible, and refused as bad credentials are.
@@ -72,27 +72,27 @@ class Admission(State):
             return "no responders requires headers support"
         return None
 
-    def authentication_timed_out(self, connection: Connection) -> None:
-        self.refuse(connection, "Authentication Timeout")
+    def on_authentication_timeout(self, connection: NatsClientConnection) -> None:
+        self.send_err_and_close(connection, "Authentication Timeout")
 
     def is_full(self) -> bool:
         return len(self.connections) > self.config.max_connections
 
-    def pinged(self, connection: Connection) -> None:
+    def on_ping(self, connection: NatsClientConnection) -> None:
         self.send(connection, PONG)
         if connection.connected and not connection.first_pong_sent:
             connection.first_pong_sent = True
             if self.rules.connect_info and connection.options.protocol >= 1:
                 self.send(connection, Info.make(self.identity.connect_fields(connection)).raw)
 
-    def ponged(self, connection: Connection) -> None:
+    def on_pong(self, connection: NatsClientConnection) -> None:
         connection.pings_out = 0
 
-    def start_timers(self, connection: Connection, now: int) -> None:
+    def start_timers(self, connection: NatsClientConnection, now: int) -> None:
         if connection.awaiting_auth:
             timeout = round(self.config.authorization.timeout * NS)
-            self.timers.set((connection.id, Alarm.AUTHENTICATION), now + timeout)
-        self.timers.set((connection.id, Alarm.PING), now + self.ping_interval())
+            self.timers.set((connection.id, NatsTimer.AUTHENTICATION), now + timeout)
+        self.timers.set((connection.id, NatsTimer.PING), now + self.ping_interval())
 
     def first_ping_after(self) -> int:
         """Soon after CONNECT, up to a fifth later, so that connections do not beat in step."""
@@ -102,17 +102,17 @@ class Admission(State):
     def ping_interval(self) -> int:
         return round(self.config.ping_interval * NS)
 
-    def ping_is_due(self, connection: Connection, now: int) -> None:
+    def on_ping_timer(self, connection: NatsClientConnection, now: int) -> None:
         """PING, unless the client was heard lately; give up on one that answers none."""
         interval = self.ping_interval()
-        if not connection.was_pinged or now - connection.heard >= interval:
+        if not connection.was_pinged or now - connection.last_received >= interval:
             if self.is_stale(connection):
-                self.refuse(connection, "Stale Connection")
+                self.send_err_and_close(connection, "Stale Connection")
                 return
             connection.was_pinged = True
             connection.pings_out += 1
             self.send(connection, PING)
-        self.timers.set((connection.id, Alarm.PING), now + interval)
+        self.timers.set((connection.id, NatsTimer.PING), now + interval)
 
-    def is_stale(self, connection: Connection) -> bool:
+    def is_stale(self, connection: NatsClientConnection) -> bool:
         return connection.pings_out >= self.config.ping_max

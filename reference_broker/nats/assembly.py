@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from plumbline.reference_broker.ledger import Ledger
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.write_queue import WriteQueue
 
 
 def build(
-    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: Ledger | None = None
+    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: WriteQueue | None = None
 ) -> Broker:
     """A broker that nobody has connected to yet; ``random`` is its only source of chance.
 
     With a ``ledger`` streams in files enter there what is to be written; without, they are in memory.
 
-    Raises ``UnknownDefect`` or ``DefectNotApplicable``.
+    Raises ``UnknownDefectError`` or ``DefectNotApplicableError``.
     """
     broker = Broker(config, random.randrange)
     if config.jetstream is not None:

@@ -68,19 +68,19 @@ class Authenticator:
     def signature_is_right(self, nkey: str, nonce: str, signature: str) -> bool:
         return verify(public_key(nkey), nonce.encode(), decode_signature(signature))
 
-    def permissions(self, credentials: Credentials) -> Permits | None:
+    def permissions(self, credentials: Credentials) -> ConnectionPermissions | None:
         """What those admitted may do; None for everything."""
         user = self.user_of(credentials)
         configured = (user and user.permissions) or self._default
-        return Permits(configured) if configured is not None and self.required else None
+        return ConnectionPermissions(configured) if configured is not None and self.required else None
 
 
-class Permits:
+class ConnectionPermissions:
     """The permissions of one connection, ready to be asked about every message."""
 
     def __init__(self, permissions: Permissions) -> None:
-        self.publish = Rule(permissions.publish)
-        self.subscribe = Rule(permissions.subscribe)
+        self.publish = SubjectPermissions(permissions.publish)
+        self.subscribe = SubjectPermissions(permissions.subscribe)
         self._publish_known: dict[bytes, bool] = {}
         self._deny_known: dict[tuple[bytes, bytes | None], bool] = {}
 
@@ -107,7 +107,7 @@ class Permits:
         return known
 
 
-class Rule:
+class SubjectPermissions:
     """One direction's allow and deny lists. An entry may be ``subject`` or ``subject queue``."""
 
     def __init__(self, permission: Permission) -> None:

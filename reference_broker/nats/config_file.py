@@ -46,7 +46,7 @@ _SYNC_WORDS = ("always", "never")  # of sync_interval; the types refuse them els
 
 
 def load(
-    path: Path, *, under: Mapping[str, Any] | None = None, over: Mapping[str, Any] | None = None
+    path: Path, *, defaults: Mapping[str, Any] | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Config:
     """Read a file, between keys that count less and keys that count more. Raises ``ConfigError``."""
     try:
@@ -60,7 +60,7 @@ def load(
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: write one JSON object")
     try:
-        return convert(under or {}, fields, over or {})
+        return convert(defaults or {}, fields, overrides or {})
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -72,10 +72,10 @@ def convert(*sources: Mapping[str, Any]) -> Config:
     """
     known: dict[str, Any] = {}
     for fields in sources:
-        given = _taking_listen(_keys(fields))
-        if given.get("jetstream") is True and known.get("jetstream"):
-            del given["jetstream"]  # it is on already, with options
-        known |= given
+        keys = _expand_listen(_keys(fields))
+        if keys.get("jetstream") is True and known.get("jetstream"):
+            del keys["jetstream"]  # it is on already, with options
+        known |= keys
     if known.get("port") == ANY_PORT:
         known["port"] = 0
     if isinstance(known.get("level"), str):
@@ -90,7 +90,7 @@ def convert(*sources: Mapping[str, Any]) -> Config:
     try:
         return msgspec.convert(known, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explained(str(error), known)) from None
+        raise ConfigError(_explain(str(error), known)) from None
 
 
 def _keys(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _seconds(name: str, value: Any) -> float:
     return duration / SECOND
 
 
-def _taking_listen(known: dict[str, Any]) -> dict[str, Any]:
+def _expand_listen(known: dict[str, Any]) -> dict[str, Any]:
     """``listen: "host:port"`` stands for both."""
     listen = known.pop("listen", None)
     if listen is None:
@@ -192,7 +192,7 @@ def _permission(value: Any) -> Any:
     return {name: [entry] if isinstance(entry, str) else entry for name, entry in _keys(value).items()}
 
 
-def _explained(message: str, known: Mapping[str, Any]) -> str:
+def _explain(message: str, known: Mapping[str, Any]) -> str:
     """The sentence of msgspec, and for an unknown key what could be meant."""
     for name in known:
         if name not in Config.__struct_fields__:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.nats.auth import Credentials, Permits
+from plumbline.reference_broker.nats.auth import ConnectionPermissions, Credentials
 from plumbline.wire.nats import Decoder
 
 
@@ -42,8 +42,8 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature
 
         Raises ``msgspec.ValidationError`` if a field has the wrong type.
         """
-        given = {name: value for name, value in fields.items() if value is not None}
-        return msgspec.convert({**msgspec.to_builtins(self), **given}, ConnectOptions)
+        fields_given = {name: value for name, value in fields.items() if value is not None}
+        return msgspec.convert({**msgspec.to_builtins(self), **fields_given}, ConnectOptions)
 
     @property
     def credentials(self) -> Credentials:
@@ -65,7 +65,9 @@ class Subscription:
         "subject",
     )
 
-    def __init__(self, connection: Connection, sid: bytes, subject: bytes, queue: bytes | None) -> None:
+    def __init__(
+        self, connection: NatsClientConnection, sid: bytes, subject: bytes, queue: bytes | None
+    ) -> None:
         self.connection = connection
         self.out = connection.out
         self.sid = sid
@@ -77,7 +79,7 @@ class Subscription:
         self.special = False
 
 
-class Connection:
+class NatsClientConnection:
     """One client. ``out`` is what the current event has it sent, in order."""
 
     __slots__ = (
@@ -88,8 +90,8 @@ class Connection:
         "first_pong_sent",
         "guarded",
         "headers",
-        "heard",
         "id",
+        "last_received",
         "nonce",
         "options",
         "out",
@@ -108,7 +110,7 @@ class Connection:
         self.out: list[bytes] = []
         self.subscriptions: dict[bytes, Subscription] = {}
         self.options = ConnectOptions()
-        self.permits: Permits | None = None
+        self.permits: ConnectionPermissions | None = None
         self.nonce: str | None = None  # what an NKey user has to sign
         self.awaiting_auth = False
         self.connected = False  # CONNECT came
@@ -118,5 +120,5 @@ class Connection:
         self.pings_out = 0
         self.was_pinged = False
         self.started = 0  # when the client connected
-        self.heard = 0  # when the client last sent something of its own accord
+        self.last_received = 0  # when the client last sent something of its own accord
         self.closing = False

@@ -11,86 +11,86 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plumbline.reference_broker.nats.admission import Admission
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.messaging import Messaging
-from plumbline.reference_broker.nats.state import Alarm, Close, Output, Send
+from plumbline.reference_broker.nats.state import CloseOutput, NatsTimer, Output, SendOutput
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
 
-__all__ = ["Broker", "Close", "Output", "Send"]
+__all__ = ["Broker", "CloseOutput", "Output", "SendOutput"]
 
 
 class Broker(Admission, Messaging):
     """One NATS server."""
 
-    def opened(self, connection_id: int, now: int, peer: str) -> list[Output]:
+    def on_connected(self, connection_id: int, now: int, peer: str) -> list[Output]:
         """A client has connected from the address ``peer``."""
-        connection = Connection(connection_id, peer, self.make_decoder())
+        connection = NatsClientConnection(connection_id, peer, self.make_decoder())
         connection.started = now
         self.connections[connection_id] = connection
         self.expect_authentication(connection)
         self.send_info(connection)
         if self.is_full():
-            self.refuse(connection, "maximum connections exceeded")
+            self.send_err_and_close(connection, "maximum connections exceeded")
         else:
             self.start_timers(connection, now)
         return self.flush()
 
-    def received(self, connection_id: int, data: bytes | Sequence[Operation], now: int) -> list[Output]:
+    def on_data(self, connection_id: int, data: bytes | Sequence[Operation], now: int) -> list[Output]:
         """A client has sent bytes, in any segmentation, or whole operations."""
         connection = self.connections.get(connection_id)
         if connection is None:  # it was closed, and its last bytes were under way
             return []
         self.speaking = connection
-        operations, error = self.decoded(connection, data)
+        operations, error = self.decode(connection, data)
         if operations and not (type(operations[0]) is Pong and all(type(one) is Pong for one in operations)):
-            connection.heard = now
-        published, admitted = self.published, not connection.awaiting_auth
+            connection.last_received = now
+        published, admitted = self.on_pub, not connection.awaiting_auth
         for operation in operations:
             if admitted and type(operation) is Pub:
                 published(connection, operation, now)
                 continue
             self.handle(connection, operation, now)
             if connection.closing:
-                return self.settle(now)
+                return self.end_event(now)
             admitted = not connection.awaiting_auth
         if error is not None:
-            self.malformed(connection, error)
+            self.on_malformed(connection, error)
         elif connection.awaiting_auth:
             self.check_opening(connection, connection.decoder.unfinished)
-        return self.settle(now)
+        return self.end_event(now)
 
-    def closed(self, connection_id: int, now: int) -> list[Output]:
+    def on_disconnected(self, connection_id: int, now: int) -> list[Output]:
         """A client is gone."""
         connection = self.connections.get(connection_id)
         if connection is not None:
             self.forget(connection)
-        return self.settle(now)
+        return self.end_event(now)
 
     def wake(self, now: int) -> list[Output]:
         """Run what is due."""
         for connection_id, alarm in self.timers.due(now):
             connection = self.connections[connection_id]
-            if alarm is Alarm.PING:
-                self.ping_is_due(connection, now)
+            if alarm is NatsTimer.PING:
+                self.on_ping_timer(connection, now)
             else:
-                self.authentication_timed_out(connection)
+                self.on_authentication_timeout(connection)
         if self.service is not None:
             self.service.wake(now)
-        return self.settle(now)
+        return self.end_event(now)
 
-    def settle(self, now: int) -> list[Output]:
+    def end_event(self, now: int) -> list[Output]:
         """The end of an event: what it leaves is sent."""
-        self.tell_what_ended(now)
+        self.notify_unsubscribed(now)
         return self.flush()
 
-    def tell_what_ended(self, now: int) -> None:
+    def notify_unsubscribed(self, now: int) -> None:
         """The service hears of subscriptions that have ended."""
         ended = self.router.ended
         while ended:
             subject = ended.pop()
             if self.service is not None:
-                self.service.unsubscribed(subject, now)
+                self.service.on_unsubscribed(subject, now)
 
     def next_wake(self) -> int | None:
         """When ``wake`` has something to do; None for never."""
@@ -101,8 +101,8 @@ class Broker(Admission, Messaging):
     def make_decoder(self) -> Decoder:
         return Decoder(Sender.CLIENT, Limits(self.config.max_control_line, self.config.max_payload))
 
-    def decoded(
-        self, connection: Connection, data: bytes | Sequence[Operation]
+    def decode(
+        self, connection: NatsClientConnection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], ProtocolError | None]:
         if not isinstance(data, bytes):
             return data, None
@@ -111,43 +111,43 @@ class Broker(Admission, Messaging):
         except ProtocolError as error:
             return error.operations, error
 
-    def malformed(self, connection: Connection, error: ProtocolError) -> None:
+    def on_malformed(self, connection: NatsClientConnection, error: ProtocolError) -> None:
         """What is not the protocol ends the connection, with or without a word."""
         if connection.awaiting_auth and error.excerpt[:1] not in b"Cc":
-            self.refuse(connection, "Authorization Violation")
+            self.send_err_and_close(connection, "Authorization Violation")
             return
-        self.refuse(connection, self.error_texts.get(error.kind))
+        self.send_err_and_close(connection, self.error_texts.get(error.kind))
 
-    def check_opening(self, connection: Connection, unfinished: bytes) -> None:
+    def check_opening(self, connection: NatsClientConnection, unfinished: bytes) -> None:
         """One byte is enough to see that what comes is not CONNECT."""
         if unfinished and unfinished[:1] not in b"Cc":
-            self.refuse(connection, "Authorization Violation")
+            self.send_err_and_close(connection, "Authorization Violation")
 
-    def handle(self, connection: Connection, operation: Operation, now: int) -> None:
+    def handle(self, connection: NatsClientConnection, operation: Operation, now: int) -> None:
         """One operation that came whole."""
         if isinstance(operation, Connect):
-            self.connected(connection, operation, now)
+            self.on_connect(connection, operation, now)
         elif connection.awaiting_auth:
-            self.came_too_early(connection, operation, now)
+            self.refuse_before_connect(connection, operation, now)
         else:
             self.dispatch(connection, operation, now)
 
-    def came_too_early(self, connection: Connection, operation: Operation, now: int) -> None:
+    def refuse_before_connect(self, connection: NatsClientConnection, operation: Operation, now: int) -> None:
         """Something else than CONNECT from somebody who must say first who it is."""
-        self.refuse(connection, "Authorization Violation")
+        self.send_err_and_close(connection, "Authorization Violation")
 
-    def dispatch(self, connection: Connection, operation: Operation, now: int) -> None:
+    def dispatch(self, connection: NatsClientConnection, operation: Operation, now: int) -> None:
         """An operation of a client that is in."""
         if isinstance(operation, Pub):
-            self.published(connection, operation, now)
+            self.on_pub(connection, operation, now)
         elif isinstance(operation, HPub):
-            self.published_with_headers(connection, operation, now)
+            self.on_hpub(connection, operation, now)
         elif isinstance(operation, Sub):
-            self.subscribed(connection, operation, now)
+            self.on_sub(connection, operation, now)
         elif isinstance(operation, Unsub):
-            self.unsubscribed(connection, operation)
-            self.tell_what_ended(now)
+            self.on_unsub(connection, operation)
+            self.notify_unsubscribed(now)
         elif isinstance(operation, Ping):
-            self.pinged(connection)
+            self.on_ping(connection)
         elif isinstance(operation, Pong):
-            self.ponged(connection)
+            self.on_pong(connection)

@@ -39,28 +39,28 @@ class Host(Protocol):
         ...
 
     def forget_routes(self) -> None:
-        """What ``Service.listens`` says has changed."""
+        """What ``Service.handles_subject`` says has changed."""
         ...
 
 
 class Service(Protocol):
     """A service the core consults for every message that a client publishes where it listens."""
 
-    def listens(self, subject: bytes) -> bool:
+    def handles_subject(self, subject: bytes) -> bool:
         """Whether messages on ``subject`` concern the service; true until ``Host.forget_routes``."""
         ...
 
-    def received(
+    def on_message(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
     ) -> bool:
         """True if the service responded or took it: then there is no 503 for want of responders."""
         ...
 
-    def subscribed(self, subject: bytes, now: int) -> None:
+    def on_subscribed(self, subject: bytes, now: int) -> None:
         """A client has subscribed to ``subject``, which may hold wildcards."""
         ...
 
-    def unsubscribed(self, subject: bytes, now: int) -> None:
+    def on_unsubscribed(self, subject: bytes, now: int) -> None:
         """A subscription to ``subject`` has ended, in whatever way."""
         ...
 

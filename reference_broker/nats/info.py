@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plumbline.reference_broker.nats.config import Config
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.levels import CoreRules
 
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
@@ -41,7 +41,7 @@ class Identity:
         self._config = config
         self._rules = rules
 
-    def fields(self, connection: Connection) -> dict[str, Any]:
+    def fields(self, connection: NatsClientConnection) -> dict[str, Any]:
         """What INFO says, before and after CONNECT; what does not hold is left out."""
         config, rules = self._config, self._rules
         fields = {
@@ -64,7 +64,7 @@ class Identity:
         }
         return {name: value for name, value in fields.items() if value is not None}
 
-    def client_fields(self, connection: Connection | None) -> dict[str, Any]:
+    def client_fields(self, connection: NatsClientConnection | None) -> dict[str, Any]:
         """Who a client is, as JetStream's advisories tell it; ``start`` is in nanoseconds."""
         fields: dict[str, Any] = {"acc": ACCOUNT, "server": self.server_name}
         if connection is None or not self._rules.advisories_name_clients:
@@ -82,6 +82,6 @@ class Identity:
         named = {name: value for name, value in own.items() if value}
         return named | fields | {"kind": "Client", "client_type": "nats"}
 
-    def connect_fields(self, connection: Connection) -> dict[str, Any]:
+    def connect_fields(self, connection: NatsClientConnection) -> dict[str, Any]:
         """What INFO says once the client is in: the account it is bound to, too."""
         return {**self.fields(connection), "connect_info": True, "remote_account": ACCOUNT}

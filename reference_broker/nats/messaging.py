@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.reference_broker.nats.auth import SYSTEM_QUEUE
-from plumbline.reference_broker.nats.connection import Connection, Subscription
-from plumbline.reference_broker.nats.routing import Message, Route
+from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
+from plumbline.reference_broker.nats.routing import Route, RoutedMessage
 from plumbline.reference_broker.nats.state import State, quoted
 from plumbline.wire.errors import ErrorKind
 from plumbline.wire.nats import HPub, Pub, Sub, Unsub, subjects
@@ -22,55 +22,57 @@ CR = 13
 class Messaging(State):
     """Subscriptions and messages. The methods of ``host.Host`` are here, too."""
 
-    def subscribed(self, connection: Connection, operation: Sub, now: int) -> None:
+    def on_sub(self, connection: NatsClientConnection, operation: Sub, now: int) -> None:
         subject, sid = operation.args[0], operation.args[-1]
         queue = operation.args[1] if len(operation.args) == 3 else None
         if (refusal := self.subscribe_refusal(connection, subject, queue)) is not None:
-            self.complain(connection, refusal)
+            self.send_err(connection, refusal)
             return
         if sid in connection.subscriptions:  # the first one stands
-            self.acknowledge(connection, operation)
+            self.send_ok(connection, operation)
             return
         if not self.is_valid_subject(subject):
-            self.complain(connection, "Invalid Subject")
+            self.send_err(connection, "Invalid Subject")
             return
         subscription = Subscription(connection, sid, subject, queue)
         subscription.filtered = connection.permits is not None and connection.permits.must_filter(subject)
         connection.subscriptions[sid] = subscription
-        self.router.mark(subscription)
+        self.router.mark_special(subscription)
         self.router.add(subscription)
-        self.acknowledge(connection, operation)
+        self.send_ok(connection, operation)
         if self.service is not None:
-            self.service.subscribed(subject, now)
+            self.service.on_subscribed(subject, now)
 
     def is_valid_subject(self, subject: bytes) -> bool:
         return subjects.is_valid(subject)
 
-    def subscribe_refusal(self, connection: Connection, subject: bytes, queue: bytes | None) -> str | None:
+    def subscribe_refusal(
+        self, connection: NatsClientConnection, subject: bytes, queue: bytes | None
+    ) -> str | None:
         """Why a client may not subscribe to that; None if it may."""
         if not self.may_subscribe(connection, subject, queue):
             group = f" using queue {quoted(queue)}" if queue else ""
             return f"Permissions Violation for Subscription to {quoted(subject)}{group}"
-        if self.has_all_subscriptions(connection):
+        if self.is_at_subscription_limit(connection):
             return "maximum subscriptions exceeded"
         return None
 
-    def has_all_subscriptions(self, connection: Connection) -> bool:
+    def is_at_subscription_limit(self, connection: NatsClientConnection) -> bool:
         """Whether a connection may not have one subscription more."""
         return 0 < self.config.max_subscriptions <= len(connection.subscriptions)
 
-    def may_subscribe(self, connection: Connection, subject: bytes, queue: bytes | None) -> bool:
+    def may_subscribe(self, connection: NatsClientConnection, subject: bytes, queue: bytes | None) -> bool:
         if queue == SYSTEM_QUEUE:
             return False
         return connection.permits is None or connection.permits.may_subscribe(subject, queue)
 
-    def unsubscribed(self, connection: Connection, operation: Unsub) -> None:
-        self.acknowledge(connection, operation)
+    def on_unsub(self, connection: NatsClientConnection, operation: Unsub) -> None:
+        self.send_ok(connection, operation)
         subscription = connection.subscriptions.get(operation.args[0])
         if subscription is not None:
-            self.router.limit(subscription, operation.max_msgs or 0)
+            self.router.set_max_msgs(subscription, operation.max_msgs or 0)
 
-    def published(self, connection: Connection, operation: Pub, now: int) -> None:
+    def on_pub(self, connection: NatsClientConnection, operation: Pub, now: int) -> None:
         """The hot path: no object is made here but the bytes that are sent."""
         args, raw = operation.args, operation.raw
         subject = args[0]
@@ -90,20 +92,22 @@ class Messaging(State):
             else:
                 tail = b"%b\r\n%b" % (args[1], raw[operation.head :])
             count = router.deliver_plainly(route, subject, tail, connection)
-        if route.served and self.taken(subject, reply, b"", operation.payload, now):
+        if route.served and self.service_accepts(subject, reply, b"", operation.payload, now):
             return
         if not count:
-            self.unheard(connection, subject, reply)
+            self.on_no_receivers(connection, subject, reply)
 
-    def taken(
+    def service_accepts(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
     ) -> bool:
         """Whether the service inside answers for a message."""
-        return self.service is not None and self.service.received(subject, reply, header_block, payload, now)
+        return self.service is not None and self.service.on_message(
+            subject, reply, header_block, payload, now
+        )
 
-    def published_with_headers(self, connection: Connection, operation: HPub, now: int) -> None:
+    def on_hpub(self, connection: NatsClientConnection, operation: HPub, now: int) -> None:
         if not self.may_send_headers(connection):
-            self.refuse(connection, self.error_texts.get(ErrorKind.HEADERS))
+            self.send_err_and_close(connection, self.error_texts.get(ErrorKind.HEADERS))
             return
         subject, header_size, size = operation.args[0], operation.args[-2], operation.args[-1]
         reply = operation.args[1] if len(operation.args) == 4 else None
@@ -113,54 +117,54 @@ class Messaging(State):
         block, payload = operation.header_block, operation.payload
         message = self.message(subject, reply, (header_size, size), block, payload)
         count = self.router.deliver(route, message, connection)
-        if route.served and self.taken(subject, reply, block, payload, now):
+        if route.served and self.service_accepts(subject, reply, block, payload, now):
             return
         if not count:
-            self.unheard(connection, subject, reply)
+            self.on_no_receivers(connection, subject, reply)
 
     def admits(
-        self, connection: Connection, operation: Pub | HPub, reply: bytes | None, route: Route
+        self, connection: NatsClientConnection, operation: Pub | HPub, reply: bytes | None, route: Route
     ) -> bool:
         """Whether a publish goes on; tells the client what it must know, in the order servers do."""
         subject = operation.args[0]
         if connection.options.pedantic and not self.is_valid_publish_subject(subject):
-            self.complain(connection, "Invalid Publish Subject")  # and yet it goes on
+            self.send_err(connection, "Invalid Publish Subject")  # and yet it goes on
         if route.reserved or not self.may_publish(connection, subject):
-            self.complain(connection, f"Permissions Violation for Publish to {quoted(subject)}")
+            self.send_err(connection, f"Permissions Violation for Publish to {quoted(subject)}")
             return False
         if reply is not None and reply.startswith(RESERVED_REPLIES):
-            self.complain(connection, f"Permissions Violation for Publish with Reply of {quoted(reply)}")
+            self.send_err(connection, f"Permissions Violation for Publish with Reply of {quoted(reply)}")
             return False
-        self.acknowledge(connection, operation)
+        self.send_ok(connection, operation)
         return True
 
-    def may_send_headers(self, connection: Connection) -> bool:
+    def may_send_headers(self, connection: NatsClientConnection) -> bool:
         return connection.headers
 
     def is_valid_publish_subject(self, subject: bytes) -> bool:
         return subjects.is_valid_literal(subject)
 
-    def may_publish(self, connection: Connection, subject: bytes) -> bool:
+    def may_publish(self, connection: NatsClientConnection, subject: bytes) -> bool:
         return connection.permits is None or connection.permits.may_publish(subject)
 
     def message(
         self, subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
-    ) -> Message:
+    ) -> RoutedMessage:
         """A client's message with headers, its sizes as they were written."""
         return framed_message(subject, reply, sizes, block, payload)
 
-    def own_message(self, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> Message:
+    def own_message(self, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> RoutedMessage:
         """A message of the server's own."""
         sizes = b"%d" % len(block), b"%d" % (len(block) + len(payload))
         blank = b"" if reply is None and self.rules.blank_for_missing_reply else reply
         return framed_message(subject, blank, sizes, block, payload)
 
-    def unheard(self, connection: Connection, subject: bytes, reply: bytes | None) -> None:
+    def on_no_receivers(self, connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         """A message reached nobody."""
         if reply is not None and connection.options.no_responders:
-            self.nobody_responds(connection, subject, reply)
+            self.send_no_responders(connection, subject, reply)
 
-    def nobody_responds(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+    def send_no_responders(self, connection: NatsClientConnection, subject: bytes, reply: bytes) -> None:
         """Tell the requester at once that nobody listens. ADR-4, "No Responders".
 
         Servers do so by the first subscription of its own that matches the reply, queue groups aside.
@@ -185,7 +189,7 @@ class Messaging(State):
     ) -> int:
         route = self.router.route(target)
         if target != subject:
-            route = self.router.readdressed(route, subject)
+            route = self.router.route_with_subject(route, subject)
         return self.router.deliver(route, self.own_message(subject, reply, header_block, payload), None)
 
     def forget_routes(self) -> None:
@@ -204,10 +208,10 @@ class Messaging(State):
 
 def framed_message(
     subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes
-) -> Message:
+) -> RoutedMessage:
     """A message ready for its receivers; an empty header block is no headers."""
     begin = b"" if reply is None else reply + b" "
     if not block:
-        return Message(subject, b"%b%b\r\n%b\r\n" % (begin, sizes[1], payload))
+        return RoutedMessage(subject, b"%b%b\r\n%b\r\n" % (begin, sizes[1], payload))
     stripped = b"%b%d\r\n%b\r\n" % (begin, len(payload), payload)
-    return Message(subject, b"%b%b %b\r\n%b%b\r\n" % (begin, *sizes, block, payload), stripped)
+    return RoutedMessage(subject, b"%b%b %b\r\n%b%b\r\n" % (begin, *sizes, block, payload), stripped)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from plumbline.reference_broker.nats.connection import Connection, Subscription
+from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
 from plumbline.reference_broker.nats.sublist import Sublist
 
 REMEMBERED = 8192  # subjects whose route is kept
@@ -36,7 +36,7 @@ class Route:
         self.served = served  # the service inside listens, too
 
 
-class Message:
+class RoutedMessage:
     """One message on its way: what follows the start of the line, with headers and without.
 
     ``stripped`` is None if there are no headers: then everybody gets ``tail``.
@@ -57,7 +57,10 @@ class Router:
     """
 
     def __init__(
-        self, choose: Callable[[int], int], dirty: list[Connection], reserved_subjects: tuple[bytes, ...] = ()
+        self,
+        choose: Callable[[int], int],
+        dirty: list[NatsClientConnection],
+        reserved_subjects: tuple[bytes, ...] = (),
     ) -> None:
         self.choose = choose
         self.dirty = dirty
@@ -78,15 +81,15 @@ class Router:
         self.subscriptions.remove(subscription.subject, subscription)
         self._forget(subscription.subject)
 
-    def limit(self, subscription: Subscription, max_msgs: int) -> None:
+    def set_max_msgs(self, subscription: Subscription, max_msgs: int) -> None:
         """UNSUB with max: counted from SUB on. docs.nats.io, "Client Protocol", "UNSUB"."""
         if max_msgs > subscription.delivered:
             subscription.max_msgs = max_msgs
-            self.mark(subscription)
+            self.mark_special(subscription)
         else:
             self.remove(subscription)
 
-    def mark(self, subscription: Subscription) -> None:
+    def mark_special(self, subscription: Subscription) -> None:
         """Note whether a subscription can be delivered to without looking."""
         subscription.special = (
             subscription.filtered or subscription.max_msgs > 0 or not subscription.connection.options.echo
@@ -117,7 +120,7 @@ class Router:
             served=self.serves(subject),
         )
 
-    def readdressed(self, route: Route, subject: bytes) -> Route:
+    def route_with_subject(self, route: Route, subject: bytes) -> Route:
         """The same receivers, told of another subject."""
         plain = [(subscription, self.head(subject, subscription)) for subscription, _ in route.plain]
         groups = [[(member, self.head(subject, member)) for member, _ in group] for group in route.groups]
@@ -130,7 +133,7 @@ class Router:
         """The start of a MSG line; HMSG puts an H before it."""
         return b"MSG %b %b " % (subject, subscription.sid)
 
-    def deliver(self, route: Route, message: Message, publisher: Connection | None) -> int:
+    def deliver(self, route: Route, message: RoutedMessage, publisher: NatsClientConnection | None) -> int:
         """Send a message to everybody it is for; how many got it."""
         count = 0
         for subscription, head in route.plain:
@@ -139,13 +142,15 @@ class Router:
             count += self.deliver_to_one(group, message, publisher)
         return count
 
-    def deliver_plainly(self, route: Route, subject: bytes, tail: bytes, publisher: Connection) -> int:
+    def deliver_plainly(
+        self, route: Route, subject: bytes, tail: bytes, publisher: NatsClientConnection
+    ) -> int:
         """``deliver`` of a message without headers, with ``deliver_to`` unrolled where nothing is special."""
         count = 0
         dirty = self.dirty
         for subscription, head in route.plain:
             if subscription.special:
-                count += self.deliver_to(subscription, head, Message(subject, tail), publisher)
+                count += self.deliver_to(subscription, head, RoutedMessage(subject, tail), publisher)
                 continue
             subscription.delivered += 1
             out = subscription.out
@@ -154,10 +159,12 @@ class Router:
             out += (head, tail)
             count += 1
         for group in route.groups:
-            count += self.deliver_to_one(group, Message(subject, tail), publisher)
+            count += self.deliver_to_one(group, RoutedMessage(subject, tail), publisher)
         return count
 
-    def deliver_to_one(self, group: list[Target], message: Message, publisher: Connection | None) -> int:
+    def deliver_to_one(
+        self, group: list[Target], message: RoutedMessage, publisher: NatsClientConnection | None
+    ) -> int:
         """A queue group: one member gets it, the next if the first cannot take it."""
         for subscription, head in self.in_random_order(group):
             if self.deliver_to(subscription, head, message, publisher):
@@ -171,7 +178,11 @@ class Router:
         yield from group[:start]
 
     def deliver_to(
-        self, subscription: Subscription, head: bytes, message: Message, publisher: Connection | None
+        self,
+        subscription: Subscription,
+        head: bytes,
+        message: RoutedMessage,
+        publisher: NatsClientConnection | None,
     ) -> int:
         """Send to one subscription, unless something forbids it; 1 if it was sent."""
         if subscription.special and not self.admits(subscription, message.subject, publisher):
@@ -185,7 +196,9 @@ class Router:
             self.remove(subscription)
         return 1
 
-    def admits(self, subscription: Subscription, subject: bytes, publisher: Connection | None) -> bool:
+    def admits(
+        self, subscription: Subscription, subject: bytes, publisher: NatsClientConnection | None
+    ) -> bool:
         """Whether a subscription takes this message."""
         connection = subscription.connection
         if publisher is connection and not self.echoes(connection):
@@ -194,11 +207,13 @@ class Router:
             return connection.permits.may_receive(subject, subscription.queue)
         return True
 
-    def echoes(self, connection: Connection) -> bool:
+    def echoes(self, connection: NatsClientConnection) -> bool:
         """Whether a connection hears its own messages. docs.nats.io, "CONNECT", ``echo``."""
         return connection.options.echo
 
-    def framed(self, connection: Connection, head: bytes, message: Message) -> tuple[bytes, ...]:
+    def framed(
+        self, connection: NatsClientConnection, head: bytes, message: RoutedMessage
+    ) -> tuple[bytes, ...]:
         """The operation as this connection is to see it: headers only for those who know them (ADR-4)."""
         if message.stripped is None:
             return (head, message.tail)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.reference_broker.durable import DurableShell, Keeping
-from plumbline.reference_broker.ledger import Ledger
+from plumbline.reference_broker.durable import DurableShell, StorageOptions
 from plumbline.reference_broker.nats.assembly import build
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.jetstream.files.layout import LAYOUT, VERSION
 from plumbline.reference_broker.shell import BrokerThread
 from plumbline.reference_broker.store_folder import Stamp
+from plumbline.reference_broker.write_queue import WriteQueue
 
 __all__ = ["BrokerThread", "NatsBroker"]
 
@@ -45,12 +45,12 @@ class NatsBroker(DurableShell):
         defects = [defect] if isinstance(defect, str) else list(defect or ())
         options_of_jetstream = self.config.jetstream
         folder = options_of_jetstream.store_dir if options_of_jetstream else None
-        ledger = Ledger() if folder else None
+        ledger = WriteQueue() if folder else None
         self.broker = build(self.config, random.Random(seed), defects, ledger=ledger)
         keeping = None
         if options_of_jetstream and folder and ledger is not None:
             path, stamp = Path(folder, "jetstream"), Stamp(LAYOUT, VERSION)
-            keeping = Keeping(path, stamp, ledger, self._recover, options_of_jetstream.sync_interval)
+            keeping = StorageOptions(path, stamp, ledger, self._recover, options_of_jetstream.sync_interval)
         super().__init__(
             self.broker,
             keeping,
@@ -66,6 +66,6 @@ class NatsBroker(DurableShell):
         service = self.broker.service
         return service.recover(files, now) if isinstance(service, JetStream) else []
 
-    def listening(self) -> None:
+    def on_listening(self) -> None:
         """INFO names the true port."""
         self.broker.identity.port = self.port

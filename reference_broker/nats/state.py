@@ -11,12 +11,12 @@ from enum import Enum
 
 from plumbline.reference_broker.nats.auth import Authenticator
 from plumbline.reference_broker.nats.config import Config
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.host import Service
 from plumbline.reference_broker.nats.info import Identity
 from plumbline.reference_broker.nats.levels import CoreRules
 from plumbline.reference_broker.nats.routing import Router
-from plumbline.reference_broker.outputs import Close, Send
+from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.timers import Timers
 from plumbline.wire.errors import ErrorKind
 from plumbline.wire.nats import Err, Operation
@@ -33,12 +33,12 @@ ERROR_TEXTS = {
 }
 
 
-__all__ = ["Alarm", "Close", "Output", "Send", "State", "quoted"]
+__all__ = ["CloseOutput", "NatsTimer", "Output", "SendOutput", "State", "quoted"]
 
-Output = Send | Close
+Output = SendOutput | CloseOutput
 
 
-class Alarm(Enum):
+class NatsTimer(Enum):
     """What a connection's timers are for."""
 
     PING = "ping"
@@ -55,48 +55,48 @@ class State:
         self.identity = Identity(config, self.rules, choose)
         self.authenticator = Authenticator(config.authorization)
         self.service: Service | None = None
-        self.connections: dict[int, Connection] = {}
-        self.speaking: Connection | None = None  # whose operations are being handled
-        self.timers: Timers[tuple[int, Alarm]] = Timers()
-        self.dirty: list[Connection] = []  # those with something to be sent or closed
+        self.connections: dict[int, NatsClientConnection] = {}
+        self.speaking: NatsClientConnection | None = None  # whose operations are being handled
+        self.timers: Timers[tuple[int, NatsTimer]] = Timers()
+        self.dirty: list[NatsClientConnection] = []  # those with something to be sent or closed
         self.router = Router(choose, self.dirty, self.rules.reserved_subjects)
-        self.router.serves = self.serves
+        self.router.serves = self.service_handles
         self.error_texts = dict(ERROR_TEXTS)
 
-    def serves(self, subject: bytes) -> bool:
+    def service_handles(self, subject: bytes) -> bool:
         """Whether the service inside wants what is published on ``subject``."""
-        return self.service is not None and self.service.listens(subject)
+        return self.service is not None and self.service.handles_subject(subject)
 
-    def acknowledge(self, connection: Connection, operation: Operation) -> None:
+    def send_ok(self, connection: NatsClientConnection, operation: Operation) -> None:
         """+OK to an operation, if the client asked for it. docs.nats.io, "CONNECT", ``verbose``."""
         if connection.options.verbose:
             self.send(connection, OK)
 
-    def complain(self, connection: Connection, text: str) -> None:
+    def send_err(self, connection: NatsClientConnection, text: str) -> None:
         """-ERR; the connection stays open."""
         self.send(connection, Err.make(text).raw)
 
-    def refuse(self, connection: Connection, text: str | None) -> None:
+    def send_err_and_close(self, connection: NatsClientConnection, text: str | None) -> None:
         """-ERR, if there is anything to say, and the end of the connection; only once."""
         if connection.closing:
             return
         if text is not None:
-            self.complain(connection, text)
+            self.send_err(connection, text)
         self.close(connection)
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: NatsClientConnection) -> None:
         if not connection.out:
             self.dirty.append(connection)
         connection.closing = True
         self.forget(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: NatsClientConnection) -> None:
         self.drop_subscriptions(connection)
-        for alarm in Alarm:
+        for alarm in NatsTimer:
             self.timers.clear((connection.id, alarm))
         del self.connections[connection.id]
 
-    def send(self, connection: Connection, data: bytes) -> None:
+    def send(self, connection: NatsClientConnection, data: bytes) -> None:
         if not connection.out:
             self.dirty.append(connection)
         connection.out.append(data)
@@ -106,14 +106,14 @@ class State:
         outputs: list[Output] = []
         for connection in self.dirty:
             if connection.out:
-                outputs.append(Send(connection.id, b"".join(connection.out)))
+                outputs.append(SendOutput(connection.id, b"".join(connection.out)))
                 connection.out.clear()
             if connection.closing:
-                outputs.append(Close(connection.id))
+                outputs.append(CloseOutput(connection.id))
         self.dirty.clear()
         return outputs
 
-    def drop_subscriptions(self, connection: Connection) -> None:
+    def drop_subscriptions(self, connection: NatsClientConnection) -> None:
         for subscription in list(connection.subscriptions.values()):
             self.router.remove(subscription)
 

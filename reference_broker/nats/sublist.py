@@ -17,11 +17,11 @@ S = TypeVar("S", bound=Hashable)
 class _Node(Generic[S]):
     """One token of the wildcard tree; who subscribed to the subject that ends here."""
 
-    __slots__ = ("below", "here")
+    __slots__ = ("below", "subscribers")
 
     def __init__(self) -> None:
         self.below: dict[bytes, _Node[S]] = {}
-        self.here: dict[S, None] = {}
+        self.subscribers: dict[S, None] = {}
 
 
 class Sublist(Generic[S]):
@@ -38,7 +38,7 @@ class Sublist(Generic[S]):
         node = self._wildcards
         for token in subject.split(b"."):
             node = node.below.setdefault(token, _Node())
-        node.here[subscriber] = None
+        node.subscribers[subscriber] = None
 
     def remove(self, subject: bytes, subscriber: S) -> None:
         """Forget a subscriber that is there; nothing is kept of a subject nobody wants any more."""
@@ -52,9 +52,9 @@ class Sublist(Generic[S]):
         tokens = subject.split(b".")
         for token in tokens:
             path.append(path[-1].below[token])
-        del path[-1].here[subscriber]
+        del path[-1].subscribers[subscriber]
         for token, node, parent in zip(reversed(tokens), reversed(path), reversed(path[:-1]), strict=False):
-            if node.here or node.below:
+            if node.subscribers or node.below:
                 break
             del parent.below[token]
 
@@ -65,7 +65,7 @@ class Sublist(Generic[S]):
             tokens = subject.split(b".")
             if b"" not in tokens:  # an empty token is no token: not even ">" matches it
                 for node in _walk(self._wildcards, tokens, 0):
-                    found.extend(node.here)
+                    found.extend(node.subscribers)
         found.extend(self._literals.get(subject, ()))
         return found
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from plumbline.reference_broker.ledger import Files, Ledger, apply
 from plumbline.reference_broker.nats.assembly import build
 from plumbline.reference_broker.nats.config import NS, Config
-from plumbline.reference_broker.nats.core import Broker, Output, Send
+from plumbline.reference_broker.nats.core import Broker, Output, SendOutput
+from plumbline.reference_broker.write_queue import Files, WriteQueue, apply
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch: as good as any
 PEER = "127.0.0.1"
@@ -22,7 +22,7 @@ PEER = "127.0.0.1"
 class VirtualBroker:
     """One broker. Give a ``Config``, or the fields of one as keywords; ``seed`` decides what chance decides.
 
-    Raises ``UnknownDefect`` or ``DefectNotApplicable``.
+    Raises ``UnknownDefectError`` or ``DefectNotApplicableError``.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class VirtualBroker:
         self.broker = self._started()
 
     def _started(self) -> Broker:
-        self._ledger = Ledger()
+        self._ledger = WriteQueue()
         broker = build(self._config, Random(self._seed), self._defects, ledger=self._ledger)
         if self._config.jetstream is not None:
             from plumbline.reference_broker.nats.jetstream.service import JetStream
@@ -57,12 +57,12 @@ class VirtualBroker:
         """A new connection; INFO waits on it."""
         number = len(self._waiting) + 1
         self._waiting[number] = []
-        self._carry_out(self.broker.opened(number, self.now, PEER))
+        self._carry_out(self.broker.on_connected(number, self.now, PEER))
         return number
 
     def send(self, connection: int, data: bytes) -> None:
         """Bytes from the client."""
-        self._carry_out(self.broker.received(connection, data, self.now))
+        self._carry_out(self.broker.on_data(connection, data, self.now))
 
     def take(self, connection: int) -> bytes:
         """What was sent to the client since the last time."""
@@ -70,9 +70,9 @@ class VirtualBroker:
         self._waiting[connection].clear()
         return data
 
-    def leave(self, connection: int) -> None:
+    def disconnect(self, connection: int) -> None:
         """The client goes away."""
-        self._carry_out(self.broker.closed(connection, self.now))
+        self._carry_out(self.broker.on_disconnected(connection, self.now))
 
     def next_wake(self) -> float | None:
         """In how many seconds the next timer is due; None for never."""
@@ -89,7 +89,7 @@ class VirtualBroker:
 
     def _carry_out(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
-            if isinstance(output, Send):
+            if isinstance(output, SendOutput):
                 self._waiting[output.connection].append(output.data)
             else:
                 self.closed.add(output.connection)

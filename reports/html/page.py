@@ -11,9 +11,9 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from plumbline.reports import diagram
-from plumbline.reports.by_hand import ByHand, by_hand
 from plumbline.reports.files import ReportFile
-from plumbline.reports.html.view import Card, page
+from plumbline.reports.html.view import CheckCard, page
+from plumbline.reports.manual_script import ManualScript, manual_script
 from plumbline.reports.markup import asset, environment, policy
 from plumbline.verdicts import Event, RunFinished, RunResult
 
@@ -26,7 +26,7 @@ class HtmlReport:
     def __init__(self, path: Path) -> None:
         self._file = ReportFile(path, "html")
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             self._file.write(render(event.result))
 
@@ -34,17 +34,17 @@ class HtmlReport:
 def render(result: RunResult) -> bytes:
     """The whole page."""
     templates = environment()
-    shown = page(result)
+    view = page(result)
     draw = templates.get_template("card.html.j2").render
     spent = 0
     drawn: dict[str, Markup] = {}
-    for card in (card for section in shown.sections for card in section.cards):
+    for card in (card for section in view.sections for card in section.cards):
         markup = draw(**_with_evidence(card, result) if spent < EVIDENCE_BYTES else _without_evidence(card))
         spent += len(markup)
         drawn[card.anchor] = Markup(markup)
     style, script = asset("report.css") + asset("diagram.css"), asset("report.js")
     document = templates.get_template("report.html.j2").render(
-        page=shown,
+        page=view,
         cards=drawn,
         style=style,
         script=script,
@@ -53,17 +53,17 @@ def render(result: RunResult) -> bytes:
     return document.encode()
 
 
-def _with_evidence(card: Card, result: RunResult) -> dict[str, object]:
+def _with_evidence(card: CheckCard, result: RunResult) -> dict[str, object]:
     return {
         "card": card,
         "picture": Markup(diagram.draw(card.check)),
-        "by_hand": by_hand(result.target, card.check),
+        "by_hand": manual_script(result.target, card.check),
     }
 
 
-def _without_evidence(card: Card) -> dict[str, object]:
+def _without_evidence(card: CheckCard) -> dict[str, object]:
     return {
         "card": replace(card, diagram=None, evidence=False),
         "picture": Markup(""),
-        "by_hand": ByHand(),
+        "by_hand": ManualScript(),
     }

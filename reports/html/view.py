@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from plumbline.reports.digest import (
     NO_GROUP,
-    Reason,
     Score,
-    Window,
+    UnsupportedReason,
+    WireExcerpt,
     duration,
     group_of,
     headline,
@@ -31,7 +31,7 @@ from plumbline.reports.digest import (
     server,
     unsupported_reasons,
     verdict_detail,
-    window,
+    wire_excerpt,
     with_outcome,
 )
 from plumbline.reports.text import hex_dump, is_binary
@@ -39,7 +39,7 @@ from plumbline.verdicts import CheckResult, Level, Outcome, RequirementResult, R
 
 CARDS = 200  # checks with a card of their own; the rest are told in one line beside their requirement
 OPEN_CARDS = 20
-LONGEST_ID = 200
+MAX_ID_LENGTH = 200
 FOLDED = 2_000  # requirements; a fold each would make a larger page slow to open
 DIAGRAM_LINES = 40
 DUMPED_BYTES = 256
@@ -52,7 +52,7 @@ OWN_IDS = frozenset(  # of the template
 PARTS = ("passed", "failed", "waived", "undecided", "unsupported")  # of a bar, in this order
 
 
-class Part(Struct, frozen=True):
+class BarSegment(Struct, frozen=True):
     """One coloured stretch of a bar, in thousandths of its width."""
 
     name: str
@@ -61,7 +61,7 @@ class Part(Struct, frozen=True):
     width: float
 
 
-class Line(Struct, frozen=True):
+class DiagramLine(Struct, frozen=True):
     """One arrow of a diagram. ``lane`` tells connections apart."""
 
     wire: WireLine
@@ -73,13 +73,13 @@ class Diagram(Struct, frozen=True):
     """An exchange, drawn. ``dump`` are the exact bytes of the offending operation if they are no text."""
 
     connections: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[DiagramLine, ...]
     before: int
     after: int
     dump: tuple[str, ...]
 
 
-class Card(Struct, frozen=True):
+class CheckCard(Struct, frozen=True):
     """One check with its evidence."""
 
     check: CheckResult
@@ -98,7 +98,7 @@ class CardSection(Struct, frozen=True):
     title: str
     lead: str
     anchor: str
-    cards: tuple[Card, ...]
+    cards: tuple[CheckCard, ...]
     left_out: int
 
 
@@ -117,30 +117,30 @@ class RequirementRow(Struct, frozen=True):
     checks: tuple[CheckLink, ...]
 
 
-class Share(Struct, frozen=True):
+class ScoreRow(Struct, frozen=True):
     """A row of the table of scores."""
 
     score: Score
-    bar: tuple[Part, ...]
+    bar: tuple[BarSegment, ...]
 
 
-class Group(Struct, frozen=True):
+class GroupScores(Struct, frozen=True):
     """The requirements of one group."""
 
     score: Score
     anchor: str
-    bar: tuple[Part, ...]
+    bar: tuple[BarSegment, ...]
     rows: tuple[RequirementRow, ...]
 
 
-class Fact(Struct, frozen=True):
+class EnvironmentFact(Struct, frozen=True):
     """A line of the environment."""
 
     name: str
     value: str
 
 
-class Page(Struct, frozen=True):
+class ReportPage(Struct, frozen=True):
     """The whole page."""
 
     result: RunResult
@@ -148,14 +148,14 @@ class Page(Struct, frozen=True):
     headline: str
     detail: str
     server: str
-    bar: tuple[Part, ...]
-    levels: tuple[Share, ...]
+    bar: tuple[BarSegment, ...]
+    levels: tuple[ScoreRow, ...]
     level_names: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[GroupScores, ...]
     sections: tuple[CardSection, ...]
     differences: tuple[RequirementRow, ...]
-    unsupported: tuple[Reason, ...]
-    facts: tuple[Fact, ...]
+    unsupported: tuple[UnsupportedReason, ...]
+    facts: tuple[EnvironmentFact, ...]
     outcomes: tuple[str, ...]
     requirements: int
     not_selected: int
@@ -164,22 +164,22 @@ class Page(Struct, frozen=True):
 
 def slug(text: str) -> str:
     """``text`` as part of an id or a class: letters, digits, ``-``, ``.`` and ``_`` only, not too many."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text[:LONGEST_ID])
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text[:MAX_ID_LENGTH])
 
 
-def page(result: RunResult) -> Page:
+def page(result: RunResult) -> ReportPage:
     """The page for ``result``."""
     chosen = _card_checks(result)
     anchors = _anchors([check.id for _, _, checks in chosen for check in checks][:CARDS], "check")
     rows = _rows(result, anchors)
-    return Page(
+    return ReportPage(
         result=result,
         tone=TONES.get(result.summary.exit_code, "unclear"),
         headline=headline(result),
         detail=verdict_detail(result),
         server=server(result.target),
         bar=_bar(score("", result.requirements)),
-        levels=tuple(Share(found, _bar(found)) for found in scores_by_level(result)),
+        levels=tuple(ScoreRow(found, _bar(found)) for found in scores_by_level(result)),
         level_names=tuple(level.value for level in Level),
         groups=_groups(rows),
         sections=_sections(result, chosen, anchors, rows),
@@ -231,9 +231,9 @@ def _sections(
 
 def _card(
     check: CheckResult, result: RunResult, anchors: dict[str, str], rows: dict[str, RequirementRow]
-) -> Card:
+) -> CheckCard:
     requirements = tuple(rows[identity] for identity in check.requirements if identity in rows)
-    return Card(
+    return CheckCard(
         check=check,
         anchor=anchors[check.id],
         requirements=requirements,
@@ -249,17 +249,18 @@ def diagram(wire: Sequence[WireLine]) -> Diagram | None:
     """The part of an exchange that is worth drawing."""
     if not wire:
         return None
-    shown: Window = window(wire, DIAGRAM_LINES)
+    excerpt: WireExcerpt = wire_excerpt(wire, DIAGRAM_LINES)
     connections = tuple(dict.fromkeys(line.connection for line in wire))
-    offending = next((line for line in shown.lines if line.offending), None)
+    offending = next((line for line in excerpt.lines if line.offending), None)
     binary = offending is not None and is_binary(offending.raw)
     return Diagram(
         connections=connections,
         lines=tuple(
-            Line(line, ARROWS[line.direction], connections.index(line.connection)) for line in shown.lines
+            DiagramLine(line, ARROWS[line.direction], connections.index(line.connection))
+            for line in excerpt.lines
         ),
-        before=shown.before,
-        after=shown.after,
+        before=excerpt.before,
+        after=excerpt.after,
         dump=tuple(hex_dump(offending.raw, DUMPED_BYTES)) if binary and offending else (),
     )
 
@@ -296,18 +297,18 @@ def _rows(result: RunResult, cards: dict[str, str]) -> tuple[RequirementRow, ...
     )
 
 
-def _groups(rows: Iterable[RequirementRow]) -> tuple[Group, ...]:
+def _groups(rows: Iterable[RequirementRow]) -> tuple[GroupScores, ...]:
     members: dict[str, list[RequirementRow]] = {}
     for row in rows:
         members.setdefault(group_of(row.requirement), []).append(row)
     anchors = _anchors(members, "group")
     scores = [score(name, [row.requirement for row in of_group]) for name, of_group in members.items()]
     return tuple(
-        Group(found, anchors[found.name], _bar(found), tuple(members[found.name])) for found in scores
+        GroupScores(found, anchors[found.name], _bar(found), tuple(members[found.name])) for found in scores
     )
 
 
-def _bar(found: Score) -> tuple[Part, ...]:
+def _bar(found: Score) -> tuple[BarSegment, ...]:
     counts = {
         "passed": found.counts.passed,
         "failed": found.failed,
@@ -320,30 +321,32 @@ def _bar(found: Score) -> tuple[Part, ...]:
     for name in PARTS:
         if counts[name]:
             width = 1000 * counts[name] / total
-            parts.append(Part(name, counts[name], round(start, 2), round(width, 2)))
+            parts.append(BarSegment(name, counts[name], round(start, 2), round(width, 2)))
             start += width
     return tuple(parts)
 
 
-def _facts(result: RunResult) -> list[Fact]:
+def _facts(result: RunResult) -> list[EnvironmentFact]:
     target, suite, summary = result.target, result.suite, result.summary
     return [
-        Fact("Target", target.url),
-        Fact(f"{target.kind.capitalize()} name", target.server_name),
-        Fact(f"{target.kind.capitalize()} version", target.version),
-        Fact("Protocol level", target.level),
-        Fact("Features", ", ".join(target.features)),
-        Fact("Variants", ", ".join(target.variants)),
-        Fact("Round trip", "" if target.kind == "client" else milliseconds(target.rtt_s)),
-        Fact("Slack on time limits", "" if target.kind == "client" else milliseconds(target.slack_s)),
-        Fact("Plumbline", suite.version),
-        Fact("Requirement set", suite.requirement_set),
-        Fact("Python", suite.python),
-        Fact("Platform", suite.platform),
-        Fact("Started", summary.started),
-        Fact("Duration", duration(summary.duration_s)),
-        Fact("A failed SHOULD", "counts (strict)" if summary.strict else "does not count"),
-        Fact("Exit code", f"{summary.exit_code} ({meaning(summary.exit_code)})"),
+        EnvironmentFact("Target", target.url),
+        EnvironmentFact(f"{target.kind.capitalize()} name", target.server_name),
+        EnvironmentFact(f"{target.kind.capitalize()} version", target.version),
+        EnvironmentFact("Protocol level", target.level),
+        EnvironmentFact("Features", ", ".join(target.features)),
+        EnvironmentFact("Variants", ", ".join(target.variants)),
+        EnvironmentFact("Round trip", "" if target.kind == "client" else milliseconds(target.rtt_s)),
+        EnvironmentFact(
+            "Slack on time limits", "" if target.kind == "client" else milliseconds(target.slack_s)
+        ),
+        EnvironmentFact("Plumbline", suite.version),
+        EnvironmentFact("Requirement set", suite.requirement_set),
+        EnvironmentFact("Python", suite.python),
+        EnvironmentFact("Platform", suite.platform),
+        EnvironmentFact("Started", summary.started),
+        EnvironmentFact("Duration", duration(summary.duration_s)),
+        EnvironmentFact("A failed SHOULD", "counts (strict)" if summary.strict else "does not count"),
+        EnvironmentFact("Exit code", f"{summary.exit_code} ({meaning(summary.exit_code)})"),
     ]
 
 

@@ -15,22 +15,22 @@ _PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)
 _SILENT = (ABSENT, "not scored", "excluded", NOT_SELECTED)
 
 
-class Change(Struct, frozen=True):
-    """One requirement whose verdict, or whose waiver, is another. ``why``: the later run's words."""
+class VerdictChange(Struct, frozen=True):
+    """One requirement whose verdict, or whose waiver, is another. ``reason``: the later run's words."""
 
     requirement: RequirementResult
     before: str
     after: str
-    why: str = ""
+    reason: str = ""
 
 
 class Comparison(Struct, frozen=True):
     """Every difference between two runs, each in one of these lists, in the order of the requirements."""
 
-    newly_failing: tuple[Change, ...] = ()
-    newly_passing: tuple[Change, ...] = ()
-    waivers: tuple[Change, ...] = ()
-    other: tuple[Change, ...] = ()  # another verdict: undecided, unsupported, only in one of the runs
+    newly_failing: tuple[VerdictChange, ...] = ()
+    newly_passing: tuple[VerdictChange, ...] = ()
+    waivers: tuple[VerdictChange, ...] = ()
+    other: tuple[VerdictChange, ...] = ()  # another verdict: undecided, unsupported, only in one of the runs
 
     @property
     def same(self) -> bool:
@@ -43,21 +43,26 @@ def compare(before: RunResult, after: RunResult) -> Comparison:
     earlier = {requirement.id: requirement for requirement in before.requirements}
     later = {requirement.id: requirement for requirement in after.requirements}
     excuses = _waivers(before), _waivers(after)
-    words = {
+    message = {
         requirement: check.message
         for check in reversed(after.checks)
         if check.outcome is not Outcome.PASSED
         for requirement in check.requirements
     }
-    found: dict[str, list[Change]] = {"newly_failing": [], "newly_passing": [], "waivers": [], "other": []}
+    found: dict[str, list[VerdictChange]] = {
+        "newly_failing": [],
+        "newly_passing": [],
+        "waivers": [],
+        "other": [],
+    }
     for name in dict.fromkeys([*later, *earlier]):
         was, is_now = (run[name].verdict if name in run else ABSENT for run in (earlier, later))
         old_excuse, excuse = (reasons.get(name, "") for reasons in excuses)
         kind = _kind(was, is_now, waiver_changed=old_excuse != excuse)
         if kind:
-            told = later.get(name) or earlier[name]
-            why = excuse if is_now == Outcome.WAIVED.value else words.get(name, "")
-            found[kind].append(Change(told, was, is_now, why))
+            described = later.get(name) or earlier[name]
+            why = excuse if is_now == Outcome.WAIVED.value else message.get(name, "")
+            found[kind].append(VerdictChange(described, was, is_now, why))
     return Comparison(**{kind: tuple(changes) for kind, changes in found.items()})
 
 
@@ -100,6 +105,6 @@ def as_lines(found: Comparison) -> Iterator[str]:
         yield "no requirement has another verdict"
 
 
-def _line(change: Change) -> str:
-    why = f": {one_line(change.why)[:200]}" if change.why else ""
+def _line(change: VerdictChange) -> str:
+    why = f": {one_line(change.reason)[:200]}" if change.reason else ""
     return f"{change.requirement.id:<16} {change.requirement.level:<6} {change.before} -> {change.after}{why}"

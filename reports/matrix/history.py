@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from plumbline.reports.matrix.runs import Run
+from plumbline.reports.matrix.runs import TargetRunResult
 
 WIDTH, HEIGHT = 640, 150
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 26
-MOST = 60  # runs that are drawn, the latest ones
+MAX_RUNS = 60  # runs that are drawn, the latest ones
 
 
-def plot(runs: Sequence[Run]) -> Markup:
+def plot(runs: Sequence[TargetRunResult]) -> Markup:
     """Claimed and passed requirements of each run, the oldest first; nothing for less than two runs."""
-    shown = runs[-MOST:]
-    if len(shown) < 2:
+    recent = runs[-MAX_RUNS:]
+    if len(recent) < 2:
         return Markup("")
-    summaries = [run.result.summary for run in shown]
+    summaries = [run.result.summary for run in recent]
     counts = [number for one in summaries for number in (one.claimed, one.passed)]
     low, high = _scale(min(counts), max(counts))
-    step = (WIDTH - LEFT - RIGHT) / (len(shown) - 1)
+    step = (WIDTH - LEFT - RIGHT) / (len(recent) - 1)
 
     def across(index: int) -> float:
         return round(LEFT + index * step, 1)
@@ -47,14 +47,14 @@ def plot(runs: Sequence[Run]) -> Markup:
     ends = "".join(
         f'<text x="{across(index)}" y="{HEIGHT - 6}" text-anchor="{anchor}">'
         f"{escape(summaries[index].started[:10])}</text>"
-        for index, anchor in ((0, "start"), (len(shown) - 1, "end"))
+        for index, anchor in ((0, "start"), (len(recent) - 1, "end"))
     )
     passed, claimed = [one.passed for one in summaries], [one.claimed for one in summaries]
-    told = (
-        f"Passed requirements of {len(shown)} runs: {passed[0]} at first, {passed[-1]} of {claimed[-1]} now."
+    caption = (
+        f"Passed requirements of {len(recent)} runs: {passed[0]} at first, {passed[-1]} of {claimed[-1]} now."
     )
     return Markup(
-        f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{told}">'
+        f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{caption}">'
         f"{marks}{line('claimed', claimed)}{line('passed', passed)}{dots}{ends}</svg>"
     )
 

@@ -24,7 +24,7 @@ PACKAGED = {"rabbitmq-server": "rabbitmq"}  # programs that are called otherwise
 _VERSION = re.compile(r"[-_]v?\d+(\.\d+)+$")
 
 
-class Run(Struct, frozen=True):
+class TargetRunResult(Struct, frozen=True):
     """One result, and the name of the target that it is of."""
 
     target: str
@@ -51,7 +51,7 @@ class Run(Struct, frozen=True):
         return re.sub(r"[^0-9A-Za-z]+", "", self.result.summary.started.replace("+00:00", "Z")) or "undated"
 
 
-def in_order(runs: Iterable[Run]) -> list[Run]:
+def in_order(runs: Iterable[TargetRunResult]) -> list[TargetRunResult]:
     """By protocol, software, release, and the oldest run of a target first."""
     return sorted(
         runs,
@@ -66,25 +66,25 @@ def in_order(runs: Iterable[Run]) -> list[Run]:
     )
 
 
-def load(arguments: Sequence[str]) -> list[Run]:
+def load(arguments: Sequence[str]) -> list[TargetRunResult]:
     """``FILE`` or ``NAME=FILE`` each. Raises ``ResultError`` and ``OSError``."""
     runs = []
     for argument in arguments:
         name, equals, path = argument.partition("=")
         named = bool(equals) and not Path(argument).exists()
         result = read(Path(path if named else argument))
-        runs.append(Run(one_line(name) if named else target_name(result.target), result))
+        runs.append(TargetRunResult(one_line(name) if named else target_name(result.target), result))
     return runs
 
 
-def stored(folder: Path) -> list[Run]:
+def stored(folder: Path) -> list[TargetRunResult]:
     """The runs that a site keeps. Raises ``ResultError`` and ``OSError``."""
     found = []
     for path in sorted(folder.glob("targets/*/*.json")):
         result = read(path)
         if result.target.arguments is None or len(result.target.arguments) != 1:
             raise ResultError(f"{path}: not a run that a matrix keeps; move it away")
-        found.append(Run(result.target.arguments[0], result))
+        found.append(TargetRunResult(result.target.arguments[0], result))
     return found
 
 
@@ -103,15 +103,15 @@ def target_name(target: Target) -> str:
     return "+".join([f"{EMBEDDED.get(target.protocol, target.protocol)}@{version}", *flags])
 
 
-def kept(run: Run) -> RunResult:
+def reduced_for_site(run: TargetRunResult) -> RunResult:
     """What of a run a site keeps for ever: every verdict, and the words of what did not pass; no wire."""
     result = run.result
-    told = (Outcome.PASSED, Outcome.UNSUPPORTED)
+    outcomes = (Outcome.PASSED, Outcome.UNSUPPORTED)
     return replace(
         result,
         target=replace(result.target, arguments=(run.target,), variants=()),
         requirements=tuple(map(_verdict_only, _claimed(result.requirements))),
-        checks=tuple(_words_only(check) for check in result.checks if check.outcome not in told),
+        checks=tuple(_messages_only(check) for check in result.checks if check.outcome not in outcomes),
     )
 
 
@@ -134,5 +134,5 @@ def _verdict_only(requirement: RequirementResult) -> RequirementResult:
     )
 
 
-def _words_only(check: CheckResult) -> CheckResult:
+def _messages_only(check: CheckResult) -> CheckResult:
     return replace(check, wire=(), message=check.message[:500], expected="", actual="")

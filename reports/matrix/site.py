@@ -31,8 +31,16 @@ from plumbline.reports.html.view import slug
 from plumbline.reports.markup import asset, environment, policy
 from plumbline.reports.matrix.compare import Comparison, compare
 from plumbline.reports.matrix.history import plot
-from plumbline.reports.matrix.runs import Run, kept
-from plumbline.reports.matrix.table import Row, Since, Table, requirements, since, tables, verdicts
+from plumbline.reports.matrix.runs import TargetRunResult, reduced_for_site
+from plumbline.reports.matrix.table import (
+    ProtocolMatrix,
+    SupportedSince,
+    TargetRow,
+    requirements,
+    since,
+    tables,
+    verdicts,
+)
 from plumbline.verdicts import CheckResult, Outcome, RequirementResult
 
 SCHEMA = "plumbline.matrix/1"
@@ -40,12 +48,12 @@ COMPARED = 10  # of the latest runs of a target, each with the one before
 _QUIET = (Outcome.PASSED.value, Outcome.UNSUPPORTED.value)
 
 
-class Changes(Struct, frozen=True):
+class RunComparison(Struct, frozen=True):
     """Two runs and their differences, on a page of its own."""
 
-    before: Run
-    after: Run
-    found: Comparison
+    before: TargetRunResult
+    after: TargetRunResult
+    comparison: Comparison
 
     @property
     def page(self) -> str:
@@ -55,22 +63,24 @@ class Changes(Struct, frozen=True):
         return f"changes/{self.before.slug}..{self.after.slug}.html"
 
 
-class Trouble(Struct, frozen=True):
+class ProblemRequirement(Struct, frozen=True):
     """A requirement that a target does not plainly pass, and the checks that say why."""
 
     requirement: RequirementResult
     checks: tuple[CheckResult, ...]
 
 
-class Entry(Struct, frozen=True):
+class RequirementEntry(Struct, frozen=True):
     """A requirement on the page of its group; ``verdicts``: target, its folder, verdict."""
 
     requirement: RequirementResult
     verdicts: tuple[tuple[str, str, str], ...]
-    since: tuple[Since, ...]
+    since: tuple[SupportedSince, ...]
 
 
-def build(given: Iterable[Run], before: Iterable[Run], folder: Path, *, title: str) -> Path:
+def build(
+    given: Iterable[TargetRunResult], before: Iterable[TargetRunResult], folder: Path, *, title: str
+) -> Path:
     """The site of the ``given`` runs and those ``before`` that it keeps; returns its first page."""
     fresh = {(run.target, run.stamp): run for run in given}
     made = tables(({(run.target, run.stamp): run for run in before} | fresh).values())
@@ -78,7 +88,7 @@ def build(given: Iterable[Run], before: Iterable[Run], folder: Path, *, title: s
     site = _Site(folder, title)
     for run in fresh.values():
         site.put(f"targets/{run.slug}/{run.stamp}.html", html.render(run.result))
-        site.put(f"targets/{run.slug}/{run.stamp}.json", result_json.encode(kept(run)))
+        site.put(f"targets/{run.slug}/{run.stamp}.json", result_json.encode(reduced_for_site(run)))
     changes = _changes(rows)
     for change in changes:
         site.page(change.page, "changes.html.j2", change=change)
@@ -92,7 +102,7 @@ def build(given: Iterable[Run], before: Iterable[Run], folder: Path, *, title: s
             "target.html.j2",
             row=row,
             plot=plot(row.history),
-            troubles=_troubles(row),
+            troubles=_problem_requirements(row),
             changes=own,
             has_report=lambda run: (folder / f"targets/{run.slug}/{run.stamp}.html").exists(),
         )
@@ -133,15 +143,15 @@ class _Site:
         return self.put(path, text.encode())
 
 
-def _changes(rows: Iterable[Row]) -> list[Changes]:
+def _changes(rows: Iterable[TargetRow]) -> list[RunComparison]:
     """Each run with the one before of its target, and each release with the one before of its software."""
     known = list(rows)
     pairs = [pair for row in known for pair in pairwise(row.history[-COMPARED:])]
     pairs += [(a.run, b.run) for a, b in pairwise(known) if a.run.software == b.run.software]
-    return [Changes(a, b, compare(a.result, b.result)) for a, b in pairs]
+    return [RunComparison(a, b, compare(a.result, b.result)) for a, b in pairs]
 
 
-def _troubles(row: Row) -> list[Trouble]:
+def _problem_requirements(row: TargetRow) -> list[ProblemRequirement]:
     """In the order of the requirements; what nobody claims is left to the run's own report."""
     checks: dict[str, list[CheckResult]] = {}
     for check in row.run.result.checks:
@@ -149,37 +159,40 @@ def _troubles(row: Row) -> list[Trouble]:
             for requirement in check.requirements:
                 checks.setdefault(requirement, []).append(check)
     return [
-        Trouble(requirement, tuple(checks.get(requirement.id, ())))
+        ProblemRequirement(requirement, tuple(checks.get(requirement.id, ())))
         for requirement in selected(row.run.result)
         if requirement.verdict not in (*_QUIET, "not scored", "excluded")
     ]
 
 
-def _entries(rows: list[Row]) -> dict[str, list[Entry]]:
+def _entries(rows: list[TargetRow]) -> dict[str, list[RequirementEntry]]:
     known = verdicts(rows)
-    by_software: dict[str, list[Run]] = {}
+    by_software: dict[str, list[TargetRunResult]] = {}
     for row in rows:
         by_software.setdefault(row.run.software, []).append(row.run)
     compared = {name: runs for name, runs in by_software.items() if len(runs) > 1}
 
-    def verdict(run: Run, requirement: str) -> str:
+    def verdict(run: TargetRunResult, requirement: str) -> str:
         return known[run.target].get(requirement, "")
 
-    def entry(requirement: RequirementResult) -> Entry:
+    def entry(requirement: RequirementResult) -> RequirementEntry:
         found = ((row.run, verdict(row.run, requirement.id)) for row in rows)
-        told = tuple((run.target, run.slug, said) for run, said in found if said)
+        by_target = tuple((run.target, run.slug, reached) for run, reached in found if reached)
         ages = tuple(
             since([(run.version, verdict(run, requirement.id)) for run in runs], software)
             for software, runs in compared.items()
             if any(verdict(run, requirement.id) for run in runs)
         )
-        return Entry(requirement, told, ages)
+        return RequirementEntry(requirement, by_target, ages)
 
     return {group: [entry(one) for one in members] for group, members in requirements(rows).items()}
 
 
 def _for_machines(
-    title: str, made: Iterable[Table], entries: dict[str, list[Entry]], changes: Iterable[Changes]
+    title: str,
+    made: Iterable[ProtocolMatrix],
+    entries: dict[str, list[RequirementEntry]],
+    changes: Iterable[RunComparison],
 ) -> bytes:
     """``index.json``. Paths in it are relative to it."""
     content = {
@@ -189,10 +202,10 @@ def _for_machines(
         "requirements": [_requirement(entry) for members in entries.values() for entry in members],
         "changes": [_change(change) for change in changes],
     }
-    return msgspec.json.format(msgspec.json.encode(result_json.legal(content)), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(result_json.escape_surrogates(content)), indent=2) + b"\n"
 
 
-def _target(row: Row) -> dict[str, Any]:
+def _target(row: TargetRow) -> dict[str, Any]:
     result = row.run.result
     return {
         "target": row.run.target,
@@ -234,25 +247,25 @@ def _target(row: Row) -> dict[str, Any]:
     }
 
 
-def _requirement(entry: Entry) -> dict[str, Any]:
+def _requirement(entry: RequirementEntry) -> dict[str, Any]:
     requirement = entry.requirement
     return {
         "id": requirement.id,
         "level": requirement.level.value,
         "page": f"requirements/{slug(group_of(requirement))}.html#{requirement.id}",
         "verdicts": {target: verdict for target, _, verdict in entry.verdicts},
-        "since": {age.software: {"release": age.release, "text": age.words} for age in entry.since},
+        "since": {age.software: {"release": age.release, "text": age.text} for age in entry.since},
     }
 
 
-def _change(change: Changes) -> dict[str, Any]:
+def _change(change: RunComparison) -> dict[str, Any]:
     pick: Callable[[Any], list[str]] = lambda changes: [one.requirement.id for one in changes]  # noqa: E731
     return {
         "before": change.before.target,
         "after": change.after.target,
         "page": change.page,
-        "newly_failing": pick(change.found.newly_failing),
-        "newly_passing": pick(change.found.newly_passing),
-        "waivers": pick(change.found.waivers),
-        "other": pick(change.found.other),
+        "newly_failing": pick(change.comparison.newly_failing),
+        "newly_passing": pick(change.comparison.newly_passing),
+        "waivers": pick(change.comparison.waivers),
+        "other": pick(change.comparison.other),
     }

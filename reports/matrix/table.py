@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from plumbline.reports.digest import Score, group_of, score, scores_by_group, selected
-from plumbline.reports.matrix.runs import Run, in_order
+from plumbline.reports.matrix.runs import TargetRunResult, in_order
 from plumbline.verdicts import Level, Outcome, RequirementResult
 
 _PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)
@@ -41,11 +41,11 @@ class Cell(Struct, frozen=True):
         return f"{row.name}: {', '.join(parts) or 'not part of this run'}"
 
 
-class Row(Struct, frozen=True):
+class TargetRow(Struct, frozen=True):
     """One target: its latest run, those before it, and a cell for every group of the table."""
 
-    run: Run
-    history: tuple[Run, ...]  # the oldest first, the latest run last
+    run: TargetRunResult
+    history: tuple[TargetRunResult, ...]  # the oldest first, the latest run last
     cells: tuple[Cell, ...]
 
     @property
@@ -54,12 +54,12 @@ class Row(Struct, frozen=True):
         return sum(cell.score.waived for cell in self.cells)
 
 
-class Table(Struct, frozen=True):
+class ProtocolMatrix(Struct, frozen=True):
     """The targets of one protocol."""
 
     protocol: str
     groups: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TargetRow, ...]
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -69,33 +69,35 @@ class Table(Struct, frozen=True):
         return tuple(group.removeprefix(shared) or group for group in self.groups)
 
 
-class Since(Struct, frozen=True):
+class SupportedSince(Struct, frozen=True):
     """From which release of a software on a requirement is met, as far as releases were run."""
 
     software: str
-    words: str
+    text: str
     release: str = ""  # the first that meets it, if all later ones do
 
 
-def tables(runs: Iterable[Run]) -> list[Table]:
+def tables(runs: Iterable[TargetRunResult]) -> list[ProtocolMatrix]:
     """One for each protocol, with the latest run of each target."""
-    by_protocol: dict[str, dict[str, list[Run]]] = {}
+    by_protocol: dict[str, dict[str, list[TargetRunResult]]] = {}
     for run in in_order(runs):
         by_protocol.setdefault(run.result.target.protocol, {}).setdefault(run.target, []).append(run)
     return [_table(protocol, list(targets.values())) for protocol, targets in by_protocol.items()]
 
 
-def _table(protocol: str, targets: Sequence[Sequence[Run]]) -> Table:
+def _table(protocol: str, targets: Sequence[Sequence[TargetRunResult]]) -> ProtocolMatrix:
     scored = [{row.name: row for row in scores_by_group(history[-1].result)} for history in targets]
     groups = tuple(dict.fromkeys(name for row in scored for name in row))
     rows = [
-        Row(history[-1], tuple(history), tuple(_cell(name, found.get(name), history[-1]) for name in groups))
+        TargetRow(
+            history[-1], tuple(history), tuple(_cell(name, found.get(name), history[-1]) for name in groups)
+        )
         for history, found in zip(targets, scored, strict=True)
     ]
-    return Table(protocol, groups, tuple(rows))
+    return ProtocolMatrix(protocol, groups, tuple(rows))
 
 
-def _cell(group: str, found: Score | None, run: Run) -> Cell:
+def _cell(group: str, found: Score | None, run: TargetRunResult) -> Cell:
     if found is None or not found.counts.claimed:
         return Cell(group, found or score(group, []), "none")
     failed = [
@@ -110,7 +112,7 @@ def _cell(group: str, found: Score | None, run: Run) -> Cell:
     return Cell(group, found, "some" if failed or found.waived else "good")
 
 
-def requirements(rows: Iterable[Row]) -> dict[str, list[RequirementResult]]:
+def requirements(rows: Iterable[TargetRow]) -> dict[str, list[RequirementResult]]:
     """Every requirement that a target was asked about, by group, in order."""
     found: dict[str, RequirementResult] = {}
     for row in rows:
@@ -122,32 +124,34 @@ def requirements(rows: Iterable[Row]) -> dict[str, list[RequirementResult]]:
     return groups
 
 
-def verdicts(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
+def verdicts(rows: Iterable[TargetRow]) -> dict[str, dict[str, str]]:
     """By target, then by requirement: what became of what it was asked about."""
     return {row.run.target: {found.id: found.verdict for found in selected(row.run.result)} for row in rows}
 
 
-def since(releases: Sequence[tuple[str, str]], software: str) -> Since:
+def since(releases: Sequence[tuple[str, str]], software: str) -> SupportedSince:
     """``releases``: pairs of release and verdict, the oldest first. Undecided ones say nothing."""
-    told = [
+    passing = [
         (release, verdict in _PASSING) for release, verdict in releases if verdict in (*_PASSING, *_FAILING)
     ]
     absent = [release for release, verdict in releases if verdict == Outcome.UNSUPPORTED.value]
-    if not told:
-        return Since(software, "not claimed by any release that was run" if absent else "no evidence")
-    met = [passed for _, passed in told]
-    first = told[0][0]
+    if not passing:
+        return SupportedSince(
+            software, "not claimed by any release that was run" if absent else "no evidence"
+        )
+    met = [passed for _, passed in passing]
+    first = passing[0][0]
     if all(met):
-        if absent and len(told) < len(releases):
-            return Since(software, f"since {first}; not claimed by {', '.join(absent)}", first)
-        return Since(software, "every release that was run")
+        if absent and len(passing) < len(releases):
+            return SupportedSince(software, f"since {first}; not claimed by {', '.join(absent)}", first)
+        return SupportedSince(software, "every release that was run")
     if not any(met):
-        return Since(software, "no release that was run")
+        return SupportedSince(software, "no release that was run")
     turn = met.index(not met[0])
     if all(passed != met[0] for passed in met[turn:]):
-        release = told[turn][0]
+        release = passing[turn][0]
         if met[0]:
-            return Since(software, f"up to {told[turn - 1][0]}; broken since {release}")
-        return Since(software, f"since {release}; not by {told[turn - 1][0]}", release)
-    broken = ", ".join(release for release, passed in told if not passed)
-    return Since(software, f"not by {broken}")
+            return SupportedSince(software, f"up to {passing[turn - 1][0]}; broken since {release}")
+        return SupportedSince(software, f"since {release}; not by {passing[turn - 1][0]}", release)
+    broken = ", ".join(release for release, passed in passing if not passed)
+    return SupportedSince(software, f"not by {broken}")

@@ -23,7 +23,7 @@ from plumbline.verdicts import CheckFinished, CheckStarted, Event, RunFinished, 
 PLAIN_WIDTH = 120  # where there is no terminal to ask: wide enough for a CI log
 
 
-class Terminal:
+class TerminalReport:
     """Shows a run. ``reports`` are the files that the other consumers write, named at the end.
 
     ``close`` leaves the terminal as it was, also when the run was interrupted.
@@ -42,7 +42,7 @@ class Terminal:
         live = is_live(self._console.file, environ) and self._console.is_terminal
         self._progress = run_progress(self._console, live=live, clock=clock)
 
-    def consume(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self._progress.started(event)

@@ -73,7 +73,7 @@ class PlainProgress:
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
         self._clock = clock
-        self._began = clock()
+        self._started_at = clock()
         self._total = 0
         self._counts: Counter[Outcome] = Counter()
 
@@ -100,7 +100,7 @@ class PlainProgress:
     def _so_far(self) -> str:
         done = self._counts.total()
         counts = ", ".join(f"{self._counts[o]} {o}" for o in Outcome if self._counts[o])
-        return f"{done}/{self._total} checks, {duration(self._clock() - self._began)}: {counts}"
+        return f"{done}/{self._total} checks, {duration(self._clock() - self._started_at)}: {counts}"
 
     def _print(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True)

@@ -29,7 +29,7 @@ from plumbline.reports.digest import (
     server,
     unsupported_reasons,
     verdict_line,
-    window,
+    wire_excerpt,
     with_outcome,
 )
 from plumbline.reports.terminal.progress import STYLES
@@ -40,7 +40,7 @@ WIRE_LINES = 12
 VALUE_LIMIT = 2_000
 LINE_LIMIT = 300
 RED_IN_FULL = 40  # the rest are named; a server that fails everything fails for few reasons
-IDS_SHOWN = 3
+MAX_IDS = 3
 SIDE_BY_SIDE_FROM = 100  # columns
 MIN_WIDTH = 20
 
@@ -114,20 +114,20 @@ def _print_pair(console: Console, check: CheckResult) -> None:
 def _print_wire(console: Console, check: CheckResult) -> None:
     if not check.wire:
         return
-    shown = window(check.wire, WIRE_LINES)
+    excerpt = wire_excerpt(check.wire, WIRE_LINES)
     console.print()
     _print(console, Text(f"  last operations (seconds, connection, {'>'} sent, {'<'} received)", style="dim"))
-    if shown.before:
-        _print(console, Text(f"    ... {shown.before} earlier", style="dim"))
-    width = max(len(one_line(line.connection)) for line in shown.lines)
-    for line in shown.lines:
+    if excerpt.before:
+        _print(console, Text(f"    ... {excerpt.before} earlier", style="dim"))
+    width = max(len(one_line(line.connection)) for line in excerpt.lines)
+    for line in excerpt.lines:
         text = Text(f"{'  * ' if line.offending else '    '}{line.at:8.4f}  ")
         text.append(f"{one_line(line.connection):{width}} {line.direction} ")
         text.append(elide(one_line(line.text), LINE_LIMIT))
         text.stylize("bold red" if line.offending else "")
         _print(console, text)
-    if shown.after:
-        _print(console, Text(f"    ... {shown.after} later", style="dim"))
+    if excerpt.after:
+        _print(console, Text(f"    ... {excerpt.after} later", style="dim"))
 
 
 def _print_rest(console: Console, result: RunResult) -> None:
@@ -155,7 +155,7 @@ def _print_rest(console: Console, result: RunResult) -> None:
             f"{sum(len(reason.checks) for reason in reasons)} not supported by this {result.target.kind}",
         )
         for reason in reasons:
-            ids = [one_line(check.id) for check in reason.checks[:IDS_SHOWN]]
+            ids = [one_line(check.id) for check in reason.checks[:MAX_IDS]]
             more = len(reason.checks) - len(ids)
             text = Text(elide(one_line(reason.message), LINE_LIMIT))
             text.append(f"  {', '.join(ids)}{f' and {more} more' if more else ''}", style="dim")

@@ -51,13 +51,13 @@ def project(version: str) -> str:
     left_out = (
         "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     )
-    wanted = [(_GROUP, _ALONE, version, left_out)]
-    wanted += [(_GROUP, artifact, version, "") for artifact in _ARTIFACTS]
-    wanted += [(*other, "") for other in _OTHERS]
+    coordinates = [(_GROUP, _ALONE, version, left_out)]
+    coordinates += [(_GROUP, artifact, version, "") for artifact in _ARTIFACTS]
+    coordinates += [(*other, "") for other in _OTHERS]
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{number}</version>{rest}</dependency>"
-        for group, artifact, number, rest in wanted
+        for group, artifact, number, rest in coordinates
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

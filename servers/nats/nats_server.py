@@ -71,8 +71,8 @@ def version_of(binary: Path) -> str:
         raise ServerError(f"{binary} does not run: {error}") from error
     found = re.search(r"nats-server: v?(\S+)", answer.stdout)
     if found is None:
-        said = (answer.stdout + answer.stderr).strip()[:200]
-        raise ServerError(f"{binary} is not a nats-server: --version printed {said!r}")
+        output = (answer.stdout + answer.stderr).strip()[:200]
+        raise ServerError(f"{binary} is not a nats-server: --version printed {output!r}")
     return found[1]
 
 
@@ -162,7 +162,7 @@ class NatsServer(ServerProcess):
                 url = str(json.loads(ports_file.read_bytes())["nats"][0])
             except (ValueError, KeyError):
                 continue
-            return url if _says_info(url, deadline) else ""
+            return url if _sends_info(url, deadline) else ""
         return ""
 
 
@@ -202,7 +202,7 @@ def start_variants(
         yield {name: server.url for name, server in servers.items()}
 
 
-def _says_info(url: str, deadline: float) -> bool:
+def _sends_info(url: str, deadline: float) -> bool:
     """Whether a connection is greeted. The server let go of it on return: it counts as a client no more."""
     host, _, port = url.partition("://")[2].rpartition(":")
     try:

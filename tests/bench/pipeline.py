@@ -84,9 +84,9 @@ class Run(Struct, frozen=True):
 def plain(folder: Path) -> tuple[int, int]:
     """Operations and violations: one loop over the same readers and monitors."""
     from plumbline.captures.files import read
-    from plumbline.captures.judging import Judge
+    from plumbline.captures.judging import CaptureJudge
 
-    judge = Judge()
+    judge = CaptureJudge()
     operations = violations = 0
     for row in read([folder]):
         operations += row.number > 0
@@ -113,7 +113,7 @@ def _spark(what: str, master: str, folder: Path) -> Run:
 
     def judged(place: str) -> int:
         source = bundled(spark, find(spark, [place]), section_bytes=16 * MEGABYTE)
-        return transforms.found(transforms.staged_for_violations(source, parts), parts).count()
+        return transforms.found_violations(transforms.staged_for_violations(source, parts), parts).count()
 
     with tempfile.TemporaryDirectory() as warming:
         write(Path(warming), size=WARMING)

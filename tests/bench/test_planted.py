@@ -10,7 +10,7 @@ from tests.pipeline.conftest import SETTINGS, SLOW
 from tests.pipeline.support.planted import Planted
 
 
-def test_what_is_missing_unexpected_or_told_twice_is_named() -> None:
+def test_planted_report_names_missing_unexpected_and_duplicate_rows() -> None:
     one, two, three = (Planted("prefetch", number, 7) for number in (1, 2, 3))
     assert differences([one, two], [one, two]) == []
     assert differences([one, two], [two, two, three]) == [

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from plumbline.cli.embedded_brokers import configurations
 from plumbline.cli.start_target import EMBEDDED_AMQP, TargetChoice, choose_target
-from plumbline.conformance.urls import AnyUrl, Url
+from plumbline.conformance.urls import AnyUrl, NatsUrl
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers
@@ -39,7 +39,7 @@ def started(target: str) -> Iterator[dict[str, str]]:
 
 def whole(url: AnyUrl) -> str:
     """The URL with its credentials, which ``str`` leaves out."""
-    credentials = (url.user, url.password, url.token if isinstance(url, Url) else None)
+    credentials = (url.user, url.password, url.token if isinstance(url, NatsUrl) else None)
     login = ":".join(quote(part, safe="") for part in credentials if part)
     parts = urlsplit(str(url))
     return urlunsplit(parts._replace(netloc=f"{login}@{url.address}" if login else url.address))

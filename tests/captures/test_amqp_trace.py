@@ -93,7 +93,7 @@ def test_a_recorded_session_passes_on_rabbitmq(rabbitmq: RabbitMQ, tmp_path: Pat
     verify(rabbitmq.url, recorded_as_trace(rabbitmq.url, tmp_path, session))
 
 
-def test_what_was_there_before_is_given(tmp_path: Path) -> None:
+def test_existing_objects_become_given_lines(tmp_path: Path) -> None:
     def consume(channel: Any) -> None:
         method, _, body = get(channel, "ORDERS")
         assert body == b"older"

@@ -11,12 +11,12 @@ from pathlib import Path
 import nats
 import pytest
 
-from plumbline.captures.diff import Kind, compare, differs
+from plumbline.captures.diff import DifferenceKind, compare, differs
 from plumbline.captures.diff_reports import as_html, as_text
-from plumbline.captures.nats.dialect import NatsDialect
-from plumbline.captures.operations import Row
-from plumbline.captures.reassembly import Connection
-from plumbline.captures.segments import Place
+from plumbline.captures.nats.dialect import NatsCaptureDialect
+from plumbline.captures.operations import OperationRow
+from plumbline.captures.reassembly import TcpConnection
+from plumbline.captures.segments import Address
 from plumbline.proxy.record import recorded
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.wire.nats import Connect, HMsg, Info, Msg, Operation, Ping, Pub, Sub
@@ -24,13 +24,16 @@ from plumbline.wire.sender import Direction
 
 TO_SERVER, TO_CLIENT = Direction.TO_SERVER, Direction.TO_CLIENT
 COMMAND = [sys.executable, "-m", "plumbline", "diff"]
-DIALECT = NatsDialect()
+DIALECT = NatsCaptureDialect()
 Said = tuple[Direction, Operation]
 
 
-def rows(*said: Said, number: int = 1) -> list[Row]:
-    connection = Connection(number, Place("a", 1), Place("b", 2), "nats")
-    return [Row(connection, at, way, at, operation, DIALECT) for at, (way, operation) in enumerate(said, 1)]
+def rows(*said: Said, number: int = 1) -> list[OperationRow]:
+    connection = TcpConnection(number, Address("a", 1), Address("b", 2), "nats")
+    return [
+        OperationRow(connection, at, way, at, operation, DIALECT)
+        for at, (way, operation) in enumerate(said, 1)
+    ]
 
 
 def sent(*operations: Operation) -> list[Said]:
@@ -41,8 +44,8 @@ def came(*operations: Operation) -> list[Said]:
     return [(TO_CLIENT, operation) for operation in operations]
 
 
-def test_what_belongs_to_a_run_makes_no_difference() -> None:
-    def run(inbox: str, nuid: str, ns: str, day: str, port: int) -> list[Row]:
+def test_run_specific_values_are_ignored() -> None:
+    def run(inbox: str, nuid: str, ns: str, day: str, port: int) -> list[OperationRow]:
         ack = f"$JS.ACK.O.D.1.1.1.{ns}.0"
         return rows(
             *came(Info.make({"server_id": nuid, "port": port, "max_payload": 9})),
@@ -69,27 +72,27 @@ def test_a_reply_to_another_inbox_is_a_change() -> None:
     (pair,) = compare(
         rows(*asked, *came(Msg.make("_INBOX.a", 1, b"x"))), rows(*asked, *came(Msg.make("_INBOX.b", 1, b"x")))
     )
-    assert [one.kind for one in pair.differences] == [Kind.MISSING, Kind.EXTRA]
+    assert [one.kind for one in pair.differences] == [DifferenceKind.MISSING, DifferenceKind.EXTRA]
 
 
-def test_missing_extra_changed_and_reordered_are_told_apart() -> None:
+def test_differences_are_missing_extra_changed_or_reordered() -> None:
     one, two, three, four = (Msg.make(f"m.{number}", 1, b"x") for number in range(4))
     (pair,) = compare(
         rows(*came(one, two, three, Msg.make("p", 1, b'{"a":{"b":1}}'), four)),
         rows(*came(two, one, three, Msg.make("p", 1, b'{"a":{"b":2}}'), HMsg.make("q", 1, []))),
     )
     kinds = {one.kind: one for one in pair.differences}
-    assert set(kinds) == set(Kind)
-    (change,) = kinds[Kind.CHANGED].changes
+    assert set(kinds) == set(DifferenceKind)
+    (change,) = kinds[DifferenceKind.CHANGED].changes
     assert (change.name, change.first, change.second) == ("payload.a.b", 1, 2)
-    missing = kinds[Kind.MISSING].first
+    missing = kinds[DifferenceKind.MISSING].first
     assert missing is not None
     assert missing.row.operation == four
-    assert kinds[Kind.EXTRA].second is not None
+    assert kinds[DifferenceKind.EXTRA].second is not None
 
 
 def test_connections_are_paired_by_name_and_content_not_by_number() -> None:
-    def client(name: str, subject: str, number: int) -> list[Row]:
+    def client(name: str, subject: str, number: int) -> list[OperationRow]:
         return rows(*sent(Connect.make({"name": name}), Pub.make(subject)), number=number)
 
     first = [*client("x", "a", 1), *client("y", "b", 2), *client("only", "c", 3)]
@@ -100,7 +103,7 @@ def test_connections_are_paired_by_name_and_content_not_by_number() -> None:
     assert [pair.differences == () for pair in pairs] == [True, True, False]
 
 
-def test_the_page_shows_both_sides_and_escapes_them() -> None:
+def test_html_diff_shows_and_escapes_both_sides() -> None:
     pairs = compare(rows(*sent(Pub.make("a", b"<b>"))), rows(*sent(Pub.make("a", b"<i>"))))
     page = as_html(pairs, "good", "bad")
     assert "| &lt;b&gt;</td>" in page
@@ -108,9 +111,7 @@ def test_the_page_shows_both_sides_and_escapes_them() -> None:
     assert "<b>" not in page
 
 
-def test_two_runs_of_a_real_client_are_the_same_and_one_message_more_is_not(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+def test_extra_message_of_real_client_is_a_difference(nats_server: NatsServer, tmp_path: Path) -> None:
     async def run(url: str, messages: int) -> None:
         async with await nats.connect(url) as client:
             jetstream = client.jetstream()
@@ -144,7 +145,7 @@ def test_two_runs_of_a_real_client_are_the_same_and_one_message_more_is_not(
 
 
 @pytest.mark.parametrize("arguments", [["nowhere", "nowhere"], [".", "."]])
-def test_what_cannot_be_compared_is_told(arguments: list[str], tmp_path: Path) -> None:
+def test_incomparable_captures_are_rejected(arguments: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
     )

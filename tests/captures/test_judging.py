@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.captures.files import read
-from plumbline.captures.judging import Judge, LiveJudge
+from plumbline.captures.judging import CaptureJudge, RecordingJudge
 from plumbline.monitors import Violation
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
@@ -51,7 +51,7 @@ def capture(tmp_path: Path) -> Path:
 
 
 def test_a_capture_shows_what_the_traffic_broke(capture: Path) -> None:
-    judge = Judge()
+    judge = CaptureJudge()
     found = [violation for row in read([capture]) for violation in judge.observe(row)]
     assert [violation.rule for violation in found] == RULES
     assert found[0].place.text == "< MSG x.b 1 1 | m"
@@ -81,26 +81,26 @@ def test_show_of_sound_traffic_ends_with_zero(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_live_judge_tells_the_same_and_leaves_older_files_alone(capture: Path) -> None:
+def test_live_judge_matches_offline_and_ignores_older_files(capture: Path) -> None:
     (first,) = capture.iterdir()
     told: list[Violation] = []
-    live = LiveJudge(first, "nats", told.append)
+    live = RecordingJudge(first, "nats", told.append)
     live.start()
     live.end()
-    judge = Judge()
+    judge = CaptureJudge()
     afterwards = [violation for row in read([capture]) for violation in judge.observe(row)]
     assert told == afterwards
-    assert live.found == len(RULES)
+    assert live.violation_count == len(RULES)
     later = first.with_name(first.name.replace("plumbline-", "plumbline-9"))
     later.write_bytes(first.read_bytes())
     only: list[Violation] = []
-    live = LiveJudge(later, "nats", only.append)
+    live = RecordingJudge(later, "nats", only.append)
     live.start()
     live.end()
     assert len(only) == len(RULES)
 
 
-def test_record_live_tells_while_it_records(tmp_path: Path) -> None:
+def test_record_prints_violations_while_recording(tmp_path: Path) -> None:
     with server(faulty) as url:
         command = [sys.executable, "-m", "plumbline", "record", url.replace("tcp", "nats")]
         options = ["--listen", "127.0.0.1:0", "-o", str(tmp_path), "--live"]

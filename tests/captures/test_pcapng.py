@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.captures.packets import ACK, FIN, SYN, Flow
+from plumbline.captures.packets import ACK, FIN, SYN, PacketFlow
 from plumbline.captures.pcapng import interface, packet, section_header, statistics
 from plumbline.captures.reader import CaptureError, CaptureParser, Packet
-from plumbline.captures.segments import Place, segment
+from plumbline.captures.segments import Address, segment
 from plumbline.wire.sender import Direction
 from tests.captures import tshark
 
@@ -54,7 +54,7 @@ def test_a_file_cut_anywhere_gives_its_whole_blocks() -> None:
         assert len(parsed(data[:cut])) == sum(end <= cut for end in ends) - 1
 
 
-def test_damage_is_told_with_its_place() -> None:
+def test_damaged_file_error_has_offset() -> None:
     data = bytearray(START + block(b"one"))
     data[-1] = 9
     with pytest.raises(CaptureError, match=f"damaged at byte {len(START)}: a block's two lengths differ"):
@@ -63,7 +63,7 @@ def test_damage_is_told_with_its_place() -> None:
         parsed(b"#!/bin/sh\n")
 
 
-def test_the_end_says_that_it_is_the_end() -> None:
+def test_last_block_marks_end_of_recording() -> None:
     parser = CaptureParser()
     assert list(parser.feed(START + statistics(NOW, NOW, 3, 0, "the recording ended"))) == []
     assert parser.ended == "the recording ended"
@@ -96,7 +96,7 @@ UNIX = ("", "/run/nats.sock")
 
 @pytest.mark.parametrize(("client", "server"), [V4, V6, MIXED, UNIX], ids=["v4", "v6", "mixed", "unix"])
 def test_a_flow_counts_its_bytes_and_its_ends(client: object, server: object) -> None:
-    flow = Flow(1, client, server)
+    flow = PacketFlow(1, client, server)
     heads = [
         (flow.head(Direction.TO_SERVER, 0, SYN), b""),
         (flow.head(Direction.TO_CLIENT, 0, SYN | ACK), b""),
@@ -111,12 +111,12 @@ def test_a_flow_counts_its_bytes_and_its_ends(client: object, server: object) ->
     assert ok.seq == (syn_ack.seq + 1) % 2**32
     assert fin.seq == hello.seq + 5
     assert (hello.source, hello.target) == (ok.target, ok.source)
-    assert hello.source == Place(*flow.ends[0])
+    assert hello.source == Address(*flow.ends[0])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_packet_cut_anywhere_is_no_segment_or_says_what_is_missing(host: str) -> None:
-    whole = Flow(1, (host, 5000), (host, 4222)).head(Direction.TO_SERVER, 4) + b"PING"
+    whole = PacketFlow(1, (host, 5000), (host, 4222)).head(Direction.TO_SERVER, 4) + b"PING"
     for size in range(len(whole) + 1):
         found = segment(Packet(NOW, 101, whole[:size], len(whole)))
         if size < len(whole) - len(b"PING") - AFTER_FLAGS:
@@ -127,7 +127,7 @@ def test_a_packet_cut_anywhere_is_no_segment_or_says_what_is_missing(host: str) 
 
 
 def test_tshark_reads_headers_stamps_and_comments(tmp_path: Path) -> None:
-    flow = Flow(7, *V4)
+    flow = PacketFlow(7, *V4)
     place = tmp_path / "some.pcapng"
     data = [
         block(b"", "connection 7", head=flow.head(Direction.TO_SERVER, 0, SYN)),
@@ -157,7 +157,7 @@ def test_tshark_reads_headers_stamps_and_comments(tmp_path: Path) -> None:
 
 def test_tshark_finds_the_ip_checksum_right(tmp_path: Path) -> None:
     place = tmp_path / "some.pcapng"
-    flow = Flow(7, *V4)
+    flow = PacketFlow(7, *V4)
     blocks = [block(bytes(size), head=flow.head(Direction.TO_SERVER, size)) for size in (0, 999, 65000)]
     place.write_bytes(START + b"".join(blocks))
     checked = tshark.fields(place, "ip.checksum.status", options=["-o", "ip.check_checksum:TRUE"])

@@ -5,11 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.captures.reassembly import PATIENCE, Bytes, Ended, Event, Lost, Opened, Reassembler
-from plumbline.captures.segments import ACK, FIN, RST, SYN, Place, Segment
+from plumbline.captures.reassembly import (
+    PATIENCE,
+    BytesLost,
+    ConnectionOpened,
+    Event,
+    Reassembler,
+    StreamBytes,
+    StreamEnded,
+)
+from plumbline.captures.segments import ACK, FIN, RST, SYN, Address, Segment
 from plumbline.wire.sender import Direction
 
-CLIENT, SERVER = Place("10.0.0.1", 40000), Place("10.0.0.2", 4222)
+CLIENT, SERVER = Address("10.0.0.1", 40000), Address("10.0.0.2", 4222)
 FIRST = 2**32 - 20  # so that sequence numbers go round
 
 
@@ -36,11 +44,11 @@ def stream(found: list[Event], direction: Direction = Direction.TO_SERVER) -> li
     """Bytes, joined, and sizes of losses between them."""
     parts: list[bytes | int] = []
     for event in found:
-        if isinstance(event, Bytes) and event.direction is direction:
+        if isinstance(event, StreamBytes) and event.direction is direction:
             last = parts.pop() if parts and isinstance(parts[-1], bytes) else b""
             assert isinstance(last, bytes)
             parts.append(last + event.data)
-        elif isinstance(event, Lost) and event.direction is direction:
+        elif isinstance(event, BytesLost) and event.direction is direction:
             parts.append(event.size)
     return parts
 
@@ -62,7 +70,13 @@ def test_segments_in_any_order_and_number_give_the_stream_once(data: bytes, rand
 
 def test_a_handshake_opens_and_fins_close() -> None:
     found = events(*HANDSHAKE, sent(0, b"hi", FIN | ACK), answered(3, b"bye", flags=FIN | ACK))
-    assert [type(event) for event in found] == [Opened, Bytes, Ended, Bytes, Ended]
+    assert [type(event) for event in found] == [
+        ConnectionOpened,
+        StreamBytes,
+        StreamEnded,
+        StreamBytes,
+        StreamEnded,
+    ]
     opened = found[0]
     assert (opened.connection.client, opened.connection.mid_stream) == (CLIENT, False)
 
@@ -70,16 +84,16 @@ def test_a_handshake_opens_and_fins_close() -> None:
 def test_a_reset_ends_and_the_same_ends_may_begin_anew() -> None:
     again = Segment(CLIENT, SERVER, 77, 0, SYN, b"", 0, 0, ())
     found = events(*HANDSHAKE, sent(0, b"hi"), sent(2, flags=RST | ACK), again)
-    assert [type(event) for event in found] == [Opened, Bytes, Ended, Opened]
-    assert [event.connection.number for event in found if isinstance(event, Opened)] == [1, 2]
+    assert [type(event) for event in found] == [ConnectionOpened, StreamBytes, StreamEnded, ConnectionOpened]
+    assert [event.connection.number for event in found if isinstance(event, ConnectionOpened)] == [1, 2]
 
 
-def test_what_was_acknowledged_and_not_captured_is_lost() -> None:
+def test_acknowledged_but_uncaptured_bytes_are_lost() -> None:
     acks = [answered(9)] * (PATIENCE + 1)
     assert stream(events(*HANDSHAKE, sent(0, b"abc"), sent(6, b"ghi"), *acks)) == [b"abc", 3, b"ghi"]
 
 
-def test_what_is_missing_at_the_end_is_lost() -> None:
+def test_bytes_missing_at_end_are_lost() -> None:
     assert stream(events(*HANDSHAKE, sent(0, b"abc"), sent(6, b"ghi"))) == [b"abc", 3, b"ghi"]
     assert stream(events(*HANDSHAKE, sent(0, b"abc"), answered(9))) == [b"abc", 6]
 
@@ -94,7 +108,7 @@ def test_of_overlapping_bytes_the_first_are_believed() -> None:
 
 def test_a_connection_seen_in_its_middle_begins_there() -> None:
     found = events(sent(500, b"PING\r\n", ack=1000), answered(506, b"PONG\r\n"))
-    assert isinstance(found[0], Opened)
+    assert isinstance(found[0], ConnectionOpened)
     assert found[0].connection.mid_stream
     assert found[0].connection.client == CLIENT
     assert (stream(found), stream(found, Direction.TO_CLIENT)) == ([b"PING\r\n"], [b"PONG\r\n"])

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from plumbline.captures.seen import ENOUGH, Seen
+from plumbline.captures.observation import PREFIX_CHARACTERS, CaptureObservation
 from plumbline.monitors import Observation
 from plumbline.wire import amqp, nats
 from plumbline.wire.sender import Sender
 
-SIZES = (0, ENOUGH, 2 * ENOUGH, 400, 1000, 1001, 5000)
+SIZES = (0, PREFIX_CHARACTERS, 2 * PREFIX_CHARACTERS, 400, 1000, 1001, 5000)
 NOISE = random.Random(6).randbytes(SIZES[-1])
 PAYLOADS = {
     "noise": NOISE,
@@ -40,15 +40,15 @@ def test_the_line_is_that_of_an_observation(payload: bytes, size: int) -> None:
         amqp.Method.make("basic.publish", 1, routing_key="q" * 255, body=body, max_frame=300),
         amqp.Method.make("queue.declare", 1, queue="\u20ac" * 80),
     ):
-        assert shown(Seen, operation) == shown(Observation, operation)
+        assert shown(CaptureObservation, operation) == shown(Observation, operation)
 
 
 @pytest.mark.parametrize("subject", ["a" * size for size in range(1, 12)])
-def test_where_the_payload_is_cut_cannot_be_told(subject: str) -> None:
-    for escaped in range(ENOUGH):
-        body = b"\xff" * escaped + "\u20ac".encode() * ENOUGH
+def test_text_prefix_is_independent_of_payload_cut(subject: str) -> None:
+    for escaped in range(PREFIX_CHARACTERS):
+        body = b"\xff" * escaped + "\u20ac".encode() * PREFIX_CHARACTERS
         for operation in (
             nats.Pub.make(subject, body),
             amqp.Method.make("basic.publish", 1, routing_key=subject, body=body),
         ):
-            assert shown(Seen, operation) == shown(Observation, operation)
+            assert shown(CaptureObservation, operation) == shown(Observation, operation)

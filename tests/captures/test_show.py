@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.captures.operations import Reader, Row
-from plumbline.captures.segments import ACK, Place, Segment
+from plumbline.captures.operations import OperationReader, OperationRow
+from plumbline.captures.segments import ACK, Address, Segment
 from plumbline.proxy.record import recorded
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
 
@@ -60,7 +60,7 @@ def test_json_lines_and_a_filter(capture: Path) -> None:
     }  # fmt: skip
 
 
-def test_following_shows_what_comes(tmp_path: Path) -> None:
+def test_follow_shows_new_operations(tmp_path: Path) -> None:
     with server(echo) as url, recorded(url.replace("tcp", "nats"), tmp_path, roll_bytes=2000) as proxy:
         command = [*COMMAND, str(tmp_path), "--follow", "--filter", "op = PUB and sender = client"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -100,10 +100,10 @@ def test_a_classic_capture_with_a_lost_and_a_doubled_segment(tmp_path: Path) -> 
 
 
 def test_a_stream_that_is_no_protocol_is_passed_over_in_linear_time() -> None:
-    place, peer = Place("10.0.0.1", 4222), Place("10.0.0.2", 40000)
-    reader = Reader("nats")
+    place, peer = Address("10.0.0.1", 4222), Address("10.0.0.2", 40000)
+    reader = OperationReader("nats")
     noise = b"\x17\x03\x03no protocol at all\r\n" * 40
-    found: list[Row] = []
+    found: list[OperationRow] = []
     seq = 1
     for number in range(2000):
         data = b"PUB a 3\r\nabc\r\nPING\r\n" if number == 1999 else noise
@@ -123,5 +123,5 @@ def test_a_stream_that_is_no_protocol_is_passed_over_in_linear_time() -> None:
         ([__file__, "--protocol", "mqtt"], "--protocol mqtt: known are nats, amqp"),
     ],
 )
-def test_what_cannot_be_shown_is_told(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_unreadable_capture_is_usage_error(arguments: list[str], message: str, tmp_path: Path) -> None:
     assert any(message in line for line in show(*arguments, code=2))

@@ -102,7 +102,7 @@ def test_a_recorded_session_passes_where_it_was_recorded(
     verify(nats_server.url, trace)
 
 
-def test_what_was_there_before_is_given(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_existing_objects_become_given_lines(nats_server: NatsServer, tmp_path: Path) -> None:
     async def prepare(client: Client) -> None:
         await client.jetstream().add_stream(name="BEFORE", subjects=["BEFORE.>"])
 
@@ -142,7 +142,7 @@ def test_several_connections_have_names_and_their_order(nats_server: NatsServer,
         (["--connection", "1"], "nothing to expect: the server sent nothing after the handshake"),
     ],
 )
-def test_what_cannot_be_a_trace_is_told(
+def test_untraceable_capture_is_rejected(
     nats_server: NatsServer, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     async def nothing(client: Client) -> None:

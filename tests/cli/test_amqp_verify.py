@@ -66,7 +66,7 @@ def test_a_deliberate_fault_of_the_embedded_broker_is_found(tmp_path: Path) -> N
     assert "no-such-defect" in one_sentence(unknown.err)
 
 
-def test_a_failure_shows_what_was_expected_and_what_came(tmp_path: Path, broker: str) -> None:
+def test_failure_shows_expected_and_actual(tmp_path: Path, broker: str) -> None:
     (tmp_path / "fails.trace").write_text(FAILS)
     ended = verify(tmp_path, broker, "--trace", "fails.trace")
     assert ended.code == 1
@@ -90,7 +90,7 @@ def test_a_trace_of_the_other_protocol_is_a_mistake(tmp_path: Path, broker: str)
     assert "is no such target" in one_sentence(ended.err)
 
 
-def test_nobody_there_is_exit_3(tmp_path: Path) -> None:
+def test_closed_port_exits_3(tmp_path: Path) -> None:
     ended = verify(tmp_path, "amqp://127.0.0.1:1/%2f")
     assert (ended.code, ended.out) == (3, "")
     assert "connection refused" in one_sentence(ended.err)

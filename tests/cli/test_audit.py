@@ -48,7 +48,7 @@ async def publish_and_subscribe(publish_at: str, subscribe_at: str) -> None:
     await publisher.close()
 
 
-def test_what_a_nats_server_lost_or_doubled_is_told(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_audit_reports_lost_and_duplicated_nats_messages(nats_server: NatsServer, tmp_path: Path) -> None:
     faults = ['drop MSG where payload = "plain 3"', 'duplicate MSG where payload = "plain 7"']
     faults += ['drop MSG where payload = "order 4"']
     with (
@@ -72,7 +72,7 @@ def test_what_a_nats_server_lost_or_doubled_is_told(nats_server: NatsServer, tmp
     assert lost == ["plain 3", "order 4"]
 
 
-def test_what_rabbitmq_was_made_to_lose_is_told(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
+def test_audit_reports_messages_lost_by_rabbitmq(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
     with (
         recorded(rabbitmq.url, tmp_path / "publisher") as publishers,
         recorded(rabbitmq.url, tmp_path / "inner", faults=["drop basic.get-ok the 3rd"]) as faulty,
@@ -115,7 +115,7 @@ def test_captures_without_a_receiver_say_so_and_are_not_green(
     )
 
 
-def test_what_is_no_capture_is_a_usage_error(tmp_path: Path) -> None:
+def test_non_capture_is_usage_error(tmp_path: Path) -> None:
     (tmp_path / "x.pcapng").write_bytes(b"hello, this is no capture")
     done = audit(tmp_path)
     assert done.returncode == 2

@@ -105,7 +105,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
         (["-port", "x"], "Invalid value for '--port'"),
     ],
 )
-def test_what_cannot_be_is_said_and_exit_2(flags: list[str], text: str) -> None:
+def test_invalid_options_exit_2_with_message(flags: list[str], text: str) -> None:
     answer = run(*flags)
     assert answer.returncode == 2
     assert text in answer.stderr
@@ -123,7 +123,7 @@ def test_what_cannot_be_is_said_and_exit_2(flags: list[str], text: str) -> None:
         ('{"authorization": {"users": [{"nkey": "U"}]}}', "is not a public user key"),
     ],
 )
-def test_a_bad_configuration_file_is_said_with_its_name(tmp_path: Path, content: str, text: str) -> None:
+def test_bad_configuration_error_names_file(tmp_path: Path, content: str, text: str) -> None:
     file = tmp_path / "bad.json"
     file.write_text(content)
     answer = run("-c", str(file))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from plumbline.cli.main import app
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.requirements.references import written_checks
+from plumbline.conformance.requirements.references import check_references
 from plumbline.conformance.variants import variants
 
 CATALOGUE = Catalogue.load()
@@ -62,7 +62,7 @@ def test_explain_shows_all_there_is() -> None:
 
 def test_explain_shows_the_trace_that_is_run() -> None:
     lines = plumbline("explain", "JS-API-091").stdout.splitlines()
-    (check,) = written_checks().verifying("JS-API-091")
+    (check,) = check_references().verifying("JS-API-091")
     assert f"the exchange that is run: {check.where}" in lines
     assert "    > PUB $JS.API.STREAM.MSG.GET.ORDERS $reply {}" in lines
     assert not any(line.split()[:1] in (["title"], ["verifies"]) for line in lines)
@@ -104,7 +104,7 @@ def test_explain_takes_patterns() -> None:
         (["variants", "outh"], "'outh' is not known; known are: main, auth"),
     ],
 )
-def test_what_is_not_known_is_refused_with_what_to_write(arguments: list[str], told: str) -> None:
+def test_unknown_option_value_error_lists_valid_values(arguments: list[str], told: str) -> None:
     result = plumbline(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

@@ -37,7 +37,9 @@ def test_an_option_that_is_none_is_a_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [(), ("--select", "CORE-0*")])
-def test_what_follows_two_dashes_goes_to_pytest(tmp_path: Path, broker: str, first: tuple[str, ...]) -> None:
+def test_arguments_after_double_dash_go_to_pytest(
+    tmp_path: Path, broker: str, first: tuple[str, ...]
+) -> None:
     report = tmp_path / "r.json"
     ended = verify(tmp_path, broker, *first, "--json", report, "--", "-k", "CORE-004 or CORE-035")
     assert ended.code == 0, ended.out
@@ -90,9 +92,7 @@ def test_a_reader_that_leaves_early_changes_neither_verdict_nor_reports(tmp_path
     assert json.loads((tmp_path / "r.json").read_text())["summary"]["exit_code"] == 0
 
 
-def test_a_report_that_cannot_be_written_in_the_end_is_told_and_the_others_are_written(
-    tmp_path: Path, broker: str
-) -> None:
+def test_unwritable_report_is_reported_and_others_are_written(tmp_path: Path, broker: str) -> None:
     options = ("--select", "CORE-004", "--json", "/dev/full", "--junit", "r.xml")
     ended = verify(tmp_path, broker, *options)
     assert ended.code == 2

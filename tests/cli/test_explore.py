@@ -21,7 +21,7 @@ def explore(folder: Path, *arguments: str) -> Ended:
     return run((*PLUMBLINE, "explore", *arguments), folder)
 
 
-def test_a_divergence_is_told_and_its_trace_can_be_replayed(tmp_path: Path) -> None:
+def test_divergence_is_reported_and_its_trace_replays(tmp_path: Path) -> None:
     ended = explore(tmp_path, DEFECT, "--seed=1", "--most=1", "-o", "found")
     assert ended.code == 1, ended.out + ended.err
     (trace,) = (tmp_path / "found").iterdir()
@@ -33,7 +33,7 @@ def test_a_divergence_is_told_and_its_trace_can_be_replayed(tmp_path: Path) -> N
     assert verify(tmp_path, "--trace", trace).code == 0
 
 
-def test_no_divergence_is_told_with_what_was_done(tmp_path: Path) -> None:
+def test_no_divergence_reports_programs_run(tmp_path: Path) -> None:
     ended = explore(tmp_path, "--examples=10", "--seed=3")
     assert ended.code == 0, ended.out + ended.err
     assert "explored  10 programs, " in ended.out
@@ -58,9 +58,7 @@ def test_a_program_is_started_and_explored(nats_server: NatsServer, tmp_path: Pa
         (("http://127.0.0.1",), "scheme"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_sentence(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path
-) -> None:
+def test_usage_errors_are_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     ended = explore(tmp_path, *arguments)
     assert ended.code == 2, ended.out + ended.err
     assert sentence in ended.err
@@ -73,9 +71,7 @@ def test_a_target_that_is_not_there_has_a_code_of_its_own(tmp_path: Path) -> Non
     assert explore(tmp_path, f"nats://127.0.0.1:{port}").code == 3
 
 
-def test_ctrl_c_tells_what_was_found_and_leaves_nothing_behind(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+def test_ctrl_c_reports_findings_and_cleans_up(nats_server: NatsServer, tmp_path: Path) -> None:
     with started((*PLUMBLINE, "explore", nats_server.url, "--seed=1"), tmp_path) as process:
         deadline = time.monotonic() + 60
         while not stream_names(nats_server.url):  # it has begun

@@ -78,13 +78,13 @@ def test_a_program_that_fails_is_red() -> None:
         (("/nonexistent/program",), ExitCode.USAGE, "cannot be started: No such file"),
     ],
 )
-def test_what_was_not_observed_is_not_green(program: tuple[str, ...], code: int, said: str) -> None:
+def test_observe_without_connections_fails(program: tuple[str, ...], code: int, said: str) -> None:
     ran = observe(program=program)
     assert ran.returncode == code
     assert said in ran.stderr
 
 
-def test_a_fault_that_cannot_be_read_is_said() -> None:
+def test_invalid_fault_is_reported() -> None:
     words = [sys.executable, "-m", "plumbline", "observe", "--fault", "explode", "--", "true"]
     ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert ran.returncode == ExitCode.USAGE

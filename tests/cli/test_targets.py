@@ -50,7 +50,7 @@ def test_a_name_that_means_nothing_is_a_mistake(tmp_path: Path, command: tuple[s
     assert one_sentence(ended.err) == "no target is named 'nats-servr'; did you mean nats-server?"
 
 
-def test_a_target_that_cannot_be_had_is_told_with_what_is_missing(tmp_path: Path) -> None:
+def test_unavailable_target_lists_missing_tools(tmp_path: Path) -> None:
     ended = plumbline(tmp_path, "verify", "--target", "nats-server@2.10.98", PATH="/nowhere")
     assert (ended.code, ended.out) == (2, "")
     assert "there is no go on PATH" in one_sentence(ended.err)

@@ -88,7 +88,7 @@ USAGE = {
 
 
 @pytest.mark.parametrize("what", USAGE)
-def test_a_slip_of_the_user_is_told_with_what_to_write_instead(tmp_path: Path, what: str) -> None:
+def test_usage_error_shows_correct_form(tmp_path: Path, what: str) -> None:
     (tmp_path / "broken").write_text("not = [toml")
     arguments, said = USAGE[what]
     ended = verify(tmp_path, *arguments)
@@ -137,14 +137,14 @@ def test_one_case_of_a_trace_of_ones_own_is_selected(tmp_path: Path) -> None:
     assert (check["id"], check["outcome"]) == ("passes", "passed")
 
 
-def test_a_requirement_that_is_none_is_told_with_those_near_it(tmp_path: Path) -> None:
+def test_unknown_requirement_error_suggests_ids(tmp_path: Path) -> None:
     write_trace(tmp_path / "my.trace", "CORE-04")
     ended = verify(tmp_path, "--trace", "my.trace")
     assert ended.code == 2
     assert "CORE-04 is not a requirement: CORE-" in one_sentence(ended.err)
 
 
-def test_wrong_credentials_are_told_with_where_to_write_them(tmp_path: Path) -> None:
+def test_wrong_credentials_error_shows_url_form(tmp_path: Path) -> None:
     with NatsBroker.in_thread(authorization={"user": "u", "password": "secret"}) as url:
         ended = verify(tmp_path, url.replace("nats://", "nats://u:wrong@"))
     assert ended.code == 2
@@ -215,7 +215,7 @@ def test_a_port_without_a_listener_ends_the_run(tmp_path: Path, closed_port: str
     assert "Nothing listens at" in one_sentence(ended.err)
 
 
-def test_a_variant_that_nobody_listens_on_is_named(tmp_path: Path, broker: str, closed_port: str) -> None:
+def test_unreachable_variant_is_named(tmp_path: Path, broker: str, closed_port: str) -> None:
     ended = verify(tmp_path, broker, "--variant", f"auth={closed_port}")
     assert ended.code == 3
     assert one_sentence(ended.err).startswith("The variant 'auth': Nothing listens at")

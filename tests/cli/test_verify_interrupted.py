@@ -53,9 +53,7 @@ def test_an_interrupted_run_leaves_nothing_on_a_real_server(
     _interrupt(nats_server.url, number, tmp_path, group=False)
 
 
-def test_ctrl_c_reaches_all_processes_at_once_and_still_leaves_nothing(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
+def test_ctrl_c_to_process_group_cleans_up(tmp_path: Path, nats_server: NatsServer) -> None:
     _interrupt(nats_server.url, signal.SIGINT, tmp_path, group=True)
 
 

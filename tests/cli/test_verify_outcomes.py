@@ -83,7 +83,7 @@ def test_a_run_that_tested_nothing_is_not_conformant(tmp_path: Path, broker: str
     assert "--variant auth=URL" in result["checks"][0]["message"]
 
 
-def test_what_a_target_does_not_claim_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_unsupported_outcome_has_reason(tmp_path: Path) -> None:
     old = write_trace(tmp_path / "old.trace", MUST, header="until 2.9")
     passes = write_trace(tmp_path / "passes.trace", MUST)
     with NatsBroker.in_thread() as url:
@@ -143,7 +143,7 @@ def test_a_waiver_covers_the_failure_that_it_describes(
     assert check["waiver"] == ("known" if outcome == "waived" else "")
 
 
-def test_an_expired_waiver_covers_nothing_and_says_so(tmp_path: Path, broker: str) -> None:
+def test_expired_waiver_is_reported_and_ignored(tmp_path: Path, broker: str) -> None:
     fails = write_trace(tmp_path / "fails.trace", MUST, expects=NEVER_COMES)
     today = datetime.datetime.now(datetime.UTC).date()
     for days, code in ((-1, 1), (1, 0)):
@@ -209,7 +209,7 @@ class Forgetful:
 
 
 @pytest.mark.parametrize(("times", "code", "outcome"), [(1, 0, "passed"), (9, 1, "inconclusive")])
-def test_what_was_inconclusive_is_retried_once_alone(
+def test_inconclusive_check_is_retried_once_exclusively(
     tmp_path: Path, times: int, code: int, outcome: str
 ) -> None:
     trace = write_trace(tmp_path / "sub.trace", MUST)
@@ -225,7 +225,7 @@ def test_what_was_inconclusive_is_retried_once_alone(
 # -- reports -----------------------------------------------------------------------------------
 
 
-def test_every_report_says_the_same(tmp_path: Path, broker: str) -> None:
+def test_all_reports_agree(tmp_path: Path, broker: str) -> None:
     fails = write_trace(tmp_path / "fails.trace", MUST, expects=NEVER_COMES)
     files: tuple[str, ...] = ("--junit", "r.xml", "--html", "r.html", "--markdown", "r.md")
     files += ("--sarif", "r.sarif", "--badge", "r.svg", "--allure", "allure")

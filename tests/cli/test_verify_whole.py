@@ -47,7 +47,7 @@ def _leaves_all_as_it_was(folder: Path, url: str) -> None:
     assert state_of(url) == before
 
 
-def test_a_run_touches_nothing_that_it_did_not_make(tmp_path: Path, nats_server: NatsServer) -> None:
+def test_run_does_not_touch_foreign_objects(tmp_path: Path, nats_server: NatsServer) -> None:
     _leaves_all_as_it_was(tmp_path, nats_server.url)
 
 

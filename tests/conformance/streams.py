@@ -7,16 +7,16 @@ from typing import Any
 
 import nats
 
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.runner.sweep import all_stream_names
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.target import NatsUrl, open_target
 
 THEIRS = ("ORDERS", "PLAIN", "PL_not_of_a_run")
 
 
 def stream_names(url: str) -> list[str]:
     """All of them."""
-    with Session(open_target(Url.parse(url))) as session:
+    with NatsSession(open_target(NatsUrl.parse(url))) as session:
         return sorted(all_stream_names(session))
 
 
@@ -42,7 +42,7 @@ async def _make_streams(url: str) -> None:
 def state_of(url: str) -> dict[str, Any]:
     """Every stream's and consumer's configuration and state, without the time of asking."""
     found: dict[str, Any] = {}
-    with Session(open_target(Url.parse(url))) as session:
+    with NatsSession(open_target(NatsUrl.parse(url))) as session:
         for name in all_stream_names(session):
             found[name] = session.stage.stream_info(name)
             for consumer in session.stage.api("CONSUMER.NAMES", name)["consumers"]:

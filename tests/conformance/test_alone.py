@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.runner.alone import Room
 from plumbline.conformance.runner.judge import Judge
 from plumbline.conformance.runner.prepare import RunDescription
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.runner.run_lock import RunLock
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
 
 
 def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Path) -> None:
-    room, order = Room(tmp_path), list[str]()
+    room, order = RunLock(tmp_path), list[str]()
     both_inside = threading.Barrier(3, timeout=10)
     leave, done = threading.Event(), threading.Event()
 
     def beside() -> None:
-        with Room(tmp_path).together():
+        with RunLock(tmp_path).shared():
             both_inside.wait()
             leave.wait(10)
             order.append("left")
 
     def retry() -> None:
-        with room.alone():
+        with room.exclusive():
             order.append("alone")
         done.set()
 
@@ -45,23 +45,23 @@ def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Pa
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_check_that_shows_to_others_keeps_them_out(tmp_path: Path, *, alone: bool) -> None:
+def test_exclusive_check_blocks_other_checks(tmp_path: Path, *, alone: bool) -> None:
     """It holds the room as it asked to: who would come in beside it stays out, or does not."""
     entered: list[bool] = []
 
     def enter() -> None:
-        with Room(tmp_path).together():
+        with RunLock(tmp_path).shared():
             came_in.set()
 
-    def run(session: Session) -> None:
+    def run(session: NatsSession) -> None:
         threading.Thread(target=enter, daemon=True).start()
         entered.append(came_in.wait(0.2 if alone else 10))
-        session.observed()
+        session.count_observation()
 
     came_in = threading.Event()
     check = Check("own::check", "One of our own", ("CORE-004",), run, alone=alone)
     with NatsBroker.in_thread() as url:
-        target = open_target(Url.parse(url), shared=tmp_path)
+        target = open_target(NatsUrl.parse(url), shared=tmp_path)
         judge = Judge(RunDescription(target, Catalogue.load()))
         assert judge.judge(check).outcome is Outcome.PASSED
     assert entered == [not alone]

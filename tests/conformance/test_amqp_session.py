@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from plumbline.conformance.amqp.connection import redacted
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from plumbline.conformance.runner.ledger import Ledger
+from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.session import TouchesStranger
+from plumbline.conformance.session import ForeignObjectError
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
@@ -40,7 +40,7 @@ def session(access: TargetAccess) -> Iterator[AmqpSession]:
         yield opened
 
 
-def test_names_are_the_runs_own_and_the_same_for_the_same_label(session: AmqpSession) -> None:
+def test_name_is_prefixed_and_stable_per_label(session: AmqpSession) -> None:
     assert session.name("ORDERS").startswith("PLabcde")
     assert session.name("ORDERS").endswith("_ORDERS")
     assert session.name("ORDERS") == session.name("ORDERS") != session.name("OTHERS")
@@ -57,13 +57,13 @@ def test_a_channel_is_opened_when_it_is_first_used_and_not_again(session: AmqpSe
     assert sent.count("[2] channel.open") == 1
 
 
-def test_channels_opened_by_the_check_are_left_to_it(session: AmqpSession) -> None:
+def test_manual_channels_are_not_opened_automatically(session: AmqpSession) -> None:
     client = session.connect(channels="manual")
     client.send(Method.make("basic.qos", 1))
     client.expect("connection.close", reply_code=504)
 
 
-def test_who_waits_on_a_channel_hears_no_other_but_the_connection(session: AmqpSession) -> None:
+def test_expect_on_channel_ignores_other_channels_but_not_channel_0(session: AmqpSession) -> None:
     client = session.connect()
     client.send(Method.make("basic.qos", 1), Method.make("basic.qos", 2))
     client.expect("basic.qos-ok", 2)
@@ -74,7 +74,7 @@ def test_who_waits_on_a_channel_hears_no_other_but_the_connection(session: AmqpS
     assert "got connection.close" in caught.value.message
 
 
-def test_silence_is_told_from_a_server_that_is_gone(session: AmqpSession) -> None:
+def test_silence_differs_from_lost_server(session: AmqpSession) -> None:
     client = session.connect()
     with pytest.raises(Failed, match="nothing came") as caught:
         client.expect("basic.ack", within=0.1)
@@ -122,19 +122,19 @@ def test_a_large_message_is_split_as_was_agreed(session: AmqpSession) -> None:
     ],
     ids=lambda method: method.method,
 )
-def test_what_the_run_did_not_make_is_not_touched(session: AmqpSession, method: Method) -> None:
-    with pytest.raises(TouchesStranger):
+def test_foreign_objects_are_refused(session: AmqpSession, method: Method) -> None:
+    with pytest.raises(ForeignObjectError):
         session.connect().send(method)
 
 
-def test_what_was_made_is_deleted_with_the_session(access: TargetAccess) -> None:
+def test_session_close_deletes_created_objects(access: TargetAccess) -> None:
     with AmqpSession(access) as session:
         queue = session.stage.queue("Q")
         client = session.connect()
         client.call("exchange.declare", exchange=session.name("E"), type="fanout")
         client.call("queue.declare", queue=session.name("X"), exclusive=True)
-        assert Ledger(access.shared).left()
-    assert Ledger(access.shared).left() == []
+        assert CreatedObjects(access.shared).remaining()
+    assert CreatedObjects(access.shared).remaining() == []
     with AmqpSession(access) as session:
         assert session.stage.queue_state(queue) == {"exists": False}
         answer = session.stage.answer("exchange.declare", exchange=queue.replace("Q", "E"), passive=True)
@@ -152,7 +152,7 @@ def test_the_sweep_deletes_what_a_killed_process_left(access: TargetAccess) -> N
         assert again.stage.queue_state(queue) == {"exists": False}
 
 
-def test_the_stage_says_why_it_cannot_be_set(session: AmqpSession) -> None:
+def test_stage_failure_gives_reason(session: AmqpSession) -> None:
     session.stage.queue("Q")
     with pytest.raises(Untestable, match="PRECONDITION_FAILED"):
         session.stage.queue("Q", auto_delete=True)
@@ -161,7 +161,7 @@ def test_the_stage_says_why_it_cannot_be_set(session: AmqpSession) -> None:
         session.stage.publish("PLabcde-nowhere")
 
 
-def test_the_state_of_a_queue_is_polled_and_told(session: AmqpSession) -> None:
+def test_await_queue_polls_and_reports_state(session: AmqpSession) -> None:
     queue = session.stage.queue("Q")
     session.stage.publish(queue, b"m1")
     before = session.observations

@@ -6,20 +6,20 @@ import socket
 
 import pytest
 
-from plumbline.conformance.target import AccessRefused, BadUrl, open_target
-from plumbline.conformance.urls import AmqpUrl, Url, parse_url
+from plumbline.conformance.target import AccessRefusedError, UrlError, open_target
+from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from tests.conformance.scripted import Script, closing, http, scripted, silent
 
 
-def test_a_url_says_where_and_who() -> None:
+def test_url_gives_address_and_credentials() -> None:
     assert parse_url("amqp://al%40ice:p%3Ass@[::1]:5673/a%2fb") == AmqpUrl(
         "::1", 5673, "al@ice", "p:ss", "a/b"
     )
     assert parse_url("amqp://host") == AmqpUrl("host", 5672, "guest", "guest", "/")
     assert parse_url("amqp://host/") == AmqpUrl("host")
-    assert parse_url("127.0.0.1:4222") == Url("127.0.0.1")
+    assert parse_url("127.0.0.1:4222") == NatsUrl("127.0.0.1")
 
 
 def test_a_url_is_shown_without_its_password() -> None:
@@ -29,8 +29,8 @@ def test_a_url_is_shown_without_its_password() -> None:
 @pytest.mark.parametrize(
     "text", ["amqp://", "amqp://host/a/b", "amqp://host?x=1", "amqp://host:99999", "amqp://u:s3cret@"]
 )
-def test_a_url_that_is_none_is_told_with_what_to_write(text: str) -> None:
-    with pytest.raises(BadUrl) as caught:
+def test_invalid_url_error_shows_example(text: str) -> None:
+    with pytest.raises(UrlError) as caught:
         parse_url(text)
     assert "amqp://guest:guest@127.0.0.1:5672/%2f" in str(caught.value)
     assert "s3cret" not in str(caught.value)
@@ -45,7 +45,7 @@ def test_a_broker_is_known_by_what_it_says() -> None:
 
 
 def test_a_broker_that_refuses_the_login_says_so() -> None:
-    with AmqpBroker.in_thread() as url, pytest.raises(AccessRefused, match="ACCESS_REFUSED") as caught:
+    with AmqpBroker.in_thread() as url, pytest.raises(AccessRefusedError, match="ACCESS_REFUSED") as caught:
         open_target(parse_url(url.replace("guest:guest", "guest:s3cret")))
     assert "s3cret" not in str(caught.value)
 
@@ -78,7 +78,7 @@ def test_what_is_no_broker_is_refused_in_one_sentence(script: Script, sentence: 
     assert "\n" not in str(caught.value)
 
 
-def test_nobody_there_is_told() -> None:
+def test_closed_port_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(TargetUnreachable, match="connection refused"):

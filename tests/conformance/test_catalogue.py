@@ -17,7 +17,7 @@ from plumbline.conformance.requirements.catalogue import (
     protocol_level,
     within_levels,
 )
-from plumbline.conformance.requirements.references import written_checks
+from plumbline.conformance.requirements.references import check_references
 from plumbline.verdicts import Level
 
 CATALOGUE = Catalogue.load()
@@ -47,7 +47,7 @@ def told(folder: Path) -> tuple[str, ...]:
 # -- what is packaged ------------------------------------------------------------------------------
 
 
-def test_ids_of_each_group_stand_in_order() -> None:
+def test_requirement_ids_are_sorted_in_each_group() -> None:
     # Gaps are allowed: an id is never given to another requirement.
     for group in CATALOGUE.groups:
         numbers = [int(row.id.rpartition("-")[2]) for row in group.requirements]
@@ -82,14 +82,14 @@ def test_a_source_names_a_document_and_its_section_or_observed_servers() -> None
     assert strange == []
 
 
-def test_what_only_a_client_can_meet_is_left_to_the_client_gate() -> None:
+def test_client_requirements_are_not_in_server_catalogue() -> None:
     for row in CATALOGUE.requirements:
         if row.profile == "client":
             assert "client gate" in row.excluded, row.id
 
 
 def test_requirements_show_an_exchange_as_a_trace_or_as_a_sample() -> None:
-    written = written_checks()
+    written = check_references()
     shown = {row.id for row in CATALOGUE.requirements if row.sample or written.played(row.id)}
     assert [row.id for row in CATALOGUE.select(["JS-*"]) if row.id not in shown] == []
     amqp = CATALOGUE.select(["AMQP-*"])
@@ -219,7 +219,7 @@ def test_a_row_is_read_with_its_place(tmp_path: Path) -> None:
     assert (row.id, row.group, row.level, row.where) == ("G-001", "G", Level.MUST, "g.toml:5")
 
 
-def test_files_of_the_same_group_are_one_group(tmp_path: Path) -> None:
+def test_files_of_same_group_are_merged(tmp_path: Path) -> None:
     written(tmp_path, GROUP + ROW.replace("G-001", "G-002"))
     (tmp_path / "g-first.toml").write_text(GROUP + ROW)
     (group,) = Catalogue.load(tmp_path).groups
@@ -253,13 +253,15 @@ def test_files_of_the_same_group_agree_on_its_title(tmp_path: Path) -> None:
         ('"a document"', '"d"\nsince = "2.10"\nuntil = "2.9"', "'since' must be earlier than 'until'"),
     ],
 )
-def test_a_wrong_row_is_told_with_its_place(tmp_path: Path, old: str, new: str, problem: str) -> None:
+def test_invalid_requirement_error_names_file_and_table(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
     problems = told(written(tmp_path, GROUP + ROW.replace(old, new)))
     assert problems[0].startswith("g.toml:5: requirement 1 (")
     assert problem in problems[0]
 
 
-def test_all_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
+def test_all_catalogue_errors_are_reported_together(tmp_path: Path) -> None:
     written(tmp_path, GROUP + ROW + ROW.replace("MUST", "PERHAPS"), "a.toml")
     written(tmp_path, GROUP + ROW, "b.toml")
     written(tmp_path, "[group\n", "c.toml")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.wire.nats import Err, Msg, Ping, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted
 
@@ -24,8 +24,8 @@ Answer = Callable[[socket.socket, bytes], None]
 
 
 @contextmanager
-def connected(answer: Answer, **options: Any) -> Iterator[tuple[Session, Connection]]:
-    with scripted(nats(answer)) as address, Session(open_target(Url.parse(address))) as session:
+def connected(answer: Answer, **options: Any) -> Iterator[tuple[NatsSession, NatsConnection]]:
+    with scripted(nats(answer)) as address, NatsSession(open_target(NatsUrl.parse(address))) as session:
         yield session, session.connect(**options)
 
 
@@ -40,7 +40,7 @@ def test_an_expected_operation_is_one_observation() -> None:
         assert session.observations == 1
 
 
-def test_every_difference_is_told_at_once_and_the_line_is_marked() -> None:
+def test_all_differences_are_reported_and_line_is_marked() -> None:
     with connected(answering(b"MSG a 1 2\r\nhi\r\n")) as (session, client):
         client.send(Pub.make("a"))
         with pytest.raises(Failed) as raised:
@@ -58,7 +58,7 @@ def test_silence_of_a_server_that_answers_ping_is_a_failure() -> None:
 
 
 @contextmanager
-def connected_to_a_late_server() -> Iterator[Connection]:
+def connected_to_a_late_server() -> Iterator[NatsConnection]:
     """The answer comes with the PONG to the PING that tells silence from lateness."""
 
     def late(link: socket.socket) -> None:
@@ -70,14 +70,14 @@ def connected_to_a_late_server() -> Iterator[Connection]:
                 link.sendall(b"MSG a 1 0\r\n\r\nPONG\r\n" if pings == 2 else b"PONG\r\n")
 
     with scripted(nats(lambda link, line: None)) as healthy:
-        access = open_target(Url.parse(healthy))
+        access = open_target(NatsUrl.parse(healthy))
     with scripted(late) as address:
-        moved = replace(access, running=RunningTarget(Url.parse(address)))
-        with Session(moved) as session:
+        moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
+        with NatsSession(moved) as session:
             yield session.connect()
 
 
-def test_what_comes_after_its_limit_is_inconclusive() -> None:
+def test_late_operation_is_inconclusive() -> None:
     with (
         connected_to_a_late_server() as client,
         pytest.raises(Inconclusive, match=r"came \d.* after its limit"),
@@ -101,10 +101,10 @@ def test_a_server_that_is_slow_to_answer_at_all_is_given_time_for_the_rest() -> 
                     link.sendall(b"MSG a 1 0\r\n\r\n")
 
     with scripted(nats(lambda link, line: None)) as healthy:
-        access = open_target(Url.parse(healthy))
+        access = open_target(NatsUrl.parse(healthy))
     with scripted(slow) as address:
-        moved = replace(access, running=RunningTarget(Url.parse(address)))
-        with Session(moved) as session, pytest.raises(Inconclusive, match=r"came \d.* after its limit"):
+        moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
+        with NatsSession(moved) as session, pytest.raises(Inconclusive, match=r"came \d.* after its limit"):
             session.connect().expect(Msg, within=0.05)
 
 
@@ -126,21 +126,21 @@ def test_a_server_that_no_longer_answers_is_inconclusive() -> None:
                 link.sendall(b"PONG\r\n")
 
     with scripted(nats(lambda link, line: None)) as healthy:
-        access = open_target(Url.parse(healthy))
+        access = open_target(NatsUrl.parse(healthy))
     with scripted(deaf) as address:
-        moved = replace(access, running=RunningTarget(Url.parse(address)))
-        with Session(moved) as session, pytest.raises(Inconclusive, match="PING is not answered"):
+        moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
+        with NatsSession(moved) as session, pytest.raises(Inconclusive, match="PING is not answered"):
             session.connect().expect(Msg, within=0.05)
 
 
-def test_a_close_instead_of_an_answer_is_a_failure_if_the_target_answers_a_fresh_connection() -> None:
+def test_unexpected_close_fails_if_target_is_alive() -> None:
     with connected(lambda link, line: link.shutdown(socket.SHUT_RDWR)) as (_, client):
         client.send(Pub.make("a"))
         with pytest.raises(Failed, match="closed the connection"):
             client.expect(Msg)
 
 
-def test_the_right_close_is_evidence_only_if_nothing_precedes_it() -> None:
+def test_expected_close_must_not_follow_other_operations() -> None:
     def refuse(link: socket.socket, line: bytes) -> None:
         link.sendall(b"-ERR 'Parser Error'\r\n")
         link.shutdown(socket.SHUT_RDWR)
@@ -148,12 +148,12 @@ def test_the_right_close_is_evidence_only_if_nothing_precedes_it() -> None:
     with connected(refuse) as (session, client):
         client.send(Pub.make("a"))
         client.expect(Err, message="Parser Error")
-        client.closed()
+        client.expect_closed()
         assert session.observations == 2
     with connected(refuse) as (_, client):
         client.send(Pub.make("a"))
         with pytest.raises(Failed, match="did not close"):
-            client.closed()
+            client.expect_closed()
 
 
 def test_a_close_that_comes_late_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_a_close_that_comes_late_is_inconclusive(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("plumbline.conformance.connection.GRACE_S", 60.0)  # not the limit of this test
         client.send(Pub.make("a"))
         with pytest.raises(Inconclusive, match="after its limit"):
-            client.closed(within=0.0)
+            client.expect_closed(within=0.0)
 
 
 def test_bytes_that_are_not_the_protocol_are_a_failure_that_shows_them() -> None:
@@ -192,15 +192,15 @@ def test_bytes_that_are_not_the_protocol_are_a_failure_that_shows_them() -> None
 def test_nothing_fails_on_anything_but_ping_and_info() -> None:
     with connected(answering(b"PING\r\n" + INFO)) as (session, client):
         client.send(Pub.make("a"))
-        client.nothing(0.05)
+        client.expect_silence(0.05)
         assert [line.text for line in session.wire if line.direction == ">"][-1] == "PONG"
     with connected(answering(b"+OK\r\n")) as (_, client):
         client.send(Pub.make("a"))
         with pytest.raises(Failed, match="something came"):
-            client.nothing(0.05)
+            client.expect_silence(0.05)
 
 
-def test_what_is_read_after_a_silence_says_nothing_of_the_silence() -> None:
+def test_operation_read_late_makes_silence_inconclusive() -> None:
     has_sent = threading.Event()
 
     def answer(link: socket.socket, line: bytes) -> None:
@@ -211,7 +211,7 @@ def test_what_is_read_after_a_silence_says_nothing_of_the_silence() -> None:
         client.send(Pub.make("a"))
         assert has_sent.wait(10)
         with pytest.raises(Inconclusive, match="after the silence"):
-            client.nothing(0.0)
+            client.expect_silence(0.0)
 
 
 def test_a_password_does_not_reach_the_journal() -> None:
@@ -235,10 +235,10 @@ def test_two_connections_are_read_while_either_waits() -> None:
         assert arrived[0].at < session.wire[-1].at + 0.05
 
 
-def test_names_are_one_per_label_and_never_those_of_another_session() -> None:
+def test_name_is_stable_per_label_and_unique_per_session() -> None:
     with scripted(nats(lambda link, line: None)) as address:
-        access = open_target(Url.parse(address), run="abcde")
-        with Session(access) as one, Session(access) as other:
+        access = open_target(NatsUrl.parse(address), run="abcde")
+        with NatsSession(access) as one, NatsSession(access) as other:
             assert one.name("ORDERS") == one.name("ORDERS")
             assert one.name("ORDERS") != other.name("ORDERS")
             assert one.name("ORDERS").startswith("PLabcde")

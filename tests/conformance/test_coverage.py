@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.requirements.coverage import problems, summary
-from plumbline.conformance.requirements.references import CONFORMANCE, Written, written_checks
+from plumbline.conformance.requirements.references import CONFORMANCE, CheckReferences, check_references
 from plumbline.conformance.suite import all_checks
 
 ROWS = """
@@ -80,12 +80,12 @@ def folder(path: Path, *, trace: str = "", function: str = "") -> Path:
 
 
 def problems_of(path: Path) -> list[str]:
-    return list(problems(Catalogue.load(path / "requirements"), written_checks(path), frozenset({"auth"})))
+    return list(problems(Catalogue.load(path / "requirements"), check_references(path), frozenset({"auth"})))
 
 
 def test_a_trace_is_read_by_its_header(tmp_path: Path) -> None:
     path = folder(tmp_path, trace=TRACE.format(ids="G-001", variant="auth"))
-    (check,) = written_checks(path).checks
+    (check,) = check_references(path).checks
     assert check.id == "deep/answer"
     assert [(r.name, r.where) for r in check.requirements] == [
         ("G-001", "conformance/traces/deep/answer.trace:3")
@@ -97,7 +97,7 @@ def test_a_trace_is_read_by_its_header(tmp_path: Path) -> None:
 
 def test_a_function_is_read_by_its_decorator(tmp_path: Path) -> None:
     path = folder(tmp_path, function=FUNCTION.format(arguments='variant="auth"'))
-    (check,) = written_checks(path).checks
+    (check,) = check_references(path).checks
     assert (check.id, check.where) == ("answers::it_answers", "conformance/checks/test_answers.py:7")
     assert [(r.name, r.where) for r in check.requirements] == [
         ("G-001", "conformance/checks/test_answers.py:6")
@@ -111,7 +111,7 @@ def test_a_name_for_a_text_is_read_as_the_text(tmp_path: Path) -> None:
     assert problems_of(folder(tmp_path, function=named)) == []
 
 
-def test_what_nothing_verifies_is_told(tmp_path: Path) -> None:
+def test_unverified_requirement_is_reported(tmp_path: Path) -> None:
     (problem,) = problems_of(folder(tmp_path))
     assert problem == (
         "conformance/requirements/g.toml:5: no check verifies G-001 (MUST); "
@@ -119,7 +119,7 @@ def test_what_nothing_verifies_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_excluded_and_verified_is_told(tmp_path: Path) -> None:
+def test_excluded_but_verified_requirement_is_reported(tmp_path: Path) -> None:
     (problem,) = problems_of(folder(tmp_path, trace=TRACE.format(ids="G-001 G-002", variant="auth")))
     assert problem.startswith(
         "conformance/requirements/g.toml:11: G-002 is excluded and conformance/traces/deep"
@@ -145,7 +145,7 @@ def test_a_sample_beside_a_function_is_not_refused(tmp_path: Path) -> None:
 
 def test_each_case_of_a_table_is_a_check(tmp_path: Path) -> None:
     path = folder(tmp_path, trace=CASES)
-    first, second = written_checks(path).checks
+    first, second = check_references(path).checks
     assert [(check.id, check.where) for check in (first, second)] == [
         ("deep/plain", "conformance/traces/deep/answer.trace:7"),
         ("deep/guarded", "conformance/traces/deep/answer.trace:8"),
@@ -178,44 +178,44 @@ def test_two_checks_with_one_id_are_told(tmp_path: Path) -> None:
     ]
 
 
-def test_an_unknown_id_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_unknown_id_is_reported_with_location(tmp_path: Path) -> None:
     (problem,) = problems_of(folder(tmp_path, trace=TRACE.format(ids="G-001 G-01", variant="auth")))
     assert problem.startswith(
         "conformance/traces/deep/answer.trace:3: G-01 is not a requirement; did you mean"
     )
 
 
-def test_an_unknown_variant_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_unknown_variant_is_reported_with_location(tmp_path: Path) -> None:
     (problem,) = problems_of(folder(tmp_path, function=FUNCTION.format(arguments='variant="outh"')))
     assert problem == (
         "conformance/checks/test_answers.py:6: no variant 'outh' in variants.toml; there are: auth"
     )
 
 
-def test_a_function_that_verifies_nothing_is_told(tmp_path: Path) -> None:
+def test_check_without_requirement_is_reported(tmp_path: Path) -> None:
     forgotten = FUNCTION.format(arguments="since=None") + "\n\ndef test_forgotten(session):\n    pass\n"
     (problem,) = problems_of(folder(tmp_path, function=forgotten))
     assert problem.endswith("answers::forgotten verifies no requirement; name at least one")
 
 
-def test_ids_that_are_computed_are_told(tmp_path: Path) -> None:
+def test_computed_ids_are_reported(tmp_path: Path) -> None:
     (problem,) = problems_of(folder(tmp_path, function=FUNCTION.format(arguments='"G-" + "002"')))
     assert problem.endswith("write ids and variants of @verifies as plain text")
 
 
-def test_a_file_that_is_not_python_is_told(tmp_path: Path) -> None:
+def test_invalid_python_file_is_reported(tmp_path: Path) -> None:
     found = problems_of(folder(tmp_path, function="def ("))
     assert found[0].startswith("conformance/checks/test_answers.py:1: not Python: ")
 
 
 def test_the_summary_counts(tmp_path: Path) -> None:
     path = folder(tmp_path, trace=TRACE.format(ids="G-001", variant="auth"))
-    text = summary(Catalogue.load(path / "requirements"), written_checks(path))
+    text = summary(Catalogue.load(path / "requirements"), check_references(path))
     assert text == "2 requirements: 1 verified, 1 excluded; 1 checks"
 
 
 def test_the_packaged_checks_are_seen_as_the_suite_runs_them() -> None:
-    written: Written = written_checks()
+    written: CheckReferences = check_references()
     assert written.problems == ()
     seen = {check.id: {r.name for r in check.requirements} for check in written.checks}
     assert seen == {check.id: set(check.requirements) for check in all_checks()}

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from plumbline.conformance.checks.nats.core import test_core_conventions as checks
-from plumbline.conformance.nats.session import Session
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 
 INTERVAL_S = 0.002  # so that a PING comes between two segments, many times
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
+def session() -> Iterator[NatsSession]:
     with (
         NatsBroker.in_thread(ping_interval=INTERVAL_S, ping_max=10**6) as url,
-        Session(open_target(Url.parse(url), run="cut")) as session,
+        NatsSession(open_target(NatsUrl.parse(url), run="cut")) as session,
     ):
         yield session
 
@@ -27,6 +27,6 @@ def session() -> Iterator[Session]:
     "check", [checks.test_cut_anywhere, checks.test_one_byte_at_a_time], ids=["in two", "bytes"]
 )
 def test_a_ping_between_two_segments_is_not_answered_there(
-    check: Callable[[Session], None], session: Session
+    check: Callable[[NatsSession], None], session: NatsSession
 ) -> None:
     check(session)

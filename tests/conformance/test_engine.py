@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.wire.nats import Msg, Pub
 from tests.conformance.scripted import nats, scripted
@@ -20,13 +20,13 @@ from tests.conformance.scripted import nats, scripted
 CATALOGUE = Catalogue.load()
 
 
-def ran(run: Callable[[Session], None], answer: bytes = b"") -> CheckResult:
+def ran(run: Callable[[NatsSession], None], answer: bytes = b"") -> CheckResult:
     def script(link: socket.socket, line: bytes) -> None:
         if line.startswith(b"PUB"):
             link.sendall(answer)
 
     with scripted(nats(script)) as address:
-        access = open_target(Url.parse(address))
+        access = open_target(NatsUrl.parse(address))
         return run_check(Check("c", "title", ("CORE-001",), run), access, CATALOGUE)
 
 
@@ -42,7 +42,7 @@ def ran(run: Callable[[Session], None], answer: bytes = b"") -> CheckResult:
     ],
 )
 def test_each_way_to_end_is_an_outcome(raised: Exception, outcome: Outcome) -> None:
-    def run(session: Session) -> None:
+    def run(session: NatsSession) -> None:
         raise raised
 
     result = ran(run)
@@ -57,7 +57,7 @@ def test_a_check_that_saw_no_evidence_fails() -> None:
 
 
 def test_a_failure_beside_the_servers_own_trouble_is_inconclusive() -> None:
-    def run(session: Session) -> None:
+    def run(session: NatsSession) -> None:
         client = session.connect()
         client.send(Pub.make("a"))
         client.expect(Msg, payload=b'{"success":true}')

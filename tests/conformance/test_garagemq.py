@@ -60,7 +60,7 @@ def test_every_known_difference_has_a_reason_and_a_link() -> None:
     assert not [waiver for waiver in waivers if not waiver.link or "to be explained" in waiver.reason]
 
 
-def test_one_starts_on_the_folder_of_another(tmp_path: Path, garagemq: Path) -> None:
+def test_server_starts_on_existing_folder(tmp_path: Path, garagemq: Path) -> None:
     with GarageMQ(garagemq, tmp_path / "data") as broker:
         assert broker.url.startswith("amqp://guest:guest@127.0.0.1:")
     assert list((tmp_path / "data").iterdir())
@@ -68,16 +68,16 @@ def test_one_starts_on_the_folder_of_another(tmp_path: Path, garagemq: Path) -> 
         assert broker.url
 
 
-def test_the_runner_tells_its_url_and_why_it_died(garagemq: Path) -> None:
+def test_runner_prints_url_and_exit_reason(garagemq: Path) -> None:
     server = OwnAmqpServer(
         [sys.executable, "-m", "plumbline.servers.foreground", "garagemq", str(garagemq)], {}
     )
     try:
         server.start()
-        assert server.death(0.0) == ""
+        assert server.exit_output(0.0) == ""
         assert server._process is not None
         children = Path(f"/proc/{server._process.pid}/task/{server._process.pid}/children").read_text()
         os.kill(int(children.split()[0]), signal.SIGKILL)
-        assert server.death(5.0).startswith("it ended with code 1: ")
+        assert server.exit_output(5.0).startswith("it ended with code 1: ")
     finally:
         server.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.conformance.known_failures import holds, read, said, wrong
+from plumbline.conformance.known_failures import applies_to, describe, read, table_errors
 from plumbline.conformance.requirements.catalogue import Catalogue, CatalogueError
 
 TABLE = {
@@ -53,12 +53,12 @@ known_failures = {}
 )
 def test_it_holds_for_the_releases_from_the_first_to_the_last(version: str, known: bool) -> None:
     (failure,) = read([TABLE])
-    assert holds(failure, version) is known
+    assert applies_to(failure, version) is known
 
 
-def test_it_is_said_with_the_releases_what_they_do_and_where_it_is_told() -> None:
+def test_known_failure_text_has_releases_behaviour_and_link() -> None:
     (failure,) = read([TABLE])
-    assert said(failure) == (
+    assert describe(failure) == (
         "known of nats-server 2.9.12 to 2.9.25, 2.10.0 to 2.10.3, 2.12.0: num_pending is one too small."
         " (https://example.org/issues/1)"
     )
@@ -76,18 +76,18 @@ def test_it_is_said_with_the_releases_what_they_do_and_where_it_is_told() -> Non
         (3, "must be a list of tables"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told(table: Any, problem: str) -> None:
-    (found,) = wrong([table])
+def test_invalid_table_errors_are_reported(table: Any, problem: str) -> None:
+    (found,) = table_errors([table])
     assert problem in found
 
 
 def test_a_link_is_not_needed() -> None:
     table = {key: value for key, value in TABLE.items() if key != "link"}
-    assert wrong([table]) == []
-    assert said(read([table])[0]).endswith("num_pending is one too small.")
+    assert table_errors([table]) == []
+    assert describe(read([table])[0]).endswith("num_pending is one too small.")
 
 
-def test_the_catalogue_reads_them_and_tells_what_is_wrong_with_the_line(tmp_path: Path) -> None:
+def test_catalogue_reads_known_failures_and_reports_errors(tmp_path: Path) -> None:
     file = tmp_path / "toy.toml"
     file.write_text(FILE.format('[{ target = "t", releases = ["1.0.0"], text = "It broke." }]'))
     (requirement,) = Catalogue.load(tmp_path).requirements
@@ -99,6 +99,6 @@ def test_the_catalogue_reads_them_and_tells_what_is_wrong_with_the_line(tmp_path
         Catalogue.load(tmp_path)
 
 
-def test_every_known_failure_of_the_suite_names_a_requirement_that_a_check_can_fail() -> None:
+def test_known_failures_belong_to_checked_requirements() -> None:
     for requirement in Catalogue.load().requirements:
         assert not (requirement.known_failures and requirement.excluded), requirement.id

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.known_failures import holds
+from plumbline.conformance.known_failures import applies_to
 from plumbline.conformance.requirements.catalogue import Catalogue, protocol_level
-from plumbline.servers.getting import on_this_machine, program
+from plumbline.servers.getting import find_installed, obtain_program
 from plumbline.servers.targets import TargetError, target
 from tests.cli.command import verify
 from tests.conftest import servers_required
@@ -37,21 +37,21 @@ IN_CI = "2.10.14"  # .ci/run gets it where there is Go
 def binary(release: str) -> Path:
     """The server; the test is skipped where there is none."""
     wanted = target(f"nats-server@{release}")
-    if found := on_this_machine(wanted):
+    if found := find_installed(wanted):
         return found
     if not os.environ.get("PLUMBLINE_GET_SERVERS"):
         if release == IN_CI and servers_required() and shutil.which("go"):
             pytest.fail(f"missing: python -m plumbline.servers.getting {wanted.name}", pytrace=False)
         pytest.skip("a release with known failures is not on this machine: PLUMBLINE_GET_SERVERS=1 gets it")
     try:
-        return program(wanted, print)
+        return obtain_program(wanted, print)
     except TargetError as problem:
         pytest.skip(str(problem))
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_release_fails_what_is_known_of_it_and_nothing_else(release: str, tmp_path: Path) -> None:
+def test_release_has_exactly_its_known_failures(release: str, tmp_path: Path) -> None:
     report = tmp_path / "r.json"
     selected = [f"--select={row.id}" for row in WITH_FAILURES]
     ended = verify(tmp_path, "--server", binary(release), *selected, "--json", report, "-n", "0")
@@ -62,7 +62,7 @@ def test_a_release_fails_what_is_known_of_it_and_nothing_else(release: str, tmp_
     known = {
         row.id
         for row in WITH_FAILURES
-        if row.applies_at(level) and any(holds(failure, release) for failure in row.known_failures)
+        if row.applies_at(level) and any(applies_to(failure, release) for failure in row.known_failures)
     }
     verdicts = {row["id"]: row["verdict"] for row in result["requirements"]}
     assert {name for name, verdict in verdicts.items() if verdict == "failed"} == known

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.lives import judge
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnAmqpServer
 from plumbline.conformance.runner.items import distribute
 from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.shared_server import judge_part
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
@@ -58,32 +58,32 @@ def target(tmp_path: Path) -> Iterator[TargetAccess]:
         yield open_target(RunningTarget(parse_url(url), program=program), shared=tmp_path)
 
 
-def test_parts_share_the_lives_of_one_server_and_end_each_in_its_own_way(target: TargetAccess) -> None:
+def test_parts_share_server_restarts_and_have_own_outcomes(target: TargetAccess) -> None:
     with AmqpSession(target) as session:
-        judge(session, _three_lives, PARTS, ENDINGS)
+        judge_part(session, _three_lives, PARTS, ENDINGS)
         assert session.observations > 0
         assert [line for line in session.wire if "passive=true" in line.text]
     with AmqpSession(target) as other:
         with pytest.raises(Failed, match="it is gone") as failed:
-            judge(other, _fails, PARTS, ENDINGS)
+            judge_part(other, _fails, PARTS, ENDINGS)
         assert (failed.value.expected, failed.value.actual) == ("a queue", "none")
         assert not [line for line in other.wire if "queue.declare" in line.text]  # those of another part
         with pytest.raises(Unsupported, match="no such queues"):
-            judge(other, _gives_up, PARTS, ENDINGS)
+            judge_part(other, _gives_up, PARTS, ENDINGS)
         assert other.observations == 0
     assert len(played) == 1
 
 
-def test_what_was_not_decided_is_played_again(target: TargetAccess) -> None:
+def test_inconclusive_part_is_played_again(target: TargetAccess) -> None:
     for _ in range(2):
         with AmqpSession(target) as session, pytest.raises(Inconclusive):
-            judge(session, _is_not_sure, (_is_not_sure,), ())
+            judge_part(session, _is_not_sure, (_is_not_sure,), ())
     assert len(set(played)) == 2
 
 
-def test_a_part_that_wants_more_lives_than_there_are_is_told(target: TargetAccess) -> None:
+def test_part_with_too_many_restarts_is_rejected(target: TargetAccess) -> None:
     with AmqpSession(target) as session, pytest.raises(AssertionError, match="more lives"):
-        judge(session, _three_lives, (_three_lives,), ())
+        judge_part(session, _three_lives, (_three_lives,), ())
 
 
 class _Card:

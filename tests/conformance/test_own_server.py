@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Inconclusive
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import Url, open_target, probe
+from plumbline.conformance.target import NatsUrl, open_target, probe
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import ServerBinary
@@ -30,11 +30,11 @@ def lives(server: OwnServer) -> None:
     ids = set()
     try:
         for end in (server.kill, server.stop, server.kill):
-            info, _ = probe(Url.parse(server.start()))
+            info, _ = probe(NatsUrl.parse(server.start()))
             ids.add(info["server_id"])
             end()
             with pytest.raises(TargetUnreachable):
-                probe(Url.parse(server.url))
+                probe(NatsUrl.parse(server.url))
     finally:
         server.close()
     assert len(ids) == 3
@@ -48,7 +48,7 @@ def test_a_real_server_is_started_again_and_again(server_binary: ServerBinary) -
     lives(OwnServer([str(server_binary.path)], {}))
 
 
-def test_nothing_is_left_of_it() -> None:
+def test_close_removes_process_and_folder() -> None:
     server = OwnServer(REFERENCE_BROKER, {})
     url = server.start()
     folder = Path(server._folder.name)
@@ -56,10 +56,10 @@ def test_nothing_is_left_of_it() -> None:
     server.close()
     assert not folder.exists()
     with pytest.raises(TargetUnreachable):
-        probe(Url.parse(url))
+        probe(NatsUrl.parse(url))
 
 
-def test_a_program_that_ends_is_told_with_its_last_words() -> None:
+def test_early_exit_reports_last_output() -> None:
     server = OwnServer([sys.executable, "-c", "print('no such option')"], {})
     with pytest.raises(Inconclusive, match="ended with code 0") as caught:
         server.start()
@@ -67,7 +67,7 @@ def test_a_program_that_ends_is_told_with_its_last_words() -> None:
     server.close()
 
 
-def test_nothing_is_left_of_it_when_we_are_killed() -> None:
+def test_watchdog_cleans_up_after_sigkill() -> None:
     program = (
         "import time; from plumbline.conformance.own_server import OwnServer as S;"
         f"s = S({REFERENCE_BROKER!r}, {{}});"
@@ -77,30 +77,30 @@ def test_nothing_is_left_of_it_when_we_are_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, text=True) as ours:
         assert ours.stdout is not None
         url, folder = ours.stdout.readline().split()
-        probe(Url.parse(url))
+        probe(NatsUrl.parse(url))
         ours.kill()
     until = time.monotonic() + 30
     while Path(folder).exists() and time.monotonic() < until:
         time.sleep(0.01)  # another process is at work, and nobody tells us of its end
     assert not Path(folder).exists()
     with pytest.raises(TargetUnreachable):
-        probe(Url.parse(url))
+        probe(NatsUrl.parse(url))
 
 
 def test_a_session_ends_its_servers() -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
-        access = open_target(RunningTarget(Url.parse(url), program=REFERENCE_BROKER))
-        with Session(access) as session:
+        access = open_target(RunningTarget(NatsUrl.parse(url), program=REFERENCE_BROKER))
+        with NatsSession(access) as session:
             server = session.own_server()
             server.start()
             assert session.stage_on(server).api("INFO")["streams"] == 0
         with pytest.raises(TargetUnreachable):
-            probe(Url.parse(server.url))
+            probe(NatsUrl.parse(server.url))
 
 
 def test_a_target_that_plumbline_did_not_start_is_not_restarted() -> None:
     check = next(one for one in all_checks() if one.id.startswith("store_restart::"))
     with NatsBroker.in_thread(jetstream=True) as url:
-        result = run_check(check, open_target(Url.parse(url)), Catalogue.load())
+        result = run_check(check, open_target(NatsUrl.parse(url)), Catalogue.load())
     assert result.outcome is Outcome.UNSUPPORTED
     assert "restarts its server, and Plumbline did not start this one" in result.message

@@ -130,7 +130,7 @@ def test_exit_codes_and_sentences_are_those_of_verify(
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
-def test_what_selects_nothing_is_a_mistake(tmp_path: Path, broker: str, options: tuple[str, ...]) -> None:
+def test_empty_selection_is_usage_error(tmp_path: Path, broker: str, options: tuple[str, ...]) -> None:
     ended = pytest_by_hand(tmp_path, *SUITE, "--target", broker, "-k", "no_check_is_called_so", *options)
     assert ended.code == 2
     assert "nothing was selected" in ended.out
@@ -187,7 +187,7 @@ def test_a_marked_function_without_a_target_says_what_to_add(tmp_path: Path) -> 
     assert "add --target nats://" in ended.out
 
 
-def test_a_requirement_that_is_none_is_told_with_those_near_it(tmp_path: Path, broker: str) -> None:
+def test_unknown_requirement_error_suggests_ids(tmp_path: Path, broker: str) -> None:
     (tmp_path / "test_own.py").write_text(OWN.replace("CORE-004", "CORE-04"))
     ended = pytest_by_hand(tmp_path, "test_own.py", "--target", broker)
     assert ended.code == 2
@@ -245,7 +245,7 @@ UNRELATED = {
 }
 
 
-def test_an_unrelated_project_keeps_its_own_options(tmp_path: Path) -> None:
+def test_options_do_not_clash_with_other_projects(tmp_path: Path) -> None:
     for name, text in UNRELATED.items():
         (tmp_path / name).write_text("\n".join(line[8:] for line in text.splitlines()))
     ended = pytest_by_hand(tmp_path, "--target", "theirs", "-q")

@@ -37,9 +37,7 @@ def test_every_known_difference_has_a_reason_and_a_link() -> None:
     assert not [waiver for waiver in waivers if not waiver.link or "to be explained" in waiver.reason]
 
 
-def test_what_is_known_is_waived_and_what_it_does_not_claim_is_unsupported(
-    tmp_path: Path, qpid: Path
-) -> None:
+def test_known_failures_are_waived_and_unclaimed_features_unsupported(tmp_path: Path, qpid: Path) -> None:
     selected = [f"--select={pattern}" for pattern in ("AMQP-ACK-*", "AMQP-DLX-*", "amqp/topo/server-named")]
     ended = verify(tmp_path, "--server", str(qpid), *selected, "--waivers", str(WAIVERS), "--json", "r")
     assert (ended.code, ended.err) == (0, ""), ended.out
@@ -59,7 +57,7 @@ def qpid_version() -> str:
     return server.version
 
 
-def test_it_comes_back_on_what_it_stored(qpid: Path) -> None:
+def test_restart_keeps_stored_data(qpid: Path) -> None:
     server = OwnAmqpServer([sys.executable, "-m", "plumbline.servers.foreground", "qpid", str(qpid)], {})
     try:
         for end in (server.kill, server.stop):
@@ -70,7 +68,7 @@ def test_it_comes_back_on_what_it_stored(qpid: Path) -> None:
         server.close()
 
 
-def test_it_listens_on_loopback_only_and_leaves_nothing(qpid: Path) -> None:
+def test_server_listens_on_loopback_and_cleans_up(qpid: Path) -> None:
     with Qpid(qpid) as broker:
         port = AmqpUrl.parse(broker.url).port
         listening = [

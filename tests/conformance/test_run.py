@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from plumbline.conformance.requirements.catalogue import Catalogue, Group, Requirement
-from plumbline.conformance.runner.run import Finish, conclude, suite_of
+from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
 from plumbline.conformance.waivers import Waiver
 from plumbline.verdicts import CheckResult, ExitCode, Level, Outcome, RunResult, Target, with_red
 
@@ -35,7 +35,7 @@ def result(
 
 def concluded(results: list[CheckResult], rows: Catalogue | None = None, **finish: Any) -> RunResult:
     target = Target("nats://h", version="2.15.2")
-    given = Finish(suite_of(), target, STARTED, 1.5, **finish)
+    given = RunEnd(suite_of(), target, STARTED, 1.5, **finish)
     return conclude(results, rows or catalogue(), given)
 
 
@@ -70,7 +70,7 @@ def test_a_requirement_is_the_worst_of_its_checks() -> None:
     assert run.summary.exit_code == ExitCode.NOT_CONFORMANT
 
 
-def test_what_one_check_could_test_is_not_unsupported() -> None:
+def test_requirement_with_one_tested_check_is_not_unsupported() -> None:
     run = concluded(
         [
             result(Outcome.UNSUPPORTED, "CORE-001", check="since-2.11"),
@@ -108,7 +108,7 @@ def test_a_run_that_tested_nothing_is_not_conformant() -> None:
         (Outcome.PASSED, Level.MUST, True, False),
     ],
 )
-def test_what_turns_a_run_red(outcome: Outcome, level: Level, strict: bool, red: bool) -> None:
+def test_outcomes_that_make_run_red(outcome: Outcome, level: Level, strict: bool, red: bool) -> None:
     assert with_red(result(outcome, "CORE-001", level=level), strict=strict).red is red
     run = concluded(
         [result(outcome, "CORE-001", level=level), result(Outcome.PASSED, "CORE-002")], strict=strict
@@ -116,7 +116,7 @@ def test_what_turns_a_run_red(outcome: Outcome, level: Level, strict: bool, red:
     assert (run.summary.exit_code != ExitCode.CONFORMANT) is red
 
 
-def test_exit_codes_tell_a_lost_target_and_an_error_of_ours_from_a_failure() -> None:
+def test_exit_code_distinguishes_failure_lost_target_and_harness_error() -> None:
     failed = result(Outcome.FAILED, "CORE-001")
     broken = result(Outcome.HARNESS_ERROR, "CORE-002")
     assert concluded([failed, broken]).summary.exit_code == ExitCode.HARNESS_ERROR

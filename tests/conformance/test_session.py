@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from plumbline.conformance.nats.session import Session, TouchesStranger
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.nats.session import ForeignObjectError, NatsSession
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.wire.nats import HPub, Msg, Pub, Sub
 from tests.conformance.streams import THEIRS, make_streams, stream_names
@@ -38,10 +38,10 @@ def url() -> Iterator[str]:
 )
 def test_a_check_cannot_change_what_its_run_did_not_make(url: str, request_of: str) -> None:
     subject = f"$JS.API.{request_of}"
-    with Session(open_target(Url.parse(url), run="other")) as session:
+    with NatsSession(open_target(NatsUrl.parse(url), run="other")) as session:
         client = session.connect()
         for operation in (Pub.make(subject, b""), HPub.make(subject, [("A", "b")], b"")):
-            with pytest.raises(TouchesStranger, match="take names from the session"):
+            with pytest.raises(ForeignObjectError, match="take names from the session"):
                 client.send(operation)
         assert client.flush() == []
     assert stream_names(url) == sorted(THEIRS)
@@ -51,15 +51,15 @@ def test_a_check_cannot_change_what_its_run_did_not_make(url: str, request_of: s
     "request_of", ["STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.ORDERS", "STREAM.MSG.GET.ORDERS", "INFO"]
 )
 def test_a_check_may_read_what_is_there(url: str, request_of: str) -> None:
-    with Session(open_target(Url.parse(url), run="other")) as session:
+    with NatsSession(open_target(NatsUrl.parse(url), run="other")) as session:
         client = session.connect()
         body = b'{"seq":1}' if request_of.startswith("STREAM.MSG") else b""
         client.send(Sub.make(session.inbox(), 1), Pub.make(f"$JS.API.{request_of}", body, session.inbox()))
         assert b'"error"' not in client.expect(Msg).payload
 
 
-def test_a_session_deletes_what_it_made_and_nothing_else(url: str) -> None:
-    with Session(open_target(Url.parse(url), run="other")) as session:
+def test_session_deletes_only_its_objects(url: str) -> None:
+    with NatsSession(open_target(NatsUrl.parse(url), run="other")) as session:
         name = session.stage.stream("ORDERS", [session.name("subject")])
         assert stream_names(url) == sorted([*THEIRS, name])
     assert stream_names(url) == sorted(THEIRS)

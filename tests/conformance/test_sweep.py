@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.server import NatsBroker
 from tests.conformance.streams import THEIRS, make_streams, stream_names
@@ -13,7 +13,7 @@ from tests.conformance.streams import THEIRS, make_streams, stream_names
 def test_streams_of_the_run_are_deleted_and_those_of_buckets_too() -> None:
     with NatsBroker.in_thread(Config.of(jetstream=True)) as url:
         make_streams(url)
-        with Session(open_target(Url.parse(url))) as session:
+        with NatsSession(open_target(NatsUrl.parse(url))) as session:
             names = [session.name(label) for label in ("ORDERS", "KV_cfg", "OBJ_files")]
             for number, name in enumerate(names):
                 body = {"name": name, "subjects": [session.name(f"s{number}")], "storage": "memory"}
@@ -25,7 +25,7 @@ def test_streams_of_the_run_are_deleted_and_those_of_buckets_too() -> None:
 def test_the_stream_of_a_bucket_has_the_name_of_the_bucket_in_its_own() -> None:
     with (
         NatsBroker.in_thread(Config.of(jetstream=True)) as url,
-        Session(open_target(Url.parse(url))) as session,
+        NatsSession(open_target(NatsUrl.parse(url))) as session,
     ):
         assert session.name("KV_cfg") == "KV_" + session.name("cfg")
         assert session.name("OBJ_files") == "OBJ_" + session.name("files")

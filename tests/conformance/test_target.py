@@ -12,10 +12,10 @@ import pytest
 
 from plumbline.conformance.nats.probe import ROUND_TRIPS_S
 from plumbline.conformance.target import (
-    MOST_SLACK_S,
-    AccessRefused,
-    BadUrl,
-    Url,
+    MAX_SLACK_S,
+    AccessRefusedError,
+    NatsUrl,
+    UrlError,
     open_target,
     parse_level,
 )
@@ -63,15 +63,15 @@ def leaving(link: socket.socket) -> None:
 def test_what_is_no_nats_server_is_refused_in_one_sentence(script: Script, sentence: str) -> None:
     """Some of them stay silent for ever: only the probe's own limit ends this test."""
     with scripted(script) as address, pytest.raises(TargetUnreachable, match=sentence) as raised:
-        open_target(Url.parse(address))
+        open_target(NatsUrl.parse(address))
     assert "\n" not in str(raised.value)
 
 
-def test_a_port_nobody_listens_on_is_said_so() -> None:
+def test_closed_port_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(TargetUnreachable, match="connection refused"):
-            open_target(Url.parse(f"nats://127.0.0.1:{unused.getsockname()[1]}"))
+            open_target(NatsUrl.parse(f"nats://127.0.0.1:{unused.getsockname()[1]}"))
 
 
 def test_refused_credentials_say_what_to_write() -> None:
@@ -81,8 +81,8 @@ def test_refused_credentials_say_what_to_write() -> None:
         link.sendall(b"-ERR 'Authorization Violation'\r\n")
         link.close()
 
-    with scripted(refuse) as address, pytest.raises(AccessRefused, match="nats://user:password@"):
-        open_target(Url.parse(address))
+    with scripted(refuse) as address, pytest.raises(AccessRefusedError, match="nats://user:password@"):
+        open_target(NatsUrl.parse(address))
 
 
 def test_a_version_without_numbers_asks_for_a_level() -> None:
@@ -94,10 +94,10 @@ def test_a_version_without_numbers_asks_for_a_level() -> None:
             link.recv(4096)
             link.sendall(b"PONG\r\n")
 
-    with scripted(odd) as address, pytest.raises(AccessRefused, match="--level"):
-        open_target(Url.parse(address))
+    with scripted(odd) as address, pytest.raises(AccessRefusedError, match="--level"):
+        open_target(NatsUrl.parse(address))
     with scripted(script) as address:
-        assert open_target(Url.parse(address), level="2.9").level == (2, 9)
+        assert open_target(NatsUrl.parse(address), level="2.9").level == (2, 9)
 
 
 @pytest.mark.parametrize(
@@ -113,22 +113,22 @@ def test_a_version_without_numbers_asks_for_a_level() -> None:
     ],
 )
 def test_a_wrong_url_says_what_to_write_instead(text: str, said: str) -> None:
-    with pytest.raises(BadUrl, match=said) as raised:
-        Url.parse(text)
+    with pytest.raises(UrlError, match=said) as raised:
+        NatsUrl.parse(text)
     assert "nats://127.0.0.1:4222" in str(raised.value)
 
 
 def test_a_wrong_url_does_not_show_its_password() -> None:
-    with pytest.raises(BadUrl) as raised:
-        Url.parse("http://user:s3cret@host")
+    with pytest.raises(UrlError) as raised:
+        NatsUrl.parse("http://user:s3cret@host")
     assert "s3cret" not in str(raised.value)
 
 
 def test_credentials_are_read_from_the_url_and_not_shown() -> None:
-    url = Url.parse("nats://al%40ice:p%3Ass@[::1]:4333")
+    url = NatsUrl.parse("nats://al%40ice:p%3Ass@[::1]:4333")
     assert url.credentials == {"user": "al@ice", "pass": "p:ss"}
     assert str(url) == "nats://al@ice@[::1]:4333"
-    assert Url.parse("nats://t0ken@host").credentials == {"auth_token": "t0ken"}
+    assert NatsUrl.parse("nats://t0ken@host").credentials == {"auth_token": "t0ken"}
 
 
 def test_levels_compare_as_numbers() -> None:
@@ -161,15 +161,15 @@ def _serving(infos: Iterator[bytes]) -> Script:
         ({"server_id": "A", "cluster": "C"}, {"server_id": "B", "cluster": "C"}, ""),
     ],
 )
-def test_a_target_that_was_restarted_is_absent_and_a_cluster_behind_one_address_is_not(
+def test_restarted_target_is_absent_but_cluster_is_not(
     first: dict[str, str], second: dict[str, str], said: str
 ) -> None:
     with scripted(_serving(iter([_info(**first), _info(**second)]))) as address:
-        access = open_target(Url.parse(address))
-        absence = access.absence()
+        access = open_target(NatsUrl.parse(address))
+        absence = access.absence_reason()
     assert said in absence
     assert bool(absence) == bool(said)
-    assert "Nothing listens" in access.absence()
+    assert "Nothing listens" in access.absence_reason()
 
 
 def test_of_a_slow_target_fewer_round_trips_are_measured() -> None:
@@ -185,15 +185,15 @@ def test_of_a_slow_target_fewer_round_trips_are_measured() -> None:
                 link.sendall(b"PONG\r\n")
 
     with scripted(slow) as address:
-        target = open_target(Url.parse(address)).target
+        target = open_target(NatsUrl.parse(address)).target
     assert (
         pings <= 1 + ROUND_TRIPS_S // 0.4 + 1
     )  # of the probe, then within the limit, then the one that passes it
-    assert target.slack_s == MOST_SLACK_S
+    assert target.slack_s == MAX_SLACK_S
     assert target.rtt_s > 0.4
 
 
-def test_a_target_that_has_become_slow_gets_more_slack_and_never_less() -> None:
+def test_recalibration_only_increases_slack() -> None:
     pause = 0.0
 
     def script(link: socket.socket) -> None:
@@ -204,12 +204,12 @@ def test_a_target_that_has_become_slow_gets_more_slack_and_never_less() -> None:
                 link.sendall(b"PONG\r\n")
 
     with scripted(script) as address:
-        access = open_target(Url.parse(address))
+        access = open_target(NatsUrl.parse(address))
         pause = 0.02
-        busy = access.calibrated_again()
+        busy = access.recalibrated()
         pause = 0.0
-        again = busy.calibrated_again()
+        again = busy.recalibrated()
     assert busy.slack_s >= max(0.02 * 20, access.slack_s)  # which a busy machine makes long, too
     assert again.slack_s == busy.slack_s
-    assert busy.calibrated_again() is busy  # nobody listens any more
+    assert busy.recalibrated() is busy  # nobody listens any more
     assert busy.next_token() != access.next_token()  # names stay unique

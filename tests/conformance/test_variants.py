@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.conformance.variants import Variant, VariantsError, main_server, variants
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.wire.nats import Decoder, Err, Info, Msg, Operation, Ping, Pub, Sender, Sub
@@ -24,21 +24,21 @@ from plumbline.wire.nats import Decoder, Err, Info, Msg, Operation, Ping, Pub, S
 def started(binary: ServerBinary, variant: Variant) -> Iterator[str]:
     """``binary`` with this configuration; gives its URL with the default credentials."""
     with NatsServer(binary.path, variant.config) as server:
-        yield variant.url(Url.parse(server.url).address)
+        yield variant.url(NatsUrl.parse(server.url).address)
 
 
 @contextmanager
-def session_with(binary: ServerBinary, name: str) -> Iterator[Session]:
-    with started(binary, variants()[name]) as url, Session(open_target(Url.parse(url))) as session:
+def session_with(binary: ServerBinary, name: str) -> Iterator[NatsSession]:
+    with started(binary, variants()[name]) as url, NatsSession(open_target(NatsUrl.parse(url))) as session:
         yield session
 
 
-def info_of(connection: Connection) -> dict[str, object]:
+def info_of(connection: NatsConnection) -> dict[str, object]:
     assert connection.info is not None
     return connection.info.fields
 
 
-def refusal(session: Session, **credentials: str) -> str:
+def refusal(session: NatsSession, **credentials: str) -> str:
     """What the server says to a CONNECT with these fields, before it closes."""
     client = session.connect(handshake=False)
     fields = {"user": None, "pass": None, "auth_token": None, **credentials}
@@ -49,13 +49,13 @@ def refusal(session: Session, **credentials: str) -> str:
 
 def test_the_main_server_has_jetstream(server_binary: ServerBinary) -> None:
     with started(server_binary, main_server()) as url:
-        assert "jetstream" in open_target(Url.parse(url)).target.features
+        assert "jetstream" in open_target(NatsUrl.parse(url)).target.features
 
 
 @pytest.mark.parametrize("name", [name for name in variants() if name != "nkey"])
 def test_the_default_credentials_open_every_variant(server_binary: ServerBinary, name: str) -> None:
     with started(server_binary, variants()[name]) as url:
-        features = open_target(Url.parse(url)).target.features
+        features = open_target(NatsUrl.parse(url)).target.features
         assert ("jetstream" in features) == bool(variants()[name].config.get("jetstream"))
         assert ("auth_required" in features) == ("authorization" in variants()[name].config)
 
@@ -71,7 +71,7 @@ def test_an_nkey_server_sends_a_nonce_and_refuses_a_wrong_signature(server_binar
     variant = variants()["nkey"]
     with (
         started(server_binary, variant) as url,
-        socket.create_connection((Url.parse(url).host, Url.parse(url).port), timeout=5) as link,
+        socket.create_connection((NatsUrl.parse(url).host, NatsUrl.parse(url).port), timeout=5) as link,
     ):
         link.sendall(b"CONNECT " + json.dumps(variant.credentials["wrong-signature"]).encode() + b"\r\n")
         decoder, seen = Decoder(Sender.SERVER), list[Operation]()
@@ -168,9 +168,9 @@ def test_a_client_that_does_not_read_is_cut_off(server_binary: ServerBinary) -> 
 
 def test_the_url_carries_the_default_credentials() -> None:
     variant = Variant("v", "", {}, {"default": {"user": "a b", "pass": "c:d@e"}})
-    url = Url.parse(variant.url("127.0.0.1:4000"))
+    url = NatsUrl.parse(variant.url("127.0.0.1:4000"))
     assert (url.user, url.password, url.port) == ("a b", "c:d@e", 4000)
-    assert Url.parse(variants()["token"].url("127.0.0.1:4000")).token == "plumb-token"
+    assert NatsUrl.parse(variants()["token"].url("127.0.0.1:4000")).token == "plumb-token"
     assert variants()["pings"].url("127.0.0.1:4000") == "nats://127.0.0.1:4000"
 
 

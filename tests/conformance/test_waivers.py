@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.waivers import Waiver, WaiverError, apply, draft, load_waivers, stale
+from plumbline.conformance.waivers import (
+    Waiver,
+    WaiverError,
+    apply_waivers,
+    draft_waivers,
+    load_waivers,
+    stale_waivers,
+)
 from plumbline.verdicts import CheckResult, Level, Outcome
 
 TODAY = datetime.date(2026, 11, 21)
@@ -24,44 +31,47 @@ def result(outcome: Outcome = Outcome.FAILED, message: str = "status: expected 4
 
 def test_a_failure_that_shows_the_text_is_waived_with_its_reason() -> None:
     waiver = Waiver("server issue", requirement="JS-PULL-*", link="https://example.org/1", contains="got 408")
-    waived = apply([waiver], result(), "2.10.14", TODAY)
+    waived = apply_waivers([waiver], result(), "2.10.14", TODAY)
     assert waived.outcome is Outcome.WAIVED
     assert waived.waiver == "server issue (https://example.org/1)"
 
 
-def test_another_failure_of_the_same_check_is_not_waived() -> None:
+def test_waiver_does_not_cover_other_failure() -> None:
     waiver = Waiver("server issue", requirement="JS-PULL-015", contains="got 408")
-    assert apply([waiver], result(message="got 503"), "2.10.14", TODAY).outcome is Outcome.FAILED
+    assert apply_waivers([waiver], result(message="got 503"), "2.10.14", TODAY).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.UNTESTABLE, Outcome.HARNESS_ERROR])
 def test_only_a_failure_can_be_waived(outcome: Outcome) -> None:
-    assert apply([Waiver("r", check="adr-13/*")], result(outcome), "2.9.10", TODAY).outcome is outcome
+    assert apply_waivers([Waiver("r", check="adr-13/*")], result(outcome), "2.9.10", TODAY).outcome is outcome
 
 
-def test_an_expired_waiver_covers_nothing_and_says_so() -> None:
+def test_expired_waiver_is_reported_and_ignored() -> None:
     waiver = Waiver("r", check="adr-13/*", expires=datetime.date(2026, 11, 20))
-    ended = apply([waiver], result(), "2.9.10", TODAY)
+    ended = apply_waivers([waiver], result(), "2.9.10", TODAY)
     assert ended.outcome is Outcome.FAILED
     assert "expired on 2026-11-20" in ended.message
     last_day = Waiver("r", check="adr-13/*", expires=TODAY)
-    assert apply([last_day], result(), "2.9.10", TODAY).outcome is Outcome.WAIVED
+    assert apply_waivers([last_day], result(), "2.9.10", TODAY).outcome is Outcome.WAIVED
 
 
 def test_a_waiver_for_what_passes_is_stale() -> None:
     waiver = Waiver("r", requirement="JS-PULL-015")
-    assert stale([waiver], [result(Outcome.PASSED)], "2.9.10", TODAY) == {"adr-13/no-wait": waiver}
+    assert stale_waivers([waiver], [result(Outcome.PASSED)], "2.9.10", TODAY) == {"adr-13/no-wait": waiver}
 
 
-def test_a_waiver_is_not_stale_while_one_of_its_checks_fails_or_none_ran() -> None:
+def test_waiver_is_stale_only_if_all_checks_ran_and_passed() -> None:
     waiver = Waiver("r", requirement="JS-PULL-*")
     other = CheckResult("other", Outcome.WAIVED, ("JS-PULL-016",), Level.MUST)
-    assert stale([waiver], [result(Outcome.PASSED), other], "2.9.10", TODAY) == {}
-    assert stale([waiver], [result(Outcome.UNSUPPORTED)], "2.9.10", TODAY) == {}
-    assert stale([Waiver("r", check="*", versions=">=2.11")], [result(Outcome.PASSED)], "2.9.10", TODAY) == {}
+    assert stale_waivers([waiver], [result(Outcome.PASSED), other], "2.9.10", TODAY) == {}
+    assert stale_waivers([waiver], [result(Outcome.UNSUPPORTED)], "2.9.10", TODAY) == {}
+    assert (
+        stale_waivers([Waiver("r", check="*", versions=">=2.11")], [result(Outcome.PASSED)], "2.9.10", TODAY)
+        == {}
+    )
 
 
-def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
+def test_all_waiver_errors_are_reported_together(tmp_path: Path) -> None:
     path = tmp_path / "waivers.toml"
     path.write_text(
         '[[waiver]]\nrequirement = "JS-PULL-999"\nreason = "r"\n'
@@ -81,7 +91,7 @@ def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
     "text",
     ["not toml", '[[waiver]]\nreason = 3\ncheck = "*"', '[[waiver]]\nreson = "r"\ncheck="*"', "waiver = 1"],
 )
-def test_a_broken_file_says_what_a_waiver_looks_like(tmp_path: Path, text: str) -> None:
+def test_invalid_waiver_file_error_shows_example(tmp_path: Path, text: str) -> None:
     path = tmp_path / "waivers.toml"
     path.write_text(text)
     with pytest.raises(WaiverError, match="a table is"):
@@ -97,10 +107,10 @@ def test_a_draft_covers_exactly_the_failures_of_its_run(tmp_path: Path) -> None:
     hostile = "got \"\x7f\x00\udcff\" \\ and '''"
     failures = [result(message=hostile), result(Outcome.PASSED), result(Outcome.INCONCLUSIVE)]
     path = tmp_path / "waivers.toml"
-    path.write_text(draft(failures, "2.10.14"), "utf-8")
+    path.write_text(draft_waivers(failures, "2.10.14"), "utf-8")
     waivers = load_waivers(path, [check()])
     assert len(waivers) == 1
     assert waivers[0].versions == "==2.10.14"
     plain = result(message="status: expected 404, got 408")
-    path.write_text(draft([plain], "2.10.14"), "utf-8")
-    assert apply(load_waivers(path, [check()]), plain, "2.10.14", TODAY).outcome is Outcome.WAIVED
+    path.write_text(draft_waivers([plain], "2.10.14"), "utf-8")
+    assert apply_waivers(load_waivers(path, [check()]), plain, "2.10.14", TODAY).outcome is Outcome.WAIVED

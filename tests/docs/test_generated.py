@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from docs._ext import pages
 from plumbline.captures.filters import parse
-from plumbline.proxy.faults.language import Kind, parse_fault
+from plumbline.proxy.faults.language import FaultKind, parse_fault
 from tests.docs.pages import DOCS, ROOT
 
 
@@ -101,7 +101,9 @@ def test_pages_that_are_no_longer_generated_are_removed(tmp_path: Path) -> None:
 
 
 FAULTS = [
-    cell for cell in table_cells(DOCS / "reference" / "fault-language.md") if cell.split()[0] in list(Kind)
+    cell
+    for cell in table_cells(DOCS / "reference" / "fault-language.md")
+    if cell.split()[0] in list(FaultKind)
 ]
 
 
@@ -111,7 +113,7 @@ def test_a_fault_of_the_reference_page_is_understood(fault: str) -> None:
 
 
 def test_every_fault_is_on_the_reference_page() -> None:
-    assert {fault.split()[0] for fault in FAULTS} == set(Kind)
+    assert {fault.split()[0] for fault in FAULTS} == set(FaultKind)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from random import Random
 
 from msgspec import Struct
 
-from plumbline.monitors.histories import History, Judgement, judge
+from plumbline.monitors.histories import History, Judgement, judge_history
 from tests.durability.load import Consumer, Publisher, set_up, stored
 
 LEAST_LIFE_S, MOST_LIFE_S = 0.0, 0.06  # after the first acknowledgement
@@ -106,7 +106,7 @@ async def run(
         kills,
         publisher.answers,
         len(consumer.delivered),
-        judge(History(published, tuple(log))),
-        judge(History(published, tuple(consumer.delivered))),
+        judge_history(History(published, tuple(log))),
+        judge_history(History(published, tuple(consumer.delivered))),
         tuple(broker.warnings),
     )

@@ -11,7 +11,7 @@ import itertools
 import json
 from random import Random
 
-from plumbline.monitors.histories import Delivered, Publication, Published, Settlement
+from plumbline.monitors.histories import HistoryDelivery, PublishAttempt, PublishOutcome, Settlement
 from plumbline.wire.nats import Connect, Decoder, HMsg, HPub, Msg, Operation, Pub, Sender, Sub, Unsub
 
 STREAM, CONSUMER, SUBJECT = "K", "D", "k.x"
@@ -77,7 +77,7 @@ class Publisher:
     """Publishes ``m0``, ``m1`` ... over all the lives of the broker."""
 
     def __init__(self, random: Random, each_life: int) -> None:
-        self.published: list[Published] = []
+        self.published: list[PublishAttempt] = []
         self.answers = 0
         self._random = random
         self._each_life = each_life
@@ -103,13 +103,13 @@ class Publisher:
                 assert b'"error"' not in answer.payload, answer
                 waiting.discard(name)
                 self.answers += 1
-                self.published.append(Published(name))
+                self.published.append(PublishAttempt(name))
                 acknowledged.set()
         except Lost:
             pass
         finally:
             link.close()
-            self.published += [Published(name, Publication.UNKNOWN) for name in sorted(waiting)]
+            self.published += [PublishAttempt(name, PublishOutcome.UNKNOWN) for name in sorted(waiting)]
             # Most are tried again, as a client would; of the others nobody ever hears.
             self._todo[:0] = [name for name in sorted(waiting) if self._random.random() < 0.8]
 
@@ -118,13 +118,13 @@ class Consumer:
     """Pulls and acknowledges over all the lives of the broker."""
 
     def __init__(self, random: Random) -> None:
-        self.delivered: list[Delivered] = []
+        self.delivered: list[HistoryDelivery] = []
         self._random = random
 
     async def run(self, url: str, *, until_empty: bool = False) -> None:
         """One life of the broker; the last one until nothing is left."""
         link = await Link.open(url)
-        acked: dict[str, Delivered] = {}  # by the inbox of the reply
+        acked: dict[str, HistoryDelivery] = {}  # by the inbox of the reply
         number = 0
         try:
             while True:
@@ -145,13 +145,13 @@ class Consumer:
                         for inbox in [inbox for inbox, one in acked.items() if one.id == name]:
                             # Redelivered before its acknowledgement was heard: which of them counts?
                             acked.pop(inbox)
-                            self.delivered.append(Delivered(name, position, Settlement.UNKNOWN))
+                            self.delivered.append(HistoryDelivery(name, position, Settlement.UNKNOWN))
                         if not until_empty and self._random.random() < 0.1:
-                            self.delivered.append(Delivered(name, position, Settlement.OPEN))
+                            self.delivered.append(HistoryDelivery(name, position, Settlement.OPEN))
                             continue  # a client that has forgotten it
                         number += 1
                         inbox = f"{link.inbox}.{number}"
-                        acked[inbox] = Delivered(name, position)
+                        acked[inbox] = HistoryDelivery(name, position)
                         link.send(Pub.make(message.reply, b"+ACK", inbox))
                 if until_empty and not got and await self._is_done(link):
                     return
@@ -160,7 +160,9 @@ class Consumer:
                 raise
         finally:
             link.close()
-            self.delivered += [Delivered(one.id, one.position, Settlement.UNKNOWN) for one in acked.values()]
+            self.delivered += [
+                HistoryDelivery(one.id, one.position, Settlement.UNKNOWN) for one in acked.values()
+            ]
 
     async def _is_done(self, link: Link) -> bool:
         info = await link.ask(f"$JS.API.CONSUMER.INFO.{STREAM}.{CONSUMER}")
@@ -181,13 +183,13 @@ async def set_up(url: str) -> None:
     link.close()
 
 
-async def stored(url: str) -> list[Delivered]:
+async def stored(url: str) -> list[HistoryDelivery]:
     """Every message of the stream, as an ordered reading of it finds them."""
     link = await Link.open(url)
     info = await link.ask(f"$JS.API.STREAM.INFO.{STREAM}")
     state = info["state"]
     assert isinstance(state, dict)
-    found: list[Delivered] = []
+    found: list[HistoryDelivery] = []
     # Interest of exactly the deliver_subject counts, and only once.
     link.send(Unsub.make(1), Sub.make(f"{link.inbox}.api", 2), Sub.make(f"{link.inbox}.log", 3))
     config: dict[str, object] = {"deliver_subject": f"{link.inbox}.log", "ack_policy": "none"}
@@ -200,7 +202,7 @@ async def stored(url: str) -> list[Delivered]:
         if reply is None:
             continue  # a heartbeat
         if reply.startswith("$JS.ACK."):
-            found.append(Delivered(message.payload.split()[0].decode(), int(reply.split(".")[5])))
+            found.append(HistoryDelivery(message.payload.split()[0].decode(), int(reply.split(".")[5])))
         else:
             link.send(Pub.make(reply, b""))
     link.close()

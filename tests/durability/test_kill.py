@@ -11,7 +11,7 @@ from tests.durability.kill import run
 
 
 @pytest.mark.parametrize("fsync", ["interval", "always"])
-def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path, fsync: str) -> None:
+def test_acknowledged_messages_survive_kill_9(tmp_path: Path, fsync: str) -> None:
     result = asyncio.run(run(tmp_path, kills=5, seed=7, options=("--fsync", fsync)))
     assert result.is_good, str(result)
     assert result.acknowledged >= 5

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from plumbline.monitors import Observation, Violation, Watch
+from plumbline.monitors import MonitorRunner, Observation, Violation
 from plumbline.wire import amqp, nats
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Sender
@@ -19,7 +19,7 @@ from plumbline.wire.sender import Sender
 class Tap:
     """Between clients and ``url``. ``violations`` and ``operations`` tell what its watch saw."""
 
-    def __init__(self, url: str, watch: Watch) -> None:
+    def __init__(self, url: str, watch: MonitorRunner) -> None:
         self.upstream = (urlsplit(url).hostname or "", urlsplit(url).port or 4222)
         self.codec = amqp if url.startswith("amqp") else nats
         self.watch = watch
@@ -97,7 +97,7 @@ class _Recording:
 @contextmanager
 def tapped(url: str) -> Iterator[Tap]:
     """A tap before ``url`` that runs until the block ends."""
-    tap = Tap(url, Watch())
+    tap = Tap(url, MonitorRunner())
     threading.Thread(target=tap.serve, daemon=True).start()
     try:
         yield tap

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.monitors import Observation, Scope, Violation, Watch
+from plumbline.monitors import MonitorRunner, MonitorScope, Observation, Violation
 from plumbline.wire import amqp
 from plumbline.wire.sender import Sender
 
@@ -62,7 +62,7 @@ def observations(steps: list[Step]) -> list[Observation]:
 
 
 def judged(steps: list[Step]) -> list[Violation]:
-    watch = Watch()
+    watch = MonitorRunner()
     return [violation for seen in observations(steps) for violation in watch.observe(seen)]
 
 
@@ -182,7 +182,7 @@ def test_deliveries_lie_between_consume_ok_and_cancel_ok() -> None:
     assert rules(unanswered) == []
 
 
-def test_message_that_comes_again_says_so() -> None:
+def test_redelivered_message_must_have_redelivered_set() -> None:
     first = deliver(1, properties={"message_id": "m1"})
     known = [*OPENED, *consuming(), first, client("basic.nack", delivery_tag=1, requeue=True)]
     again: dict[str, Any] = {"properties": {"message_id": "m1"}}
@@ -230,7 +230,7 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
     steps = [*SELECTED, *qos(1), *consuming(), publish("n", mandatory=True), deliver(1), deliver(2)]
     steps += [client("basic.ack", delivery_tag=1), server("basic.ack", delivery_tag=1), deliver(4)]
     steps += [server("basic.return", routing_key="n"), client("basic.ack", delivery_tag=1)]
-    whole = Watch()
+    whole = MonitorRunner()
     expected = [violation for seen in observations(steps) for violation in whole.observe(seen)]
     assert {found.rule for found in expected} == {
         "delivery-tag",
@@ -238,7 +238,7 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
         "known-delivery-tag",
         "return-first",
     }
-    first, second = Watch(), Watch()
+    first, second = MonitorRunner(), MonitorRunner()
     before = [violation for seen in observations(steps)[:cut] for violation in first.observe(seen)]
     second.readers = pickle.loads(pickle.dumps(first.readers))
     second.monitors = pickle.loads(pickle.dumps(first.monitors))
@@ -247,8 +247,8 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
 
 
 def test_channels_of_a_closed_connection_are_forgotten() -> None:
-    watch = Watch()
+    watch = MonitorRunner()
     for seen in observations([*OPENED, *consuming(), deliver(1)]):
         assert list(watch.observe(seen)) == []
     watch.close("1")
-    assert {kind.scope for kind, _ in watch.monitors} <= {Scope.QUEUE}
+    assert {kind.scope for kind, _ in watch.monitors} <= {MonitorScope.QUEUE}

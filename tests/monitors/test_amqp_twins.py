@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from plumbline.conformance.urls import AmqpUrl
-from plumbline.monitors import MONITORS, Scope, Side
+from plumbline.monitors import MONITORS, MonitorScope, Side
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.wire.amqp import Decoder, Method, ProtocolHeader
@@ -188,7 +188,7 @@ def test_client_that_settles_twice_is_the_broken_twin_of_its_rule(rabbitmq: Rabb
 
 
 def test_every_rule_of_amqp_has_a_broken_twin() -> None:
-    ours = [monitor for monitor in MONITORS if monitor.scope in (Scope.CHANNEL, Scope.QUEUE)]
+    ours = [monitor for monitor in MONITORS if monitor.scope in (MonitorScope.CHANNEL, MonitorScope.QUEUE)]
     assert {monitor.rule for monitor in ours if monitor.side is Side.SERVER} == set(TWINS)
     assert {monitor.rule for monitor in ours if monitor.side is Side.CLIENT} == {"known-delivery-tag"}
 

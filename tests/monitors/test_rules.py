@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from plumbline.monitors import MONITORS, Observation, Scope, Violation, Watch
+from plumbline.monitors import MONITORS, MonitorRunner, MonitorScope, Observation, Violation
 from plumbline.wire import nats
 
 WHOLE = 'a> CONNECT {"lang":"python3","version":"2.10.0"}\n'
@@ -41,7 +41,7 @@ def observations(transcript: str) -> list[Observation]:
 
 
 def judged(transcript: str) -> list[Violation]:
-    watch = Watch()
+    watch = MonitorRunner()
     return [violation for seen in observations(transcript) for violation in watch.observe(seen)]
 
 
@@ -49,7 +49,7 @@ def rules(transcript: str) -> list[tuple[str, bool]]:
     return [(violation.rule, violation.certain) for violation in judged(transcript)]
 
 
-def test_message_for_an_unknown_sid_is_a_violation_only_if_the_beginning_was_seen() -> None:
+def test_unknown_sid_is_violation_only_if_connection_start_was_captured() -> None:
     assert rules(WHOLE + "a> SUB x 1\na< MSG x 2 | m") == [("live-subscription", True)]
     assert rules("a> SUB x 1\na< MSG x 2 | m") == []
 
@@ -96,7 +96,7 @@ def test_message_after_the_status_that_ended_its_request() -> None:
     assert rules(ended + timeout + message) == [("batch-is-the-limit", True)]
 
 
-def test_status_ends_the_request_whose_rest_it_tells() -> None:
+def test_status_ends_request_with_matching_pending_count() -> None:
     two = WHOLE + f'a> SUB in 1\na> PUB {PULL} in | {{"batch":5}}\na> PUB {PULL} in | {{"batch":1}}\n'
     first = "a< HMSG in 1 | NATS/1.0 408 Request Timeout\\r\\nNats-Pending-Messages: 5\\r\\n\\r\\n\n"
     messages = f"a< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 2, 2)} | m"
@@ -122,8 +122,8 @@ def test_consumer_that_is_made_anew_counts_from_one() -> None:
     assert rules(twice + twice.partition("\n")[2]) == []
 
 
-def test_gap_in_consumer_sequences_shows_at_the_end_if_all_traffic_is_known() -> None:
-    watch = Watch()
+def test_consumer_sequence_gap_is_reported_at_end_of_complete_traffic() -> None:
+    watch = MonitorRunner()
     transcript = f"a> SUB in 1\na< MSG x 1 {ack(1, 1, 1)} | m\na< MSG x 1 {ack(1, 5, 5)} | m"
     assert [list(watch.observe(seen)) for seen in observations(transcript)] == [[], [], []]
     (violation,) = watch.finish()
@@ -160,7 +160,7 @@ def test_second_acknowledgement_is_the_clients_fault() -> None:
     assert rules(acked + f"a< MSG x 1 {ack(2, 1, 2)} | m\na> PUB {ack(2, 1, 2)} | +ACK") == []
 
 
-def test_stream_sequence_is_given_to_one_message() -> None:
+def test_stream_sequence_is_unique() -> None:
     one = 'a> PUB x r | m\na< MSG r 1 | {"stream":"S","seq":7}\n'
     assert rules(one + 'a> PUB x r | m\na< MSG r 1 | {"stream":"S","seq":7,"duplicate":true}') == []
     assert rules(one + 'a> PUB x r | m\na< MSG r 1 | {"stream":"S","seq":7}') == [("stream-sequence", True)]
@@ -169,17 +169,17 @@ def test_stream_sequence_is_given_to_one_message() -> None:
     assert rules(one + "a> PUB $JS.API.STREAM.DELETE.S in |\n" + one) == []
 
 
-def test_what_nobody_can_read_says_nothing() -> None:
+def test_unreadable_operations_give_no_facts() -> None:
     hostile = f"a> PUB {PULL} in | {{\na> PUB $JS.ACK.x in | +ACK\na> PUB $JS.API in |\n"
     assert rules(hostile + "a< HMSG in 1 | NATS/1.0 9\\r\\n\\r\\n\na< MSG r 1 $JS.ACK.a.b |") == []
 
 
 def test_rule_of_a_closed_connection_is_forgotten() -> None:
-    watch = Watch()
+    watch = MonitorRunner()
     for seen in observations(WHOLE + "a> SUB x 1"):
         assert not list(watch.observe(seen))
     watch.close("a")
-    assert not [kind for kind, _ in watch.monitors if kind.scope is Scope.CONNECTION]
+    assert not [kind for kind, _ in watch.monitors if kind.scope is MonitorScope.CONNECTION]
     assert not watch.readers
 
 
@@ -190,10 +190,10 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
         f"a> PUB {ack(1, 1, 1)} r | +ACK\na< MSG r 2 |\na> UNSUB 2\na> PING\na< PONG\n"
         f"a< MSG x 1 {ack(2, 1, 2)} | m\na< MSG x 1 {ack(2, 1, 2)} | m\na< MSG r 2 | m"
     )
-    whole = Watch()
+    whole = MonitorRunner()
     expected = [violation for seen in transcript for violation in whole.observe(seen)]
     assert {violation.rule for violation in expected} >= {"nothing-after-the-end", "consumer-sequence"}
-    first, second = Watch(), Watch()
+    first, second = MonitorRunner(), MonitorRunner()
     before = [violation for seen in transcript[:cut] for violation in first.observe(seen)]
     second.readers = pickle.loads(pickle.dumps(first.readers))
     second.monitors = pickle.loads(pickle.dumps(first.monitors))
@@ -201,7 +201,7 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
     assert before + after == expected
 
 
-def test_every_monitor_says_what_it_is() -> None:
+def test_every_monitor_has_rule_title_and_source() -> None:
     names = [monitor.rule for monitor in MONITORS]
     assert len(names) == len(set(names))
     assert all(

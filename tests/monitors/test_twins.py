@@ -14,7 +14,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js.api import ConsumerConfig
 
-from plumbline.monitors import MONITORS, Scope, Side
+from plumbline.monitors import MONITORS, MonitorScope, Side
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.monitors.tap import Tap, tapped
@@ -124,5 +124,7 @@ def test_broken_twin_breaks_its_rule_and_no_other(rule: str, defect: str) -> Non
 
 
 def test_every_rule_of_nats_servers_has_a_broken_twin() -> None:
-    ours = [monitor for monitor in MONITORS if monitor.scope in (Scope.CONNECTION, Scope.STREAM)]
+    ours = [
+        monitor for monitor in MONITORS if monitor.scope in (MonitorScope.CONNECTION, MonitorScope.STREAM)
+    ]
     assert {monitor.rule for monitor in ours if monitor.side is Side.SERVER} == set(TWINS)

@@ -19,7 +19,7 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import AccessRefused, TargetAccess, Url, open_target
+from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.conformance.variants import main_server, variants
 from plumbline.errors import TargetUnreachable
@@ -27,7 +27,7 @@ from plumbline.reference_broker.amqp import defects as amqp_defects
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats import defects as nats_defects
 from plumbline.reference_broker.nats.config import Config
-from plumbline.reference_broker.nats.defects import DefectNotApplicable
+from plumbline.reference_broker.nats.defects import DefectNotApplicableError
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.registry import Defect
 from plumbline.verdicts import CheckResult, Outcome
@@ -83,7 +83,7 @@ def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) ->
         try:
             serve = _serve_amqp if protocol == "amqp" else _serve_nats
             access = serve(defect, chosen, running)
-        except (TargetUnreachable, AccessRefused) as error:
+        except (TargetUnreachable, AccessRefusedError) as error:
             return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
         results = tuple(run_check(check, access, catalogue) for check in chosen)
     failed = [result for result in results if result.outcome is Outcome.FAILED]
@@ -94,16 +94,16 @@ def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) ->
 def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:
     """A broker with the defect in every configuration that the checks ask for."""
     asked = {check.variant for check in checks if check.variant}
-    urls: dict[str, Url] = {}
+    urls: dict[str, NatsUrl] = {}
     for name, variant in {"": main_server(), **variants()}.items():
         if name and name not in asked:
             continue
         try:
             thread = NatsBroker.in_thread(Config.of(**variant.config), defect=defect)
-        except DefectNotApplicable:
+        except DefectNotApplicableError:
             # Checks of a configuration without JetStream then meet a broker that is whole there.
             thread = NatsBroker.in_thread(Config.of(**variant.config))
-        urls[name] = Url.parse(variant.url(Url.parse(running.enter_context(thread)).address))
+        urls[name] = NatsUrl.parse(variant.url(NatsUrl.parse(running.enter_context(thread)).address))
     program = (sys.executable, "-m", "plumbline", "broker", "nats", "--defect", defect)
     return open_target(RunningTarget(urls.pop(""), urls, program=program), run="mutat")
 

@@ -71,7 +71,7 @@ def test_every_dependency_is_pinned_within_its_bound(lock: Lock, requirement: Re
 
 
 @pytest.mark.parametrize("requirement", NEEDED[DEV], ids=lambda requirement: requirement.name)
-def test_every_dependency_has_a_lower_bound_and_an_upper_one_only_for_a_reason(
+def test_dependency_bounds_are_justified(
     requirement: Requirement,
 ) -> None:
     bounds = sorted(bound.operator for bound in requirement.specifier)
@@ -92,5 +92,5 @@ def test_every_pinned_package_has_a_hash(lock: Lock) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_no_index_or_address_stands_in_a_lock_file(lock: Lock) -> None:
+def test_lock_files_have_no_index_url(lock: Lock) -> None:
     assert re.findall(r"://|--(?:index|extra-index|find-links|trusted)\S*", lock.text) == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from plumbline.pipeline.spark.java import NoJava
+from plumbline.pipeline.spark.java import JavaNotFoundError
 from plumbline.pipeline.spark.session import session
 from tests.conftest import servers_required
 
@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
     """Two threads, two shuffle partitions. Without Java: skipped, and a failure where CI is set."""
     try:
         running = session("local[2]", SETTINGS)
-    except NoJava as missing:
+    except JavaNotFoundError as missing:
         if servers_required():
             pytest.fail(str(missing), pytrace=False)
         pytest.skip(str(missing))

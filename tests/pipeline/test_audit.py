@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.monitors.histories import Judgement, Outcome
+from plumbline.monitors.histories import HistoryOutcome, Judgement
 from plumbline.wire import nats
 from tests.pipeline.support.conversations import STORED_AT, Conversations
 
@@ -23,7 +23,7 @@ def counts(judgement: Judgement) -> dict[str, int]:
 # -- JetStream --
 
 
-def test_what_is_delivered_and_acknowledged_is_ok(talks: Conversations) -> None:
+def test_delivered_and_acknowledged_is_ok(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     for number in range(1, 4):
         publisher.publish(f"m{number}", number)
@@ -31,7 +31,7 @@ def test_what_is_delivered_and_acknowledged_is_ok(talks: Conversations) -> None:
     assert counts(talks.judged()) == {"ok": 3}
 
 
-def test_what_was_overtaken_is_lost_and_what_came_last_is_not_told(talks: Conversations) -> None:
+def test_overtaken_message_is_lost_and_last_is_indeterminate(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     for number in range(1, 6):
         publisher.publish(f"m{number}", number)
@@ -40,7 +40,7 @@ def test_what_was_overtaken_is_lost_and_what_came_last_is_not_told(talks: Conver
     assert counts(talks.judged()) == {"ok": 2, "lost_prefix": 1, "lost_middle": 1, "indeterminate": 1}
 
 
-def test_what_came_last_is_lost_once_a_pull_shows_that_nothing_is_left(talks: Conversations) -> None:
+def test_last_message_is_lost_after_empty_pull(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     consumer.client(nats.Sub.make("_INBOX.n", 2))
     publisher.publish("m1", 1)
@@ -69,7 +69,7 @@ def test_a_retry_that_is_stored_twice_is_a_duplicate(talks: Conversations) -> No
     assert counts(talks.judged()) == {"duplicated": 1}
 
 
-def test_the_same_payload_after_an_answer_is_another_message(talks: Conversations) -> None:
+def test_same_payload_after_answer_is_new_message(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.publish("tick", 1)
     publisher.publish("tick", 2)
@@ -95,14 +95,14 @@ def test_a_delivery_after_a_confirmed_acknowledgement_is_a_duplicate(talks: Conv
     assert counts(talks.judged()) == {"duplicated": 1}
 
 
-def test_a_message_that_is_never_acknowledged_is_not_told(talks: Conversations) -> None:
+def test_unacknowledged_message_is_indeterminate(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.publish("m1", 1)
     consumer.deliver("m1", 1, 1)
     assert counts(talks.judged()) == {"indeterminate": 1}
 
 
-def test_a_payload_that_changed_on_the_way_is_lost_and_something_unexpected(talks: Conversations) -> None:
+def test_changed_payload_is_lost_and_unexpected(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.publish("m1", 1)
     publisher.publish("m2", 2)
@@ -111,7 +111,7 @@ def test_a_payload_that_changed_on_the_way_is_lost_and_something_unexpected(talk
     assert counts(talks.judged()) == {"ok": 1, "lost_prefix": 1, "unexpected": 1}
 
 
-def test_what_a_stream_refused_must_not_come(talks: Conversations) -> None:
+def test_delivery_of_refused_publish_is_unexpected(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.publish("m1", 1)
     publisher.refused("m2")
@@ -129,7 +129,7 @@ def test_a_publish_without_an_answer_may_be_missing(talks: Conversations) -> Non
     assert counts(talks.judged()) == {"ok": 1, "indeterminate": 1}
 
 
-def test_what_was_stored_before_the_capture_is_no_surprise(talks: Conversations) -> None:
+def test_messages_stored_before_capture_are_not_unexpected(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.publish("m2", 2)
     consumer.deliver("m1", 1, 1, stored=STORED_AT - 1)
@@ -139,7 +139,7 @@ def test_what_was_stored_before_the_capture_is_no_surprise(talks: Conversations)
     assert one.remarks == ("1 more were stored before the captures begin",)
 
 
-def test_what_came_before_the_capture_of_a_consumer_begins_is_not_judged(talks: Conversations) -> None:
+def test_deliveries_before_consumer_capture_are_not_judged(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     for number in range(1, 4):
         publisher.publish(f"m{number}", number)
@@ -168,20 +168,20 @@ def test_a_consumer_is_not_expected_to_get_what_its_filter_leaves_out(talks: Con
     assert counts(talks.judged()) == {"ok": 2}
 
 
-def test_what_is_missing_may_be_in_the_hole_of_a_capture(talks: Conversations) -> None:
+def test_missing_message_with_capture_gap_is_indeterminate(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     for number in range(1, 4):
         publisher.publish(f"m{number}", number)
     consumer.delivered("m1", 1, 1)
-    consumer.auditor.torn()
+    consumer.auditor.mark_incomplete()
     consumer.delivered("m3", 3, 3)
     assert counts(talks.judged()) == {"ok": 2, "indeterminate": 1}
 
 
-def test_what_nobody_published_may_be_in_the_hole_of_a_publishers_capture(talks: Conversations) -> None:
+def test_unpublished_message_with_publisher_gap_is_only_a_remark(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.publish("m1", 1)
-    publisher.auditor.torn()
+    publisher.auditor.mark_incomplete()
     consumer.delivered("m1", 1, 1)
     consumer.delivered("m2", 2, 2)
     (one,) = talks.audited()
@@ -192,7 +192,7 @@ def test_what_nobody_published_may_be_in_the_hole_of_a_publishers_capture(talks:
 # -- subscriptions --
 
 
-def test_a_subscription_gets_what_is_published_while_it_is_there(talks: Conversations) -> None:
+def test_subscription_receives_only_while_active(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     publisher.client(nats.Pub.make("a.b", b"before"))
     consumer.client(nats.Sub.make("a.*", 1), nats.Ping.make())
@@ -213,7 +213,7 @@ def test_answers_are_no_messages(talks: Conversations) -> None:
     service.client(nats.Pub.make("my.answers", b"!"))
     asking.server(nats.Msg.make("my.answers", 1, b"!"))
     assert [one.receiver for one in talks.audited()] == ["subscription help of connection 2, sid 1"]
-    assert talks.judged().outcome is Outcome.OK
+    assert talks.judged().outcome is HistoryOutcome.OK
 
 
 # -- AMQP --
@@ -242,7 +242,7 @@ def test_a_queue_that_skips_a_message_has_lost_it(talks: Conversations) -> None:
     assert counts(talks.judged()) == {"ok": 2, "lost_middle": 1}
 
 
-def test_an_empty_queue_has_lost_what_never_came(talks: Conversations) -> None:
+def test_empty_queue_means_undelivered_is_lost(talks: Conversations) -> None:
     publisher, consumer = talks.amqp("1"), talks.amqp("2")
     publisher.client("confirm.select")
     consumer.consume()
@@ -253,7 +253,7 @@ def test_an_empty_queue_has_lost_what_never_came(talks: Conversations) -> None:
     assert counts(talks.judged()) == {"lost_postfix": 1}
 
 
-def test_what_is_returned_or_refused_is_not_lost(talks: Conversations) -> None:
+def test_returned_or_refused_message_is_not_lost(talks: Conversations) -> None:
     publisher, consumer = talks.amqp("1"), talks.amqp("2")
     publisher.client("confirm.select")
     consumer.consume()

@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from plumbline.captures.segments import Place
+from plumbline.captures.segments import Address
 from plumbline.pipeline.input import bundles
-from plumbline.pipeline.input.bundles import BUNDLES, flow_number, opened, packet_rows, problem_told
+from plumbline.pipeline.input.bundles import BUNDLES, flow_number, packet_rows, unpack, unpack_problem
 from plumbline.pipeline.input.files import Section, capture_files, sections
 from plumbline.pipeline.input.packets import batches
 from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import PACKETS
 from tests.pipeline.support.planted import write
 
-ONE, OTHER = Place("127.0.0.1", 4222), Place("::1", 50000)
+ONE, OTHER = Address("127.0.0.1", 4222), Address("::1", 50000)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_bundles_hold_the_packets_of_the_table(
     assert by_frame(rows) == by_frame(list(batches(section)))
 
 
-def test_a_flow_is_in_order_and_its_bundles_are_told_apart_by_their_first_frame(
+def test_bundles_of_flow_are_ordered_by_first_frame(
     section: Section, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundles, "BUNDLE_PACKETS", 3)
@@ -54,7 +54,7 @@ def test_a_flow_is_in_order_and_its_bundles_are_told_apart_by_their_first_frame(
     frames: dict[int, list[int]] = {}
     for row in table.to_pylist():
         assert row["row_kind"] == RowKind.PACKETS
-        held = list(opened(row["content"]))
+        held = list(unpack(row["content"]))
         assert row["frame"] == held[0][0]
         assert all(flow_number(carried.source, carried.target) == row["flow"] for _, carried in held)
         frames.setdefault(row["flow"], []).extend(frame for frame, _ in held)
@@ -67,11 +67,11 @@ def test_a_flow_has_one_number_in_both_directions_and_in_every_process() -> None
     assert flow_number(ONE, ONE) != flow_number(ONE, OTHER)
 
 
-def test_what_is_wrong_with_a_file_stands_among_its_bundles(tmp_path: Path, section: Section) -> None:
+def test_file_problem_is_a_bundle_row(tmp_path: Path, section: Section) -> None:
     cut = tmp_path / os.fsdecode(b"cut-\xff.pcapng")
     cut.write_bytes(Path(section.file.path).read_bytes()[:-10])
     (found,), _ = capture_files([str(tmp_path)])
     rows = pa.Table.from_batches(list(bundles.bundles(Section(found)))).to_pylist()
     assert set(rows[0]) == set(BUNDLES.names)
-    (told,) = [problem_told(row["content"]) for row in rows if row["row_kind"] == RowKind.PROBLEM]
+    (told,) = [unpack_problem(row["content"]) for row in rows if row["row_kind"] == RowKind.PROBLEM]
     assert (told.kind, told.capture) == ("truncated", "cut-\N{REPLACEMENT CHARACTER}.pcapng")

@@ -8,28 +8,30 @@ from typing import Any
 import pytest
 
 from plumbline.monitors import Place
-from plumbline.monitors.nats.facts import Administered, Pulled
-from plumbline.pipeline.judging import crossing
+from plumbline.monitors.nats.facts import AssetChanged, PullRequested
+from plumbline.pipeline.judging import cross_connection
 from plumbline.pipeline.judging.cells import Cells
-from plumbline.pipeline.judging.crossing import Collected, Merge, Noted
+from plumbline.pipeline.judging.cross_connection import FactCollector, FactMerge, OperationFacts
 
 ABOUT: Cells = {"connection": 1, "protocol": "nats", "client": "c", "server": "s", "file": 0, "capture": "a"}
 
 
-def noted(frame: int, number: int = 1, text: str = "PUB") -> Noted:
+def noted(frame: int, number: int = 1, text: str = "PUB") -> OperationFacts:
     place = Place("1", number, 1000 * frame, text)
-    return Noted(frame, number, 1000 * frame, [Administered(place=place, stream="S", verb="CONSUMER.DELETE")])
+    return OperationFacts(
+        frame, number, 1000 * frame, [AssetChanged(place=place, stream="S", verb="CONSUMER.DELETE")]
+    )
 
 
 def rows_for(
-    collected: Collected, given: Sequence[tuple[str, Cells, Noted]], *, rest: bool = True
+    collected: FactCollector, given: Sequence[tuple[str, Cells, OperationFacts]], *, rest: bool = True
 ) -> list[Cells]:
     found = [row for one in given for row in collected.add(*one)]
     return found + (list(collected.take()) if rest else [])
 
 
 def merged(rows: Sequence[Cells]) -> Iterator[tuple[int, int, int]]:
-    merge = Merge()
+    merge = FactMerge()
     for row in sorted(rows, key=lambda row: (row["file"], row["frame"], row["number"])):
         for whose, one in merge.add(row, row["facts"]):
             yield whose["connection"], one.frame, one.number
@@ -37,10 +39,11 @@ def merged(rows: Sequence[Cells]) -> Iterator[tuple[int, int, int]]:
         yield whose["connection"], one.frame, one.number
 
 
-def test_what_two_connections_say_is_merged_operation_by_operation() -> None:
-    first = rows_for(Collected(), [("k", ABOUT, noted(frame)) for frame in (1, 4, 5, 9)])
+def test_facts_of_two_connections_are_merged_in_order() -> None:
+    first = rows_for(FactCollector(), [("k", ABOUT, noted(frame)) for frame in (1, 4, 5, 9)])
     other = rows_for(
-        Collected(), [("k", ABOUT | {"connection": 2}, noted(*at)) for at in ((2, 1), (2, 2), (6, 1), (7, 1))]
+        FactCollector(),
+        [("k", ABOUT | {"connection": 2}, noted(*at)) for at in ((2, 1), (2, 2), (6, 1), (7, 1))],
     )
     assert len(first) == len(other) == 1
     assert list(merged(first + other)) == [
@@ -50,8 +53,8 @@ def test_what_two_connections_say_is_merged_operation_by_operation() -> None:
 
 @pytest.mark.parametrize("limit", ["ROW_OPERATIONS", "HELD_OPERATIONS"])
 def test_a_row_that_has_enough_leaves(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crossing, limit, 4)
-    collected = Collected()
+    monkeypatch.setattr(cross_connection, limit, 4)
+    collected = FactCollector()
     given = [(key, ABOUT, noted(frame)) for frame in range(6) for key in "ab"]
     early = rows_for(collected, given, rest=False)
     assert early
@@ -61,13 +64,13 @@ def test_a_row_that_has_enough_leaves(limit: str, monkeypatch: pytest.MonkeyPatc
         assert [frame for _, frame, _ in merged([row for row in rows if row["key"] == key])] == list(range(6))
 
 
-def test_a_row_is_of_one_file_and_one_connection() -> None:
+def test_row_has_one_file_and_connection() -> None:
     changed: list[dict[str, Any]] = [{}, {"file": 1, "capture": "b"}, {"library": "late"}, {"connection": 2}]
     about, given = ABOUT, []
     for frame, change in enumerate(changed, 1):
         about = about | change
         given.append(("k", about, noted(frame)))
-    rows = rows_for(Collected(), given)
+    rows = rows_for(FactCollector(), given)
     assert len(rows) == len(changed)
     for row, (_, told, one) in zip(rows, given, strict=True):
         assert row | told == row
@@ -81,8 +84,8 @@ def test_a_row_is_of_one_file_and_one_connection() -> None:
 
 def test_facts_with_text_that_is_no_utf8_arrive() -> None:
     place = Place("1", 1, 1, "PUB \udcff")
-    pulled = Pulled(place=place, stream="S", consumer="C", inbox="r", sid="1", batch=1)
-    (row,) = rows_for(Collected(), [("k", ABOUT, Noted(1, 1, 1, [pulled]))])
-    merge = Merge()
+    pulled = PullRequested(place=place, stream="S", consumer="C", inbox="r", sid="1", batch=1)
+    (row,) = rows_for(FactCollector(), [("k", ABOUT, OperationFacts(1, 1, 1, [pulled]))])
+    merge = FactMerge()
     assert list(merge.add(row, row["facts"])) == []
     assert [one.facts for _, one in merge.until()] == [[pulled]]

@@ -12,26 +12,26 @@ import pyarrow.compute as pc
 import pytest
 from msgspec.msgpack import Decoder
 
-from plumbline.captures.files import Source, read
-from plumbline.captures.judging import Judge
+from plumbline.captures.files import CaptureSource, read
+from plumbline.captures.judging import CaptureJudge
 from plumbline.captures.reader import CaptureError, Packet
 from plumbline.captures.segments import segment
 from plumbline.monitors import Violation
 from plumbline.pipeline.input.bundles import bundles
 from plumbline.pipeline.input.files import (
+    BlockScanner,
     CaptureFile,
-    Problem,
+    CaptureProblem,
     Section,
-    Walk,
     capture_files,
     packets,
     sections,
 )
 from plumbline.pipeline.input.packets import batches
 from plumbline.pipeline.input.source import CaptureReader, PlumblineSource
-from plumbline.pipeline.judging import crossing
+from plumbline.pipeline.judging import cross_connection
 from plumbline.pipeline.judging.cells import Cells, text_without_payload
-from plumbline.pipeline.judging.crossing import packed, unpacked
+from plumbline.pipeline.judging.cross_connection import packed, unpacked
 from plumbline.pipeline.judging.flows import STAGED, FlowJudge, decode
 from plumbline.pipeline.judging.states import dumped, restored
 from plumbline.pipeline.judging.streams import judge_streams
@@ -73,7 +73,7 @@ def violations(rows: pa.Table) -> list[dict[str, Any]]:
 
 def as_live(folder: Path) -> list[Violation]:
     """What the proxy's own judge finds."""
-    judge = Judge()
+    judge = CaptureJudge()
     return [violation for row in read([folder]) for violation in judge.observe(row)]
 
 
@@ -87,11 +87,11 @@ def test_all_that_is_planted_is_found_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(found) == planted
 
 
-@pytest.mark.parametrize("operations", [crossing.ROW_OPERATIONS, 1, 3])
+@pytest.mark.parametrize("operations", [cross_connection.ROW_OPERATIONS, 1, 3])
 def test_flows_apart_find_what_one_reader_finds(
     captures: Path, operations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crossing, "ROW_OPERATIONS", operations)
+    monkeypatch.setattr(cross_connection, "ROW_OPERATIONS", operations)
     expected = as_live(captures)
     found = violations(staged([str(captures)], keeps_payloads=True))
     assert [(row["rule"], row["expected"], row["actual"], row["text"], row["time_ns"]) for row in found] == [
@@ -105,8 +105,8 @@ def test_flows_apart_find_what_one_reader_finds(
 def packets_of(section: Section) -> list[tuple[int, Packet]]:
     """There is nothing wrong with these."""
     found = list(packets(section))
-    assert not [one for one in found if isinstance(one, Problem)]
-    return [one for one in found if not isinstance(one, Problem)]
+    assert not [one for one in found if isinstance(one, CaptureProblem)]
+    return [one for one in found if not isinstance(one, CaptureProblem)]
 
 
 def test_sections_of_a_file_are_the_file(captures: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_file_that_grows_is_walked_block_by_block(tmp_path: Path, captures: Pa
     (file, *_), _ = capture_files([str(captures)])
     data, path = Path(file.path).read_bytes(), tmp_path / "grows.pcapng"
     (growing,), _ = capture_files([str(Path(file.path))])
-    walk, known, found = Walk(str(path)), 0, []
+    walk, known, found = BlockScanner(str(path)), 0, []
     with path.open("wb", buffering=0) as out:
         for start in range(0, len(data), 7001):
             out.write(data[start : start + 7001])
@@ -151,9 +151,9 @@ def test_a_file_that_grows_is_walked_block_by_block(tmp_path: Path, captures: Pa
     assert found == packets_of(sections(file)[0])
 
 
-def test_what_is_remembered_goes_on_in_another_process(captures: Path) -> None:
+def test_flow_state_continues_in_other_process(captures: Path) -> None:
     """As a run that follows does after each batch: the same rows, however often it is put aside."""
-    segments = [carried for packet in Source([captures]).packets() if (carried := segment(packet))]
+    segments = [carried for packet in CaptureSource([captures]).packets() if (carried := segment(packet))]
     judge = FlowJudge(keeps_payloads=False)
     whole = [row for at, carried in enumerate(segments) for row in judge.feed(carried, 0, at, "c")]
     judge = FlowJudge(keeps_payloads=False)
@@ -183,7 +183,7 @@ def test_only_the_columns_that_are_asked_for(captures: Path) -> None:
     assert batch.schema.names == ["size", "frame"]
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path, captures: Path) -> None:
+def test_unreadable_files_become_problem_rows(tmp_path: Path, captures: Path) -> None:
     (file, *_), _ = capture_files([str(captures)])
     plain = Path(file.path).read_bytes()
     damaged = bytearray(plain)
@@ -209,14 +209,14 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path, captures: Path) -> N
     assert rows.num_rows > told.num_rows  # the rest is there
 
 
-def test_the_source_fails_where_nobody_reads_problems(tmp_path: Path) -> None:
+def test_source_fails_without_problem_rows(tmp_path: Path) -> None:
     (tmp_path / "other.pcapng").write_bytes(b"certainly no capture")
     (file,), _ = capture_files([str(tmp_path)])
     with pytest.raises(CaptureError, match=r"other\.pcapng: no capture"):
         list(batches(sections(file)[0]))
 
 
-def test_the_source_says_what_it_cannot_give() -> None:
+def test_source_names_unknown_columns() -> None:
     with pytest.raises(ValueError, match="rows are packets or bundles, not frames"):
         PlumblineSource({"path": "captures", "rows": "frames"}).schema()
     with pytest.raises(ValueError, match="packets have no column colour; they have frame, file"):
@@ -237,7 +237,7 @@ def test_texts_leave_payloads_out() -> None:
     assert text_without_payload(published).endswith("| body=(14 bytes)")
 
 
-def test_what_is_packed_survives_text_that_is_no_utf8() -> None:
+def test_packing_keeps_non_utf8_text() -> None:
     for text in ("plain", "\udcff"):
         assert unpacked(packed([text]), Decoder(list[str])) == [text]
     assert packed(["\udcff"])[:1] == pickle.PROTO

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from plumbline.captures.reader import CaptureError
-from plumbline.pipeline.follow import Following
-from plumbline.pipeline.input.files import Walk
+from plumbline.pipeline.follow import FollowRun
+from plumbline.pipeline.input.files import BlockScanner
 from plumbline.pipeline.input.source import CaptureStreamReader
-from plumbline.pipeline.judge import Asked
+from plumbline.pipeline.judge import JudgeOptions
 from plumbline.pipeline.results import MANIFEST, Results
 from plumbline.pipeline.tables import PACKETS, TABLES
 from tests.pipeline.conftest import SLOW
@@ -51,8 +51,10 @@ def test_a_file_that_grows_is_judged_as_the_whole(spark: SparkSession, tmp_path:
     data = first.read_bytes()
     out = Heard()
     half = len(data) // 2 + 1  # in the middle of a block
-    asked = Asked(places=(str(growing),), output=str(tmp_path / "judged"), keeps_payloads=True, parts=1)
-    following = Following(spark, asked, out)
+    asked = JudgeOptions(
+        paths=(str(growing),), output=str(tmp_path / "judged"), keeps_payloads=True, partitions=1
+    )
+    following = FollowRun(spark, asked, out)
     thread = threading.Thread(target=following.run)
     with (growing / first.name).open("wb", buffering=0) as file:
         file.write(data[:half])
@@ -78,7 +80,7 @@ def test_a_file_that_grows_is_judged_as_the_whole(spark: SparkSession, tmp_path:
     assert left == {MANIFEST, results.manifest.run}
 
 
-def test_a_stream_ends_with_what_is_written_when_it_is_told_to(tmp_path: Path) -> None:
+def test_follow_judges_all_written_data_before_stop(tmp_path: Path) -> None:
     captures, until = tmp_path / "captures", tmp_path / "until"
     captures.mkdir()
     write(captures, size=1000)
@@ -102,7 +104,7 @@ def test_a_stream_ends_with_what_is_written_when_it_is_told_to(tmp_path: Path) -
 def test_a_file_without_blocks_to_walk_is_whole_as_it_is_found(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ("a.pcapng" if kind == "damaged" else "a.pcapng.gz")
     path.write_bytes(gzip.compress(b"GIF89a, certainly") if kind == "compressed" else b"GIF89a, certainly")
-    walk = Walk(str(path))
+    walk = BlockScanner(str(path))
     size = walk.forward()
     assert size == path.stat().st_size
     with path.open("ab") as file:
@@ -110,16 +112,16 @@ def test_a_file_without_blocks_to_walk_is_whole_as_it_is_found(kind: str, tmp_pa
     assert walk.forward() == size
 
 
-def test_a_file_that_is_gone_is_as_long_as_it_was_seen(tmp_path: Path) -> None:
+def test_deleted_file_keeps_its_last_size(tmp_path: Path) -> None:
     write(tmp_path, size=1000)
     path = min(tmp_path.iterdir())
-    walk = Walk(str(path))
+    walk = BlockScanner(str(path))
     size = walk.forward()
     path.unlink()
     assert walk.forward() == size > 0
 
 
-def test_what_python_cannot_open_is_not_followed(spark: SparkSession, tmp_path: Path) -> None:
-    asked = Asked(places=(tmp_path.as_uri(),), output=str(tmp_path / "judged"))
+def test_remote_folder_cannot_be_followed(spark: SparkSession, tmp_path: Path) -> None:
+    asked = JudgeOptions(paths=(tmp_path.as_uri(),), output=str(tmp_path / "judged"))
     with pytest.raises(CaptureError, match="--follow"):
-        Following(spark, asked, io.StringIO())
+        FollowRun(spark, asked, io.StringIO())

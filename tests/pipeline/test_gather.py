@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from plumbline.pipeline.page.gather import AFTER, BEFORE, OF_A_RULE, Line, gather, line_of
+from plumbline.pipeline.page.gather import AFTER, BEFORE, OF_A_RULE, ContextLine, gather, line_of
 from plumbline.pipeline.page.html import render
 from plumbline.pipeline.tables import TABLES
 from tests.pipeline.support.tables import rows_of
@@ -20,7 +20,7 @@ def operation(number: int, **cells: Any) -> dict[str, Any]:
     return WHERE | at | cells
 
 
-def test_a_violation_is_shown_with_what_stood_around_it_and_what_made_it_so(spark: SparkSession) -> None:
+def test_violation_card_has_context_and_cause(spark: SparkSession) -> None:
     operations = [operation(number) for number in range(1, 40)]
     operations[18] = operation(19, op="MSG", sender="server", subject="a", sid="1", payload_size=3)
     operations[4]["fact"] = "delivery"
@@ -48,9 +48,11 @@ def test_a_violation_is_shown_with_what_stood_around_it_and_what_made_it_so(spar
     }  # fmt: skip
     card = rule.cards[0]
     assert [line.number for line in card.lines] == [2, *range(19 - BEFORE, 19 + AFTER + 1)]
-    assert card.lines[0] == Line(2, 2 * SECOND, "client", "SUB a 1", "earlier")
-    assert card.lines[1 + BEFORE] == Line(19, 19 * SECOND, "server", "MSG a 1 3 | (3 bytes)", "offending")
-    assert card.elsewhere == ("connection 7, operation 4: < MSG b 1 0",)
+    assert card.lines[0] == ContextLine(2, 2 * SECOND, "client", "SUB a 1", "earlier")
+    assert card.lines[1 + BEFORE] == ContextLine(
+        19, 19 * SECOND, "server", "MSG a 1 3 | (3 bytes)", "offending"
+    )
+    assert card.earlier_elsewhere == ("connection 7, operation 4: < MSG b 1 0",)
     assert [(lane.name, lane.total) for lane in shown.lanes] == [("S > C", 1)]
     assert sum(number for stretch in shown.violations for number in stretch.counts.values()) == OF_A_RULE + 6
     assert {grid.title for grid in shown.grids} == {"Acknowledgement lag", "Redeliveries", "Top talkers"}

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from plumbline.captures.files import read
-from plumbline.captures.judging import Judge
+from plumbline.captures.judging import CaptureJudge
 from plumbline.captures.reader import CaptureError
 from plumbline.monitors import MONITORS, Violation
-from plumbline.pipeline.compliance import judged
-from plumbline.pipeline.judge import Asked, Judging
-from plumbline.pipeline.page.written import PAGE
+from plumbline.pipeline.compliance import observed_by_rule
+from plumbline.pipeline.judge import JudgeOptions, JudgeRun
+from plumbline.pipeline.page.writer import PAGE
 from plumbline.pipeline.printing import summary, violation_of
-from plumbline.pipeline.results import MANIFEST, NoResult, Results
+from plumbline.pipeline.results import MANIFEST, ResultNotFoundError, Results
 from plumbline.pipeline.spark.storage import HadoopFolder
 from tests.pipeline.conftest import SETTINGS, SLOW
 from tests.pipeline.support.planted import write
@@ -41,7 +41,9 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(spark: SparkSession, captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
     output = str(tmp_path_factory.mktemp("judged"))
-    Judging(spark, Asked(places=(str(captures),), output=output, keeps_payloads=True, parts=2)).run()
+    JudgeRun(
+        spark, JudgeOptions(paths=(str(captures),), output=output, keeps_payloads=True, partitions=2)
+    ).run()
     return Results(spark, output)
 
 
@@ -56,7 +58,7 @@ def tiny(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def found_live(folder: Path) -> list[Violation]:
     """What the proxy's own judge finds in these captures."""
-    judge = Judge()
+    judge = CaptureJudge()
     return [violation for row in read([folder]) for violation in judge.observe(row)]
 
 
@@ -95,8 +97,8 @@ def test_acknowledgements_belong_to_deliveries(results: Results) -> None:
     assert acked == operations.select(F.sum(F.size("answers"))).first()[0] > 0  # type: ignore[index]
 
 
-def test_every_rule_says_which_operations_it_judges(results: Results) -> None:
-    assert set(judged()) == {kind.rule for kind in MONITORS}
+def test_every_rule_has_a_condition_for_judged_operations(results: Results) -> None:
+    assert set(observed_by_rule()) == {kind.rule for kind in MONITORS}
     rows = results.table("compliance").select("requirement", "verdict").collect()
     assert {row.verdict for row in rows} <= {"broken", "kept"}
     broken = {row.requirement for row in rows if row.verdict == "broken"}
@@ -105,10 +107,10 @@ def test_every_rule_says_which_operations_it_judges(results: Results) -> None:
 
 
 def test_again_is_the_same_and_replaces(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
-    asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
-    first = Judging(spark, asked).run()
+    asked = JudgeOptions(paths=(str(tiny),), output=str(tmp_path), partitions=1)
+    first = JudgeRun(spark, asked).run()
     before = {name: Results(spark, str(tmp_path)).table(name).collect() for name in first.tables}
-    second = Judging(spark, asked).run()
+    second = JudgeRun(spark, asked).run()
     results = Results(spark, str(tmp_path))
     assert first.run != second.run == results.manifest.run
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted((MANIFEST, second.run))
@@ -121,15 +123,15 @@ def test_again_is_the_same_and_replaces(spark: SparkSession, tiny: Path, tmp_pat
 
 
 def test_a_failed_run_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
-    asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
-    first = Judging(spark, asked).run()
+    asked = JudgeOptions(paths=(str(tiny),), output=str(tmp_path), partitions=1)
+    first = JudgeRun(spark, asked).run()
 
     def fail(step: str) -> None:
         if step == "writing tables":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Judging(spark, asked, fail).run()
+        JudgeRun(spark, asked, fail).run()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted((MANIFEST, first.run))
 
 
@@ -137,7 +139,9 @@ def test_addresses_go_through_the_file_systems_of_spark(
     spark: SparkSession, tiny: Path, tmp_path: Path
 ) -> None:
     output = tmp_path.as_uri()
-    Judging(spark, Asked(places=(tiny.as_uri(),), output=output, keeps_payloads=True, parts=1)).run()
+    JudgeRun(
+        spark, JudgeOptions(paths=(tiny.as_uri(),), output=output, keeps_payloads=True, partitions=1)
+    ).run()
     results = Results(spark, output)
     assert found(results.table("violations")) == in_order(found_live(tiny)) != []
     folder = HadoopFolder(output, spark)
@@ -149,8 +153,8 @@ def test_addresses_go_through_the_file_systems_of_spark(
 def test_a_place_that_does_not_exist_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     for place in (str(tmp_path / "none"), (tmp_path / "none").as_uri()):
         with pytest.raises(CaptureError, match="none"):
-            Judging(spark, Asked(places=(place,), output=str(tmp_path / "judged"))).run()
-    with pytest.raises(NoResult):
+            JudgeRun(spark, JudgeOptions(paths=(place,), output=str(tmp_path / "judged"))).run()
+    with pytest.raises(ResultNotFoundError):
         Results(spark, str(tmp_path))
 
 
@@ -215,8 +219,8 @@ def test_a_cluster_of_processes_finds_the_same(spark: SparkSession, tiny: Path, 
 
 @SLOW
 def test_a_killed_job_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp_path: Path) -> None:
-    asked = Asked(places=(str(tiny),), output=str(tmp_path), parts=1)
-    first = Judging(spark, asked).run()
+    asked = JudgeOptions(paths=(str(tiny),), output=str(tmp_path), partitions=1)
+    first = JudgeRun(spark, asked).run()
     before = (tmp_path / MANIFEST).read_bytes()
     running = subprocess.Popen(
         command(str(tiny), "-o", str(tmp_path)), stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -230,7 +234,7 @@ def test_a_killed_job_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp
     assert first.run in left
     assert len(left) == 3  # the manifest, the old run, the new one's remains
     assert Results(spark, str(tmp_path)).table("violations").count() == first.violations
-    Judging(spark, asked).run()
+    JudgeRun(spark, asked).run()
     assert len(list(tmp_path.iterdir())) == 2  # the remains are gone
 
 

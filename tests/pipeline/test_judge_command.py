@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from plumbline.cli.main import app
 from plumbline.monitors import Place, Side, Violation
-from plumbline.pipeline.page.written import PAGE
+from plumbline.pipeline.page.writer import PAGE
 from plumbline.pipeline.results import Results
 from tests.pipeline.conftest import SLOW
 from tests.pipeline.support.three_judges import Session, played, untimed

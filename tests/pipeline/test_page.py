@@ -8,7 +8,7 @@ import lxml.html
 import pytest
 
 from plumbline.pipeline.page import plots, units
-from plumbline.pipeline.page.gather import Lane, Stretch
+from plumbline.pipeline.page.gather import ReceiverBuckets, TimeBucket
 from plumbline.pipeline.page.html import render
 from tests.pipeline.support.shown import FIRST, SECOND, WIDTH, card, shown
 
@@ -19,7 +19,7 @@ def page(document: bytes) -> lxml.html.HtmlElement:
     return lxml.html.document_fromstring(document.decode())
 
 
-def test_hostile_text_is_shown_and_does_nothing() -> None:
+def test_hostile_text_is_escaped() -> None:
     document = render(shown(card(HOSTILE, text=HOSTILE), receiver=f"{HOSTILE} > C", subject=HOSTILE)).decode()
     found = page(document.encode())
     assert not found.xpath("//script")
@@ -45,7 +45,7 @@ def test_every_link_leads_somewhere_and_no_id_is_twice() -> None:
     assert links - {"JS-SEQ-013"} <= set(ids)  # which the table of this sample leaves out
 
 
-def test_a_violation_stands_among_the_operations_around_it() -> None:
+def test_violation_is_shown_with_neighbouring_operations() -> None:
     found = page(render(shown(card())))
     lines = [" ".join(line.text_content().split()) for line in found.xpath("(//ol[@class='around'])[1]/li")]
     assert [line.partition(" ")[0] for line in lines] == ["4", "6", "11", "12", "13"]
@@ -63,11 +63,12 @@ def test_a_page_without_violations_says_so() -> None:
 
 def test_the_bars_of_a_lane_are_as_tall_as_their_numbers() -> None:
     stretches = (
-        Stretch(FIRST, {"deliveries": 10, "redelivered": 0}),
-        Stretch(FIRST + WIDTH, {"deliveries": 20, "redelivered": 5}),
+        TimeBucket(FIRST, {"deliveries": 10, "redelivered": 0}),
+        TimeBucket(FIRST + WIDTH, {"deliveries": 20, "redelivered": 5}),
     )
     drawn = lxml.html.fragment_fromstring(
-        str(plots.timeline([Lane("C", 30, stretches)], FIRST, FIRST + SECOND, WIDTH)), create_parent=True
+        str(plots.timeline([ReceiverBuckets("C", 30, stretches)], FIRST, FIRST + SECOND, WIDTH)),
+        create_parent=True,
     )
     bars = [(bar.get("class"), float(bar.get("height"))) for bar in drawn.xpath(".//rect")]
     assert bars == [
@@ -80,7 +81,8 @@ def test_the_bars_of_a_lane_are_as_tall_as_their_numbers() -> None:
 
 def test_lags_share_one_logarithmic_axis() -> None:
     lanes = [
-        Lane(name, 1, (Stretch(start, {"deliveries": 1}),)) for name, start in (("a", 1000), ("b", 10_000))
+        ReceiverBuckets(name, 1, (TimeBucket(start, {"deliveries": 1}),))
+        for name, start in (("a", 1000), ("b", 10_000))
     ]
     drawn = lxml.html.fragment_fromstring(str(plots.lags(lanes)), create_parent=True)
     one, other = (float(bar.get("x")) for bar in drawn.xpath(".//rect"))
@@ -89,11 +91,11 @@ def test_lags_share_one_logarithmic_axis() -> None:
     assert other == pytest.approx(plots.LEFT + width, abs=0.1)
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_empty_tables_draw_no_plots() -> None:
     assert not plots.violations([], 0, 0, 1)
     assert not plots.timeline([], 0, 0, 1)
     assert not plots.lags([])
-    assert not plots.repeats([Lane("C", 3, (Stretch(1, {"messages": 3}),))])
+    assert not plots.repeats([ReceiverBuckets("C", 3, (TimeBucket(1, {"messages": 3}),))])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from plumbline.monitors import MONITORS
 from plumbline.pipeline import statistics
-from plumbline.pipeline.compliance import compliance, judged
+from plumbline.pipeline.compliance import compliance, observed_by_rule
 from plumbline.pipeline.tables import COMPLIANCE, DELIVERIES, OPERATIONS, PUBLISHES, PULLS, VIOLATIONS
 from tests.pipeline.support.tables import found, rows_of
 
@@ -54,7 +54,7 @@ def test_redeliveries_are_counted_for_each_receiver_and_library(spark: SparkSess
     assert found(by_subject, "subject", "library", "redelivered") == [("a", "go 1", 2), ("a", "pika 1", 1)]
 
 
-def test_pulls_tell_how_much_of_what_was_asked_for_came(spark: SparkSession) -> None:
+def test_pull_efficiency_is_messages_per_requested_batch(spark: SparkSession) -> None:
     about = {"stream": "S", "consumer": "C", "library": "go 1"}
     rows = rows_of(
         spark, PULLS,
@@ -119,7 +119,7 @@ def test_top_talkers_are_the_hosts_with_the_most_bytes(spark: SparkSession) -> N
         said("10.0.0.9:1", 4, "client", 1),
     )  # fmt: skip
     columns = ("client", "connections", "operations", "bytes_sent", "bytes_received")
-    assert found(statistics.top_talkers(rows, most=2), *columns) == [
+    assert found(statistics.top_talkers(rows, limit=2), *columns) == [
         ("[::1]", 1, 1, 100, 0),
         ("10.0.0.1", 2, 2, 10, 5),
     ]
@@ -164,8 +164,8 @@ def test_a_stretch_is_a_round_time(last: int, width: int) -> None:
     assert statistics.width_for(0, last, 60) == width
 
 
-def test_every_rule_says_which_operations_it_judges(spark: SparkSession) -> None:
-    assert set(judged()) == {monitor.rule for monitor in MONITORS}
+def test_every_rule_has_a_condition_for_judged_operations(spark: SparkSession) -> None:
+    assert set(observed_by_rule()) == {monitor.rule for monitor in MONITORS}
 
 
 def test_a_requirement_is_kept_only_if_something_was_there_to_judge(spark: SparkSession) -> None:

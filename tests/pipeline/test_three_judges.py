@@ -8,7 +8,7 @@ import msgspec
 import pyarrow.compute as pc
 import pytest
 
-from plumbline.conformance.clients import testee
+from plumbline.conformance.clients import client_under_test
 from plumbline.monitors import Side, Violation
 from tests.pipeline.support.three_judges import PATIENCE_S, played, untimed
 from tests.pipeline.test_flows import staged, violations
@@ -38,7 +38,7 @@ def judged(captures: Path) -> list[Violation]:
 def test_judge_record_live_and_gate_find_the_same(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testee, "HELLO_WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr(client_under_test, "HELLO_WITHIN_S", PATIENCE_S)
     session = played(protocol, tmp_path)
     found = judged(tmp_path)
     assert {one.side for one in found} == {Side.CLIENT, Side.SERVER}

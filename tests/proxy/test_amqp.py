@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from plumbline.captures.amqp.redaction import AmqpRedactor, EitherRedactor
 from plumbline.captures.files import read
 from plumbline.captures.filters import parse
-from plumbline.captures.operations import Reader
-from plumbline.captures.segments import ACK, Place, Segment
+from plumbline.captures.operations import OperationReader
+from plumbline.captures.segments import ACK, Address, Segment
 from plumbline.captures.show import as_json, as_text
 from plumbline.proxy.record import recorded
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat, Method
@@ -57,7 +57,7 @@ def test_secrets_are_masked_and_nothing_else_in_any_segments(cuts: list[int]) ->
     "data", [b"".join(STREAM), b'CONNECT {"pass":"tr0ub4dor"}\r\n'], ids=["amqp", "nats"]
 )
 @pytest.mark.parametrize("cut", [1, 3, 9])
-def test_secrets_of_both_are_masked_where_nobody_said_what_is_spoken(data: bytes, cut: int) -> None:
+def test_secrets_are_masked_for_unknown_protocol(data: bytes, cut: int) -> None:
     redactor = EitherRedactor()
     shown = redactor.feed(data[:cut]) + redactor.feed(data[cut:])
     assert len(shown) == len(data)
@@ -112,9 +112,9 @@ def test_a_stream_is_entered_in_its_middle(skipped: int) -> None:
         "basic.deliver", 1, consumer_tag="c", delivery_tag=7, exchange="", routing_key="q", body=b"hi"
     ).raw
     data = (deliver + Heartbeat.make().raw) * 3
-    broker, client = Place("10.0.0.1", 5672), Place("10.0.0.2", 40000)
+    broker, client = Address("10.0.0.1", 5672), Address("10.0.0.2", 40000)
     segment = Segment(broker, client, 1, 1, ACK, data[skipped:], 0, 0, ())
-    rows = list(Reader().feed(segment))
+    rows = list(OperationReader().feed(segment))
     tags = [row.fields.get("delivery_tag") for row in rows if row.number]
     assert tags == [7, None, 7, None]
     assert [row.fields["op"] for row in rows if not row.number] == ["opened", "entered"]

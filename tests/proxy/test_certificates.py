@@ -20,9 +20,9 @@ import trustme
 
 from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
-from plumbline.captures.operations import Row
+from plumbline.captures.operations import OperationRow
 from plumbline.proxy.tls.certificates import generated
-from plumbline.proxy.tls.contexts import TlsError, for_server
+from plumbline.proxy.tls.contexts import TlsError, server_context
 from plumbline.servers.amqp.rabbitmq import RabbitMQ, free_ports, rabbitmq_server
 from plumbline.servers.nats.nats_server import MissingServer, NatsServer, ServerBinary
 from tests.captures.test_amqp_trace import get
@@ -62,7 +62,7 @@ def proxied(url: str, folder: Path, *flags: str) -> Iterator[tuple[str, ssl.SSLC
             said = process.stdout.readline()
             found = re.search(r"^(\S+://[\d.:]+).*clients trust ([^;\s]+)", said)
             assert found is not None, said
-            yield found[1], for_server(Path(found[2]), trusts_anyone=False)
+            yield found[1], server_context(Path(found[2]), trusts_anyone=False)
         finally:
             process.terminate()
             process.communicate(timeout=WAIT_S)
@@ -75,7 +75,7 @@ async def nats_session(url: str, trusted: ssl.SSLContext, **options: Any) -> Non
         assert (await came.next_msg(WAIT_S)).data == b"secret matter"
 
 
-def of_connection(folder: Path, number: int) -> list[Row]:
+def of_connection(folder: Path, number: int) -> list[OperationRow]:
     return [row for row in read([folder / "captures"]) if row.connection.number == number]
 
 
@@ -106,7 +106,7 @@ def test_a_nats_session_is_encrypted_on_both_sides(
     assert ("before INFO" in note) == is_first
 
 
-def test_a_side_in_the_clear_hears_of_no_tls(
+def test_info_of_plain_side_has_no_tls(
     server_binary: ServerBinary, of_server: OfServer, tmp_path: Path
 ) -> None:
     if tuple(map(int, server_binary.version.split("."))) < (2, 10, 4):
@@ -185,7 +185,9 @@ def accepted(context: ssl.SSLContext, trusted: Path, name: str) -> bool:
 
         served = pool.submit(serve)
         try:
-            with for_server(trusted, trusts_anyone=False).wrap_socket(theirs, server_hostname=name) as client:
+            with server_context(trusted, trusts_anyone=False).wrap_socket(
+                theirs, server_hostname=name
+            ) as client:
                 client.sendall(b"x")
             served.result(WAIT_S)
         except ssl.SSLCertVerificationError:
@@ -214,7 +216,7 @@ def test_the_authority_of_mitmproxy_may_be_used(tmp_path: Path) -> None:
     assert accepted(context, trusted, "broker.example")
 
 
-def test_a_folder_with_something_else_in_it_is_told(tmp_path: Path) -> None:
+def test_folder_without_authority_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "authority.pem").write_text("nothing")
     with pytest.raises(TlsError, match=r"authority\.pem has no certificate with its key"):
         generated(tmp_path, [])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from plumbline.captures.files import read
-from plumbline.proxy.faults.control import Control
-from plumbline.proxy.faults.language import Fault, FaultError, Kind, parse_fault
+from plumbline.proxy.faults.control import ControlApi
+from plumbline.proxy.faults.language import Fault, FaultError, FaultKind, parse_fault
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.wire.amqp import PROTOCOL_HEADER, Method
 from plumbline.wire.nats import Pub
@@ -65,7 +65,7 @@ def test_latency_delays_each_way(tmp_path: Path) -> None:
     ]
 
 
-def test_bandwidth_takes_its_time_and_loses_nothing(tmp_path: Path) -> None:
+def test_bandwidth_delays_without_loss(tmp_path: Path) -> None:
     with disturbed(tmp_path, "bandwidth 200k on upstream") as (_, client):
         data = bytes(range(256)) * 256
         started = time.monotonic()
@@ -74,7 +74,7 @@ def test_bandwidth_takes_its_time_and_loses_nothing(tmp_path: Path) -> None:
         assert time.monotonic() - started >= len(data) / 200_000 * 0.9
 
 
-def test_slices_come_one_by_one(tmp_path: Path) -> None:
+def test_slices_are_forwarded_one_at_a_time(tmp_path: Path) -> None:
     with disturbed(tmp_path, "slice 4 every 20ms on downstream") as (_, client):
         client.sendall(b"0123456789")
         pieces: list[bytes] = []
@@ -110,7 +110,7 @@ def test_acknowledgements_are_dropped_by_name(tmp_path: Path) -> None:
         assert receive(client, len(wanted)) == wanted
 
 
-def test_chance_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+def test_same_seed_gives_same_faults(tmp_path: Path) -> None:
     def run(name: str, seed: int) -> list[int]:
         fault = "duplicate PUB with 50% on upstream"
         with disturbed(tmp_path / name, fault, seed=seed) as (_, client):
@@ -125,7 +125,7 @@ def test_chance_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     assert 100 < len(first) < 140
 
 
-def test_what_is_no_protocol_passes_as_it_is(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_forwarded_unchanged(tmp_path: Path) -> None:
     with disturbed(tmp_path, "drop PUB on upstream") as (_, client):
         client.sendall(numbered(1) + b"nonsense\r\n" + numbered(2))
         wanted = b"nonsense\r\n" + numbered(2)
@@ -183,7 +183,7 @@ def ask(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
 
 def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> None:
     with server(echo) as url, recorded(url.replace("tcp", "nats"), tmp_path) as proxy:
-        control = Control(proxy.relay, proxy.faults, 0)
+        control = ControlApi(proxy.relay, proxy.faults, 0)
         try:
             with connect(proxy.relay.address) as client:
                 client.sendall(numbered(1))
@@ -221,15 +221,15 @@ def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("latency 50ms ±10ms on downstream", (Kind.LATENCY, Direction.TO_CLIENT, 0.05, 0.01, 0)),
-        ("latency 1.5s", (Kind.LATENCY, None, 1.5, 0, 0)),
-        ("bandwidth 100k/s on upstream", (Kind.BANDWIDTH, Direction.TO_SERVER, 0, 0, 100_000)),
-        ("slice 10 every 5ms", (Kind.SLICE, None, 0.005, 0, 10)),
-        ("reset 10k", (Kind.RESET, None, 0, 0, 10_000)),
-        ("reset 10kB", (Kind.RESET, None, 0, 0, 10_240)),
-        ("limit 2M", (Kind.LIMIT, None, 0, 0, 2_000_000)),
-        ("limit 2mib", (Kind.LIMIT, None, 0, 0, 2_097_152)),
-        ("limit 2m", (Kind.LIMIT, None, 120.0, 0, 0)),
+        ("latency 50ms ±10ms on downstream", (FaultKind.LATENCY, Direction.TO_CLIENT, 0.05, 0.01, 0)),
+        ("latency 1.5s", (FaultKind.LATENCY, None, 1.5, 0, 0)),
+        ("bandwidth 100k/s on upstream", (FaultKind.BANDWIDTH, Direction.TO_SERVER, 0, 0, 100_000)),
+        ("slice 10 every 5ms", (FaultKind.SLICE, None, 0.005, 0, 10)),
+        ("reset 10k", (FaultKind.RESET, None, 0, 0, 10_000)),
+        ("reset 10kB", (FaultKind.RESET, None, 0, 0, 10_240)),
+        ("limit 2M", (FaultKind.LIMIT, None, 0, 0, 2_000_000)),
+        ("limit 2mib", (FaultKind.LIMIT, None, 0, 0, 2_097_152)),
+        ("limit 2m", (FaultKind.LIMIT, None, 120.0, 0, 0)),
     ],
 )
 def test_the_language(text: str, expected: tuple[object, ...]) -> None:
@@ -239,7 +239,7 @@ def test_the_language(text: str, expected: tuple[object, ...]) -> None:
 
 def test_the_language_of_choices() -> None:
     fault: Fault = parse_fault('drop PUB where subject ~ "a.*" and size > 3 on upstream every 10th')
-    assert (fault.kind, fault.every, fault.only) == (Kind.DROP, 10, 0)
+    assert (fault.kind, fault.every, fault.only) == (FaultKind.DROP, 10, 0)
     assert fault.where({"op": "PUB", "subject": "a.b", "size": 4})
     assert not fault.where({"op": "PUB", "subject": "a.b", "size": 3})
     assert not fault.where({"op": "MSG", "subject": "a.b", "size": 4})
@@ -260,7 +260,7 @@ def test_the_language_of_choices() -> None:
         ("drop PUB where size >", "expected a value"),
     ],
 )
-def test_what_cannot_be_read_is_told(text: str, message: str) -> None:
+def test_invalid_fault_is_rejected(text: str, message: str) -> None:
     with pytest.raises(FaultError) as error:
         parse_fault(text)
     assert str(error.value).startswith(message)

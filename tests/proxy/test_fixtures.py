@@ -22,7 +22,7 @@ def test_with_a_fault(recording_proxy, tmp_path):
 """
 
 
-def test_a_test_of_another_project_gets_a_proxy_with_faults(tmp_path: Path) -> None:
+def test_fixture_gives_proxy_with_faults(tmp_path: Path) -> None:
     with server(echo) as url:
         place = tmp_path / "test_theirs.py"
         place.write_text(TEST.replace("URL", url.replace("tcp", "nats")))

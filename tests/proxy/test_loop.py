@@ -19,7 +19,7 @@ SOON_S = 0.05
 EXCHANGES = 500
 
 
-def test_a_cancelled_timer_wakes_nobody() -> None:
+def test_cancelled_timer_does_not_run() -> None:
     turns: list[None] = []
     loop = Loop(lambda: turns.append(None))
     done: list[str] = []

@@ -114,7 +114,7 @@ def test_an_amqp_session_is_shown_and_recorded(addon: str, tmp_path: Path) -> No
     assert methods[-1] == "connection.close-ok"
 
 
-def test_what_is_neither_is_left_to_mitmproxy(addon: str, tmp_path: Path) -> None:
+def test_unknown_protocol_has_no_view(addon: str, tmp_path: Path) -> None:
 
     with server(echo) as url, mitmdump(addon, url.removeprefix("tcp://"), tmp_path) as mitm:
         with connect(Endpoint.parse(mitm.address)) as client:

@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 
 from plumbline.captures.files import files_of, read
 from plumbline.captures.filters import parse
-from plumbline.captures.operations import Row
+from plumbline.captures.operations import OperationRow
 from plumbline.captures.reader import CaptureParser
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import RecordingProxy, recorded
@@ -53,7 +53,7 @@ async def exchange(url: str) -> list[bytes]:
     return came
 
 
-def shown(place: Path, where: str) -> list[Row]:
+def shown(place: Path, where: str) -> list[OperationRow]:
     wanted = parse(where)
     return [row for row in read([place]) if wanted(row.fields)]
 
@@ -106,7 +106,7 @@ def test_no_secret_is_in_the_files_and_the_server_gets_it(tmp_path: Path) -> Non
     assert row.operation.fields == {"user": "ann", "pass": "*" * len(PASSWORD), "verbose": False}
 
 
-def test_another_program_reads_the_same_bytes(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_tshark_reads_recorded_bytes(nats_server: NatsServer, tmp_path: Path) -> None:
     tshark.require()
     with recorded(nats_server.url, tmp_path) as proxy:
         asyncio.run(exchange(proxy.url))
@@ -218,7 +218,7 @@ def test_a_full_disk_closes_everything_and_says_so(tmp_path: Path) -> None:
     assert parser.held == 0
 
 
-def test_a_full_disk_may_leave_the_traffic_alone_and_counts_what_is_missing(tmp_path: Path) -> None:
+def test_full_disk_can_forward_and_count_unrecorded_bytes(tmp_path: Path) -> None:
     flags = ("-o", str(tmp_path), "--when-full", "forward", "--strict")
     with server(echo) as url, recording(url, *flags, limit=100_000) as (process, front):
         with client_of(front) as client:

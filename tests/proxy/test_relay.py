@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.proxy.link import Link
-from plumbline.proxy.pipe import READ_MOST
-from plumbline.proxy.relay import Relay, Untapped
+from plumbline.proxy.pipe import MAX_READ_BYTES
+from plumbline.proxy.relay import NullTap, Relay
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, relayed, reset, server
 
 BLOCK = Random(1).randbytes(1 << 20)
@@ -51,7 +51,7 @@ def test_random_bytes_in_random_segments_come_out_as_they_went_in(record_first: 
 
 @settings(max_examples=25)
 @given(st.binary(min_size=1, max_size=2000), st.lists(st.integers(0, 2000), max_size=8))
-def test_any_split_of_any_bytes_comes_out_as_it_went_in(data: bytes, cuts: list[int]) -> None:
+def test_relay_forwards_any_segmentation_unchanged(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     with server(echo) as url, relayed(url) as relay, connect(relay.address) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -153,7 +153,7 @@ def test_a_reader_that_stops_stops_the_writer_and_memory_stays_bounded() -> None
         sent = fill(client, relay)
         assert sent < size
         (link,) = relay.links
-        assert 0 < link.unsent <= READ_MOST
+        assert 0 < link.unsent <= MAX_READ_BYTES
         release.set()
         while sent < size:
             sent += client.send(BLOCK[sent % len(BLOCK) :])
@@ -163,7 +163,7 @@ def test_a_reader_that_stops_stops_the_writer_and_memory_stays_bounded() -> None
 def test_a_client_is_closed_when_the_server_cannot_be_reached() -> None:
     why: list[str] = []
 
-    class Asks(Untapped):
+    class Asks(NullTap):
         def refused(self, link: Link, now: int, text: str) -> None:
             why.append(text)
 
@@ -212,7 +212,7 @@ def test_five_hundred_clients_at_once() -> None:
             client.close()
 
 
-def test_what_was_received_is_forwarded_before_a_stop() -> None:
+def test_stop_forwards_received_bytes_first() -> None:
     release, received = threading.Event(), threading.Event()
     total: list[int] = []
 

@@ -10,9 +10,9 @@ import nats
 import pytest
 
 from plumbline.captures.files import read
-from plumbline.proxy.faults.language import FaultError, Kind, parse_fault
+from plumbline.proxy.faults.language import FaultError, FaultKind, parse_fault
 from plumbline.proxy.faults.rewriting import rewritten
-from plumbline.proxy.info import rewritten as info_rewritten
+from plumbline.proxy.info import rewrite_info as info_rewritten
 from plumbline.proxy.record import recorded
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
@@ -83,7 +83,7 @@ def test_of_amqp() -> None:
         ),
     ],
 )
-def test_what_it_has_not_is_told(operation: Any, changes: dict[str, Any], message: str) -> None:
+def test_unknown_field_is_rejected(operation: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rewritten(operation, changes)
 
@@ -100,7 +100,7 @@ def test_the_third_that_matches_is_rewritten(tmp_path: Path) -> None:
     assert b"".join(sent) == numbered(1, 2, 3, 4)  # on record is what came, and what became of it
 
 
-def test_what_cannot_be_rewritten_passes_and_is_noted(tmp_path: Path) -> None:
+def test_failed_rewrite_is_forwarded_with_comment(tmp_path: Path) -> None:
     with disturbed(tmp_path, "rewrite PUB set sid=3 on upstream") as (_, client):
         client.sendall(numbered(1))
         assert receive(client, len(numbered(1))) == numbered(1)
@@ -126,7 +126,7 @@ def test_the_language() -> None:
     fault = parse_fault(
         'rewrite MSG where subject ~ "a.*" set payload="x y", reply=null on downstream the 2nd'
     )
-    assert (fault.kind, fault.only, fault.direction) == (Kind.REWRITE, 2, Direction.TO_CLIENT)
+    assert (fault.kind, fault.only, fault.direction) == (FaultKind.REWRITE, 2, Direction.TO_CLIENT)
     assert fault.changes == {"payload": "x y", "reply": None}
     assert fault.where({"op": "MSG", "subject": "a.b"})
     assert not fault.where({"op": "MSG", "subject": "b"})
@@ -135,7 +135,7 @@ def test_the_language() -> None:
             parse_fault(text)
 
 
-def test_info_tells_no_places_that_it_did_not_tell() -> None:
+def test_rewritten_info_adds_no_connect_urls() -> None:
     changes = {"host": "proxy", "port": 1, "connect_urls": ["proxy:1"], "tls_required": True}
     told = info_rewritten(Info.make({"host": "a", "connect_urls": ["b:2", "c:3"]}).raw, changes)
     assert told == Info.make({"host": "proxy", "connect_urls": ["proxy:1"], "tls_required": True}).raw
@@ -148,7 +148,7 @@ def test_info_sends_clients_to_the_proxy(server_binary: ServerBinary, tmp_path: 
     config = {"jetstream": False, "client_advertise": "elsewhere.example:4242"}
     with (
         NatsServer(server_binary.path, config) as real,
-        recorded(real.url, tmp_path, told=told) as proxy,
+        recorded(real.url, tmp_path, info_address=told) as proxy,
         connect(proxy.relay.address) as client,
     ):
         address = str(proxy.relay.address) if told == "here" else told

@@ -17,7 +17,14 @@ from plumbline.captures.files import read
 from plumbline.captures.filters import parse
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
-from plumbline.proxy.tls.contexts import Side, Tls, TlsError, for_clients, for_server, needed
+from plumbline.proxy.tls.contexts import (
+    ProxySide,
+    TlsError,
+    TlsSettings,
+    client_context,
+    server_context,
+    tls_settings,
+)
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat
 from tests.proxy.peers import connect, receive, server
@@ -38,10 +45,10 @@ class Certificate:
         subprocess.run(["openssl", "req", *kind, *named, *files], check=True, capture_output=True, timeout=60)
 
     def shown(self) -> ssl.SSLContext:
-        return for_clients(self.certificate, self.key)
+        return client_context(self.certificate, self.key)
 
     def trusted(self) -> ssl.SSLContext:
-        return for_server(self.certificate, trusts_anyone=False)
+        return server_context(self.certificate, trusts_anyone=False)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +72,7 @@ def test_a_nats_session_is_recorded_whichever_side_is_encrypted(
 ) -> None:
     files = {"cert_file": str(certificate.certificate), "key_file": str(certificate.key)}
     config = {"jetstream": False, **({"tls": files} if server_tls else {})}
-    tls = Tls(
+    tls = TlsSettings(
         client=certificate.shown() if client_tls else None,
         server=certificate.trusted() if server_tls else None,
         server_name="127.0.0.1",
@@ -97,7 +104,7 @@ def test_an_amqps_session_is_encrypted_from_its_first_byte(certificate: Certific
 
     with server(talk) as url:
         endpoint = url.replace("tcp", "amqps")
-        tls = Tls(client=certificate.shown(), server=certificate.trusted(), server_name="127.0.0.1")
+        tls = TlsSettings(client=certificate.shown(), server=certificate.trusted(), server_name="127.0.0.1")
         with recorded(endpoint, tmp_path, tls=tls) as proxy, connect(proxy.relay.address) as plain:
             assert proxy.url.startswith("amqps://")
             with certificate.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as client:
@@ -119,7 +126,7 @@ def test_much_data_passes_and_slow_readers_stop_writers(certificate: Certificate
         data = receive(peer, size)
         peer.sendall(data)
 
-    tls = Tls(client=certificate.shown())
+    tls = TlsSettings(client=certificate.shown())
     with (
         server(echo_all) as url,
         recorded(url, tmp_path, tls=tls) as proxy,
@@ -136,7 +143,7 @@ def test_a_server_that_cannot_be_trusted_is_refused(certificate: Certificate, tm
         with certificate.shown().wrap_socket(peer, server_side=True):
             pass
 
-    tls = Tls(server=for_server(None, trusts_anyone=False), server_name="127.0.0.1")
+    tls = TlsSettings(server=server_context(None, trusts_anyone=False), server_name="127.0.0.1")
     with (
         server(show) as url,
         recorded(url, tmp_path, tls=tls) as proxy,
@@ -148,7 +155,7 @@ def test_a_server_that_cannot_be_trusted_is_refused(certificate: Certificate, tm
 
 
 def test_a_client_that_does_not_want_tls_is_closed(certificate: Certificate, tmp_path: Path) -> None:
-    tls = Tls(client=certificate.shown())
+    tls = TlsSettings(client=certificate.shown())
     with (
         server(lambda peer: peer.recv(1)) as url,
         recorded(url, tmp_path, tls=tls) as proxy,
@@ -163,12 +170,12 @@ def test_a_client_that_does_not_want_tls_is_closed(certificate: Certificate, tmp
 
 def test_settings() -> None:
     plain = Endpoint.parse("nats://localhost")
-    assert needed(plain, None, None, trusts_anyone=False) is None
-    found = needed(Endpoint.parse("tls://localhost"), None, None, trusts_anyone=True)
+    assert tls_settings(plain, None, None, trusts_anyone=False) is None
+    found = tls_settings(Endpoint.parse("tls://localhost"), None, None, trusts_anyone=True)
     assert found is not None
     assert found.after_info
     assert found.client is None
     with pytest.raises(TlsError, match="no certificate with its key"):
-        for_clients(Path("nowhere.pem"), None)
+        client_context(Path("nowhere.pem"), None)
     with pytest.raises(TlsError, match="nothing is encrypted"):
-        needed(plain, None, None, trusts_anyone=False, first=[Side.CLIENT])
+        tls_settings(plain, None, None, trusts_anyone=False, first=[ProxySide.CLIENT])

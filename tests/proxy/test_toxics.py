@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.proxy.faults.control import Control
+from plumbline.proxy.faults.control import ControlApi
 from plumbline.proxy.faults.toxics import Toxic
 from plumbline.proxy.record import RecordingProxy, recorded
 from tests.conftest import servers_required
@@ -27,7 +27,7 @@ NAMED_BY = "PLUMBLINE_TOXIPROXY_CLI"
 @contextmanager
 def controlled(place: Path, *faults: str) -> Iterator[tuple[RecordingProxy, str]]:
     with server(echo) as url, recorded(url.replace("tcp", "nats"), place, faults=faults) as proxy:
-        control = Control(proxy.relay, proxy.faults, 0)
+        control = ControlApi(proxy.relay, proxy.faults, 0)
         try:
             yield proxy, control.url
         finally:

@@ -37,7 +37,7 @@ def has(proxy: WatchedProxy, kind: type[object], number: int = 1) -> bool:
 def test_operations_of_both_sides_are_kept_in_their_order(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
         link.sendall(b"CONNECT {}\r\nPING\r\n")
-        assert proxy.wait(lambda: has(proxy, Pong), WITHIN_S)
+        assert proxy.wait_until(lambda: has(proxy, Pong), WITHIN_S)
         seen = [(one.sender, type(one.operation).__name__) for one in proxy.observations]
         assert [name for _, name in seen if name not in ("Info", "Ok")] == ["Connect", "Ping", "Pong"]
         assert seen[-1] == (Sender.SERVER, "Pong")
@@ -45,9 +45,9 @@ def test_operations_of_both_sides_are_kept_in_their_order(broker: str) -> None:
         assert proxy.broker == broker
 
 
-def test_what_is_injected_reaches_the_client_and_is_kept(broker: str) -> None:
+def test_injected_bytes_reach_client_and_are_observed(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
-        proxy.wait(lambda: has(proxy, Info), WITHIN_S)
+        proxy.wait_until(lambda: has(proxy, Info), WITHIN_S)
         proxy.inject(b"MSG a 1 2\r\nhi\r\n")
         received = b""
         while b"hi" not in received:
@@ -55,31 +55,33 @@ def test_what_is_injected_reaches_the_client_and_is_kept(broker: str) -> None:
         assert has(proxy, Msg)
 
 
-def test_faults_act_before_the_client_and_what_is_dropped_was_never_sent_to_it(broker: str) -> None:
+def test_dropped_operation_is_not_observed(broker: str) -> None:
     with watched(broker, ["drop PONG on downstream"]) as proxy, client(proxy) as link:
         link.sendall(b"CONNECT {}\r\nPING\r\n")
-        assert proxy.wait(lambda: any("drop PONG" in one.text for one in proxy.remarks), WITHIN_S)
+        assert proxy.wait_until(lambda: any("drop PONG" in one.text for one in proxy.remarks), WITHIN_S)
         assert not has(proxy, Pong)
-        proxy.switch()
+        proxy.set_faults()
         link.sendall(b"PING\r\n")
-        assert proxy.wait(lambda: has(proxy, Pong), WITHIN_S)
+        assert proxy.wait_until(lambda: has(proxy, Pong), WITHIN_S)
         assert has(proxy, Ping, 2)
 
 
 def test_a_cut_resets_the_client(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
-        proxy.wait(lambda: has(proxy, Info), WITHIN_S)
+        proxy.wait_until(lambda: has(proxy, Info), WITHIN_S)
         link.recv(4096)
-        proxy.cut()
+        proxy.reset_connections()
         with pytest.raises(ConnectionResetError):
             link.recv(4096)
-        assert proxy.wait(lambda: any("cut" in one.text for one in proxy.remarks), WITHIN_S)
+        assert proxy.wait_until(lambda: any("cut" in one.text for one in proxy.remarks), WITHIN_S)
 
 
-def test_what_is_not_the_protocol_is_a_remark(broker: str) -> None:
+def test_undecodable_bytes_become_remark(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
         link.sendall(b"HELLO?\r\n")
-        assert proxy.wait(lambda: any("not the protocol" in one.text for one in proxy.remarks), WITHIN_S)
+        assert proxy.wait_until(
+            lambda: any("not the protocol" in one.text for one in proxy.remarks), WITHIN_S
+        )
 
 
 def test_credentials_and_path_of_the_url_are_kept() -> None:

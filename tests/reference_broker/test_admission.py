@@ -30,7 +30,7 @@ def connect(**fields: Any) -> str:
     return f"CONNECT {json.dumps({**QUIET, **fields})}\nPING"
 
 
-def test_info_comes_first_and_says_who_is_there() -> None:
+def test_info_is_sent_first_with_server_identity() -> None:
     (info,) = Virtual(level="2.9").stranger().infos
     assert info == {
         "server_id": info["server_id"],
@@ -75,7 +75,7 @@ def test_a_second_info_follows_the_first_pong_at_the_newest_level(
     assert client.take() == ["PONG", "PONG", "PONG"]
 
 
-def test_what_is_acknowledged() -> None:
+def test_verbose_acknowledges_each_operation() -> None:
     client = Virtual().stranger()
     client.take_bytes()
     lines = connect(verbose=True) + "\nPONG\nSUB foo 1\nPUB foo 0\n\nUNSUB 1\nUNSUB 77\nPUB foo 0\n"
@@ -133,13 +133,13 @@ def test_a_later_connect_drops_subscriptions_at_the_newest_level(level: str, del
         ("PUB " + "a" * 4096 + " 1\nx", ["-ERR 'maximum control line exceeded'"]),
     ],
 )
-def test_what_ends_a_connection(line: str, answer: list[str]) -> None:
+def test_errors_that_close_connection(line: str, answer: list[str]) -> None:
     client = Virtual().stranger()
     client.take_bytes()
     assert client.ask(line + "\nPING") == [*answer, CLOSED]
 
 
-def test_what_came_before_an_error_is_done() -> None:
+def test_operations_before_error_are_processed() -> None:
     virtual = Virtual()
     client, other = virtual.client(), virtual.client().send("SUB a 1")
     assert client.ask("PUB a 1\nx\nPING\nFOO\nPUB a 1\ny") == [
@@ -179,7 +179,7 @@ def test_tokens() -> None:
 
 
 @pytest.mark.parametrize("data", [b"P", b"PUB a 1\r\nx\r\n", b"PING\r\n", b"garbage", b"\x16\x03\x01"])
-def test_whoever_must_connect_first_may_do_nothing_else(data: bytes) -> None:
+def test_unauthenticated_client_may_only_connect(data: bytes) -> None:
     client = Virtual(authorization=ONE_USER).stranger()
     client.take_bytes()
     assert client.ask(data) == VIOLATION
@@ -206,7 +206,7 @@ def test_silence_ends_at_the_authentication_timeout() -> None:
     assert quick.take() == ["PONG"]
 
 
-def test_one_connection_too_many_is_told_and_closed() -> None:
+def test_connection_over_limit_gets_err_and_close() -> None:
     virtual = Virtual(max_connections=1)
     first, second = virtual.client(), virtual.stranger()
     assert second.take() == ["-ERR 'maximum connections exceeded'", CLOSED]
@@ -284,7 +284,7 @@ def test_a_pong_or_traffic_keeps_a_connection() -> None:
     assert busy.take() == ["PING"]  # the first one measures the round trip, traffic or not
 
 
-def test_nothing_is_due_when_everybody_is_gone() -> None:
+def test_no_timers_without_connections() -> None:
     virtual = Virtual(authorization=ONE_USER)
     client = virtual.stranger()
     assert virtual.broker.next_wake() is not None

@@ -78,7 +78,7 @@ def test_a_store_directory_beside_the_block_counts() -> None:
         ({}, "always", "always"),
     ],
 )
-def test_when_the_disk_is_waited_for(block: object, fsync: str | None, sync_interval: object) -> None:
+def test_fsync_policy(block: object, fsync: str | None, sync_interval: object) -> None:
     options = convert({"jetstream": block}, {"fsync": fsync} if fsync else {}).jetstream
     assert options is not None
     assert options.sync_interval == sync_interval
@@ -104,6 +104,6 @@ def test_levels() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"nonsense": 1}, {"authorization": {"nonsense": 1}}, {"level": "1.0"}])
-def test_what_is_not_known_is_refused(fields: dict[str, object]) -> None:
+def test_unknown_key_is_rejected(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         convert(fields)

@@ -8,8 +8,8 @@ import pytest
 
 from plumbline.reference_broker.nats.defects import (
     Defect,
-    DefectNotApplicable,
-    UnknownDefect,
+    DefectNotApplicableError,
+    UnknownDefectError,
     all_defects,
     apply,
     find,
@@ -27,7 +27,7 @@ def test_a_broker_with_a_defect_still_serves(one: Defect) -> None:
 
 
 @pytest.mark.parametrize("one", all_defects(), ids=lambda one: one.name)
-def test_a_defect_says_what_it_is(one: Defect) -> None:
+def test_defect_has_summary_and_requirement(one: Defect) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.name)
     assert one.summary.endswith(".")
     assert one.breaks
@@ -48,15 +48,15 @@ def test_several_defects_add_up() -> None:
 
 
 def test_an_unknown_defect_is_an_error_that_says_what_is_near() -> None:
-    with pytest.raises(UnknownDefect, match="did you mean any-password-is-right"):
+    with pytest.raises(UnknownDefectError, match="did you mean any-password-is-right"):
         find("any-password-is-wrong")
 
 
 def test_a_defect_of_jetstream_needs_jetstream() -> None:
-    with pytest.raises(DefectNotApplicable, match="start the broker with -js"):
+    with pytest.raises(DefectNotApplicableError, match="start the broker with -js"):
         apply(Virtual().broker, "jetstream-is-not-announced")
 
 
-def test_what_is_not_there_cannot_be_replaced() -> None:
+def test_replace_rejects_unknown_attribute() -> None:
     with pytest.raises(AttributeError):
         replace(Virtual().broker, "no_such_rule", None)

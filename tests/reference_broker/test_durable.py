@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from plumbline.reference_broker.ledger import Append, Change
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.store_folder import StoreError
+from plumbline.reference_broker.write_queue import Append, Change
 
 CREATE = b'{"name":"F","subjects":["f"],"storage":"file"}'
 GREETING = b'CONNECT {"verbose":false}\r\nSUB i 1\r\nPUB $JS.API.STREAM.CREATE.F i %d\r\n%b\r\n'
@@ -35,11 +35,11 @@ class Spy:
     """Takes the place of ``StoreFolder.write``; ``seen`` is what it was given."""
 
     def __init__(self, broker: NatsBroker, fails: OSError | None = None) -> None:
-        assert broker.keeping is not None
+        assert broker.storage is not None
         self.seen: list[list[Change]] = []
         self.fails = fails
-        self._write = broker.keeping.folder.write
-        broker.keeping.folder.write = self.write  # type: ignore[method-assign]
+        self._write = broker.storage.folder.write
+        broker.storage.folder.write = self.write  # type: ignore[method-assign]
 
     def write(self, changes: Iterable[Change]) -> None:
         self.seen.append(list(changes))
@@ -65,7 +65,7 @@ def test_many_messages_are_one_write_before_their_acknowledgements(tmp_path: Pat
     asyncio.run(run())
 
 
-def test_what_cannot_be_written_is_not_acknowledged(tmp_path: Path) -> None:
+def test_failed_write_is_not_acknowledged(tmp_path: Path) -> None:
     async def run() -> None:
         broker = with_files(tmp_path)
         async with broker as url:
@@ -93,8 +93,8 @@ def test_by_interval_the_disk_is_reached_without_further_messages(tmp_path: Path
     async def run() -> None:
         broker = with_files(tmp_path, sync_interval=0.01)
         async with broker as url:
-            assert broker.keeping is not None
-            folder, synced = broker.keeping.folder, asyncio.Event()
+            assert broker.storage is not None
+            folder, synced = broker.storage.folder, asyncio.Event()
             sync = folder.sync
 
             def spy() -> None:
@@ -138,8 +138,8 @@ def test_a_broker_that_has_stopped_writes_no_more(tmp_path: Path) -> None:
             _, writer = await client(url)
             writer.close()
         spy = Spy(broker)
-        assert broker.keeping is not None
-        broker.keeping.ledger.append("streams/F/msgs/1.blk", b"late")
+        assert broker.storage is not None
+        broker.storage.ledger.append("streams/F/msgs/1.blk", b"late")
         broker.advance(3600)
         await asyncio.sleep(0)  # the turn in which it would be written
         await asyncio.sleep(0)

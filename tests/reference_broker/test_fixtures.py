@@ -32,7 +32,7 @@ TESTS = """
 """
 
 
-def test_each_test_gets_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+def test_nats_broker_is_fresh_per_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_inprocess("-pno:cacheprovider")
     result.assert_outcomes(passed=4)
@@ -61,7 +61,7 @@ AMQP_TESTS = """
 """
 
 
-def test_each_test_gets_an_amqp_broker_of_its_own(pytester: pytest.Pytester) -> None:
+def test_amqp_broker_is_fresh_per_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(AMQP_TESTS)
     result = pytester.runpytest_inprocess("-pno:cacheprovider")
     result.assert_outcomes(passed=2)

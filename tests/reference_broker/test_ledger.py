@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.ledger import Append, Ledger, Remove, Replace
+from plumbline.reference_broker.write_queue import Append, Remove, Replace, WriteQueue
 
 
 class Counter:
     """Enters how often it was asked to."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WriteQueue) -> None:
         self.ledger = ledger
         self.entered = 0
 
-    def enter(self) -> None:
+    def enter_changes(self) -> None:
         self.entered += 1
         self.ledger.append("counter", b"%d" % self.entered)
 
 
-def test_appends_to_one_file_are_one_change() -> None:
-    ledger = Ledger()
+def test_appends_to_same_file_are_merged() -> None:
+    ledger = WriteQueue()
     for path, data in (("a", b"1"), ("b", b"2"), ("a", b"3")):
         ledger.append(path, data)
     assert ledger.take() == [Append("a", [b"1", b"3"]), Append("b", [b"2"])]
 
 
 def test_nothing_is_appended_before_what_was_entered_in_between() -> None:
-    ledger = Ledger()
+    ledger = WriteQueue()
     ledger.append("a", b"1")
     ledger.enter(Replace("a", b"2"))
     ledger.append("a", b"3")
@@ -33,8 +33,8 @@ def test_nothing_is_appended_before_what_was_entered_in_between() -> None:
     assert ledger.take() == [Append("a", [b"1"]), Replace("a", b"2"), Append("a", [b"3"]), Remove("b")]
 
 
-def test_what_is_taken_is_not_there_any_more() -> None:
-    ledger = Ledger()
+def test_take_empties_queue() -> None:
+    ledger = WriteQueue()
     ledger.append("a", b"1")
     assert ledger
     ledger.take()
@@ -43,22 +43,22 @@ def test_what_is_taken_is_not_there_any_more() -> None:
     assert ledger.take() == [Append("a", [b"2"])]
 
 
-def test_the_late_are_written_once_and_last() -> None:
-    ledger = Ledger()
+def test_deferred_writes_go_last() -> None:
+    ledger = WriteQueue()
     counter = Counter(ledger)
     for _ in range(3):
-        ledger.late(counter)
+        ledger.defer(counter)
     ledger.append("a", b"1")
     assert ledger.take() == [Append("a", [b"1"]), Append("counter", [b"1"])]
-    ledger.late(counter)
-    ledger.forget(counter)
+    ledger.defer(counter)
+    ledger.cancel_deferred(counter)
     assert ledger.take() == []
 
 
 def test_in_silence_nothing_is_entered() -> None:
-    ledger = Ledger()
-    with ledger.silent():
+    ledger = WriteQueue()
+    with ledger.suppressed():
         ledger.append("a", b"1")
         ledger.enter(Remove("a"))
-        ledger.late(Counter(ledger))
+        ledger.defer(Counter(ledger))
     assert not ledger

@@ -79,7 +79,7 @@ def test_headers_need_both_sides() -> None:
     assert client.ask(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n") == [CLOSED]
 
 
-def test_echo_off_keeps_own_messages_from_own_subscriptions_only() -> None:
+def test_echo_false_suppresses_only_own_messages() -> None:
     virtual = Virtual()
     mute, other = virtual.client(echo=False).send("SUB a 1"), virtual.client().send("SUB a 2")
     assert mute.ask("PUB a 1\nx") == []
@@ -88,7 +88,7 @@ def test_echo_off_keeps_own_messages_from_own_subscriptions_only() -> None:
     assert mute.take() == ["MSG a 1 1 | y"]
 
 
-def test_one_member_of_each_queue_group_gets_a_message() -> None:
+def test_message_goes_to_one_member_per_queue_group() -> None:
     virtual = Virtual()
     publisher = virtual.client()
     one = virtual.client().send("SUB q g 1\nSUB q h 2")
@@ -102,7 +102,7 @@ def test_one_member_of_each_queue_group_gets_a_message() -> None:
     assert others.count("MSG q 1 1 | x") > 0
 
 
-def test_a_queue_member_that_cannot_take_a_message_leaves_it_to_another() -> None:
+def test_queue_message_goes_to_other_member_if_first_cannot() -> None:
     virtual = Virtual()
     mute = virtual.client(echo=False).send("SUB q g 1")
     other = virtual.client().send("SUB q g 2")
@@ -139,7 +139,7 @@ def test_a_live_sid_keeps_its_first_subject() -> None:
     assert client.ask("PUB d 1\n1\nPUB e 1\n2") == ["+OK", "MSG d 20 1 | 1", "+OK"]
 
 
-def test_a_connection_that_is_gone_gets_nothing_and_keeps_nobody_from_a_503() -> None:
+def test_closed_connection_does_not_count_as_responder() -> None:
     virtual = Virtual()
     service, client = virtual.client().send("SUB svc 1"), virtual.client().send("SUB in 1")
     assert client.ask("PUB svc in 0\n") == []
@@ -147,13 +147,13 @@ def test_a_connection_that_is_gone_gets_nothing_and_keeps_nobody_from_a_503() ->
     assert [line.split()[0] for line in client.ask("PUB svc in 0\n")] == ["HMSG"]
 
 
-def test_nobody_responds_at_level_2_9() -> None:
+def test_no_responders_at_level_2_9() -> None:
     client = Virtual(level="2.9").client().send("SUB _INBOX.a.> 1")
     client.send("PUB nobody.home _INBOX.a.1 1\nx")
     assert client.take_bytes() == b"HMSG _INBOX.a.1 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"
 
 
-def test_nobody_responds_at_the_newest_level() -> None:
+def test_no_responders_at_newest_level() -> None:
     client = Virtual().client().send("SUB _INBOX.a.> 1")
     client.send("PUB nobody.home _INBOX.a.1 1\nx")
     assert client.take_bytes() == (
@@ -161,7 +161,7 @@ def test_nobody_responds_at_the_newest_level() -> None:
     )
 
 
-def test_nobody_responds_is_told_once_and_counts_for_no_limit() -> None:
+def test_no_responders_is_sent_once_and_not_counted_for_max_msgs() -> None:
     client = Virtual(level="2.9").client().send("SUB r 1\nUNSUB 1 1\nSUB r.> 2\nSUB r 3")
     assert client.ask("PUB no r 0\n\nPUB no r 0\n") == ["HMSG r 1 16 16 | NATS/1.0 503\\r\\n\\r\\n"] * 2
     assert "MSG r 1 1 | x" in client.ask("PUB r 1\nx")
@@ -236,7 +236,7 @@ def test_a_service_can_deliver_under_another_subject() -> None:
     assert client.take_bytes() == b"HMSG orders 1 ack 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
 
 
-def test_interest_comes_and_goes_with_subscriptions() -> None:
+def test_interest_follows_subscriptions() -> None:
     virtual = Virtual()
     client = virtual.client().send("SUB a.* 1\nSUB b queue 2")
     broker = virtual.broker

@@ -52,7 +52,7 @@ def test_a_name_holds_the_key() -> None:
 @pytest.mark.parametrize(
     "name", ["", "U", "not base32!", "U" * 56, "SDLVVGABQKYQVN6VJP7NHSLEA45A5YLS6PNKMIZFV4BBU2HXA5IRUVAL"]
 )
-def test_what_is_no_user_key_is_refused(name: str) -> None:
+def test_invalid_user_key_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="is not a public user key"):
         public_key(name)
 

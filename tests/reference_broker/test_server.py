@@ -62,7 +62,7 @@ def test_nothing_listens_or_runs_after_the_end() -> None:
         socket.create_connection((address.hostname, address.port), timeout=5)
 
 
-def test_clients_hear_of_the_end() -> None:
+def test_stop_closes_client_connections() -> None:
     running = NatsBroker.in_thread()
     connection = dial(running.start())
     with closing(connection):
@@ -71,7 +71,7 @@ def test_clients_hear_of_the_end() -> None:
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_who_connects_while_the_broker_stops_is_closed_with_the_others(turns: int) -> None:
+def test_connection_during_stop_is_closed(turns: int) -> None:
     """A socket that nobody closed would be found by the collector, as an error of this test."""
 
     async def stop_as_one_connects() -> None:
@@ -88,7 +88,7 @@ def test_who_connects_while_the_broker_stops_is_closed_with_the_others(turns: in
     gc.collect()
 
 
-def test_a_client_that_has_reset_its_connection_does_not_keep_the_broker_from_stopping() -> None:
+def test_reset_connection_does_not_delay_stop() -> None:
     async def run() -> None:
         broker = AmqpBroker()
         await broker.start()
@@ -115,7 +115,7 @@ class BreaksAtTheEnd(NatsBroker):
         raise OSError("no space left on device")
 
 
-def test_what_fails_while_it_runs_or_ends_is_told_by_stop() -> None:
+def test_stop_raises_failure_of_broker_thread() -> None:
     running = BreaksAtTheEnd.in_thread()
     with pytest.raises(OSError, match="no space left"), running as url:
         assert url.startswith("nats://")
@@ -127,7 +127,7 @@ class BreaksWhenMoved(NatsBroker):
         raise ValueError("no")
 
 
-def test_what_fails_when_the_clock_is_moved_is_told_and_it_goes_on() -> None:
+def test_advance_raises_failure_and_broker_continues() -> None:
     running = BreaksWhenMoved.in_thread()
     with running as url:
         with pytest.raises(ValueError, match="no"):
@@ -147,7 +147,7 @@ def test_a_whole_megabyte_passes_and_one_byte_more_does_not() -> None:
         assert receive(connection, 1000) == b"-ERR 'Maximum Payload Violation'\r\n"
 
 
-def test_what_was_sent_before_the_server_closes_arrives() -> None:
+def test_output_before_close_is_delivered() -> None:
     with NatsBroker.in_thread() as url, closing(dial(url)) as connection:
         connection.sendall(b"SUB a 1\r\n" + b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\nBAD\r\n")
         answer = receive(connection, 10_000)
@@ -176,7 +176,7 @@ def test_many_messages_to_many_clients_in_order() -> None:
         sender.join()
 
 
-def test_who_never_reads_is_cut_off_and_others_are_not() -> None:
+def test_slow_reader_is_disconnected_alone() -> None:
     with (
         NatsBroker.in_thread(max_pending=128 * 1024, write_deadline="300ms") as url,
         closing(dial(url)) as publisher,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.reference_broker.ledger import Append, Move, Remove, Replace, Truncate
 from plumbline.reference_broker.store_folder import Stamp, StoreError, StoreFolder
+from plumbline.reference_broker.write_queue import Append, Move, Remove, Replace, Truncate
 
 STAMP = Stamp("test", 3)
 
@@ -18,7 +18,7 @@ def folder(path: Path, stamp: Stamp = STAMP, *, synced: bool = False) -> StoreFo
 
 
 @pytest.mark.parametrize("synced", [False, True])
-def test_what_was_written_is_read_at_the_next_start(tmp_path: Path, synced: bool) -> None:
+def test_written_files_are_read_at_next_start(tmp_path: Path, synced: bool) -> None:
     one = folder(tmp_path, synced=synced)
     assert one.open() == {}
     one.write([Append("a/b/log", [b"12", b"34"]), Append("a/gone", [b"x"]), Replace("a/whole", b"old")])
@@ -56,7 +56,7 @@ def test_more_files_than_may_be_open_are_all_written(tmp_path: Path) -> None:
     assert set(folder(tmp_path).open().values()) == {b"12"}
 
 
-def test_a_second_broker_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+def test_second_broker_is_rejected_with_owner_pid(tmp_path: Path) -> None:
     first = folder(tmp_path)
     first.open()
     with pytest.raises(StoreError, match=rf"in use by another broker \(process {os.getpid()}\)"):
@@ -66,7 +66,7 @@ def test_a_second_broker_is_refused_and_told_who_is_there(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("other", [Stamp("test", 4), Stamp("test", 2), Stamp("another", 3)])
-def test_another_layout_is_refused_and_left_as_it_is(tmp_path: Path, other: Stamp) -> None:
+def test_other_layout_is_rejected_and_unchanged(tmp_path: Path, other: Stamp) -> None:
     theirs = folder(tmp_path, other)
     theirs.open()
     theirs.write([Append("data", [b"x"])])
@@ -110,7 +110,7 @@ def test_with_synced_every_write_is_on_the_disk_when_it_returns(
     assert not one.is_dirty
 
 
-def test_without_it_the_disk_is_waited_for_when_asked(tmp_path: Path) -> None:
+def test_manual_sync_without_fsync_policy(tmp_path: Path) -> None:
     one = folder(tmp_path)
     one.open()
     one.write([Append("a/log", [b"x"])])

@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.reference_broker.nats.assembly import build
 from plumbline.reference_broker.nats.config import NS, Config
-from plumbline.reference_broker.nats.core import Broker, Output, Send
+from plumbline.reference_broker.nats.core import Broker, Output, SendOutput
 from plumbline.wire.nats import Connect, Decoder, Info, Operation, Sender
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch
@@ -39,7 +39,7 @@ class Virtual:
         """A client that has said nothing yet, and has not read INFO."""
         number = len(self.sent) + 1
         self.sent[number] = b""
-        self.carry_out(self.broker.opened(number, self.now, "127.0.0.1"))
+        self.carry_out(self.broker.on_connected(number, self.now, "127.0.0.1"))
         return Client(self, number)
 
     def pass_time(self, seconds: float) -> None:
@@ -53,7 +53,7 @@ class Virtual:
     def carry_out(self, outputs: list[Output]) -> None:
         for output in outputs:
             assert output.connection not in self.ended, "something was sent after the end"
-            if isinstance(output, Send):
+            if isinstance(output, SendOutput):
                 assert output.data, "an empty write"
                 self.sent[output.connection] += output.data
             else:
@@ -74,12 +74,12 @@ class Client:
             data if isinstance(data, bytes) else "".join(f"{line}\r\n" for line in data.split("\n")).encode()
         )
         virtual = self.virtual
-        virtual.carry_out(virtual.broker.received(self.number, raw, virtual.now))
+        virtual.carry_out(virtual.broker.on_data(self.number, raw, virtual.now))
         return self
 
     def leave(self) -> None:
         virtual = self.virtual
-        virtual.carry_out(virtual.broker.closed(self.number, virtual.now))
+        virtual.carry_out(virtual.broker.on_disconnected(self.number, virtual.now))
 
     @property
     def infos(self) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ def written(folder: Path, result: RunResult, requirement_url: str = WHERE) -> di
     """The results in ``folder`` by the full name of their check."""
     (consumer,) = open_reports({"allure": folder}, requirement_url=requirement_url, capture=capture)
     for event in events_of(result):
-        consumer.consume(event)
+        consumer.on_event(event)
     found = [json.loads(path.read_bytes()) for path in sorted(folder.glob("*-result.json"))]
     return {one["fullName"]: one for one in found}
 
@@ -69,7 +69,7 @@ def test_every_check_has_a_result_with_its_status(tmp_path: Path) -> None:
     }
 
 
-def test_levels_are_severities_and_requirements_are_stories_links_and_words(tmp_path: Path) -> None:
+def test_allure_labels_for_level_and_requirements(tmp_path: Path) -> None:
     results = written(tmp_path, sample_result())
     one = results[NO_WAIT]
     assert labels(one, "severity") == ["critical"]
@@ -151,7 +151,7 @@ def test_the_capture_holds_the_bytes_that_were_exchanged(tmp_path: Path) -> None
     ]
 
 
-def test_the_capture_says_where_an_operation_was_kept_in_part(tmp_path: Path) -> None:
+def test_capture_marks_truncated_operations(tmp_path: Path) -> None:
     base = only(NO_WAIT)
     wire = (*exchange(f"< MSG a 1 9000\r\n{'x' * 9000}", "< PONG"), *exchange("> PING", "! gone", start=1))
     check = replace(base.checks[0], wire=wire)
@@ -163,7 +163,7 @@ def test_the_capture_says_where_an_operation_was_kept_in_part(tmp_path: Path) ->
     assert {row.operation.raw for row in rows if row.operation is not None} == {b"PING\r\n", b"PONG\r\n"}
 
 
-def test_results_that_stay_are_replaced_and_those_of_other_targets_stand_beside(tmp_path: Path) -> None:
+def test_rerun_replaces_results_of_same_target_only(tmp_path: Path) -> None:
     first = written(tmp_path, only(NO_WAIT))
     number = len(list(tmp_path.iterdir()))
     passed = only(NO_WAIT)
@@ -177,12 +177,12 @@ def test_results_that_stay_are_replaced_and_those_of_other_targets_stand_beside(
     assert len(list(tmp_path.glob("*-result.json"))) == 2
 
 
-def test_without_a_place_for_requirements_links_lead_to_the_page_of_the_same_run(tmp_path: Path) -> None:
+def test_default_requirement_links_point_to_report_page(tmp_path: Path) -> None:
     page = tmp_path / "out" / "r.html"
     consumers = open_reports({"allure": tmp_path / "allure", "html": page})
     for consumer in consumers:
         for event in events_of(only(NO_WAIT)):
-            consumer.consume(event)
+            consumer.on_event(event)
     (path,) = (tmp_path / "allure").glob("*-result.json")
     (link,) = json.loads(path.read_bytes())["links"]
     assert link["url"] == f"{page.as_uri()}#JS-PULL-021"

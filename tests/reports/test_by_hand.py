@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from plumbline.reports.by_hand import by_hand
+from plumbline.reports.manual_script import manual_script
 from plumbline.verdicts import CheckResult, Target, WireLine
 from plumbline.wire.amqp.operations import ProtocolHeader
 from tests.reports.samples import CHECKS, HOSTILE, TARGET, exchange
@@ -27,7 +27,7 @@ def sent(*raw: bytes) -> CheckResult:
 
 def run(check: CheckResult, target: Target) -> str:
     """What the script prints, run by the shell of the machine."""
-    script = by_hand(target, check).script
+    script = manual_script(target, check).script
     assert script
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
@@ -70,7 +70,7 @@ def test_nothing_a_stranger_wrote_is_read_by_the_shell(nasty: str, tmp_path: Pat
     said = nasty.replace("{}", str(bait))
     wire = exchange(f"> PUB {said} 0", f"< {said}", f"! {said}", connection=said)
     target = replace(TARGET, url=nats_broker, arguments=("--server", said), server_name=said, version=said)
-    script = by_hand(target, replace(NO_WAIT, id=said, title=said, wire=wire)).script
+    script = manual_script(target, replace(NO_WAIT, id=said, title=said, wire=wire)).script
     subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
     assert not bait.exists()
     assert script.isascii()
@@ -79,12 +79,12 @@ def test_nothing_a_stranger_wrote_is_read_by_the_shell(nasty: str, tmp_path: Pat
 
 def test_pauses_of_the_check_are_kept() -> None:
     wire = exchange("> PING") + exchange("> PING", start=1.25)
-    assert "\nsleep 1.25\n" in by_hand(TARGET, replace(NO_WAIT, wire=wire)).script
+    assert "\nsleep 1.25\n" in manual_script(TARGET, replace(NO_WAIT, wire=wire)).script
 
 
 def test_a_server_that_plumbline_started_is_to_be_started_again() -> None:
     def remarks(*arguments: str) -> str:
-        return by_hand(replace(TARGET, arguments=arguments), check_of("> PING")).script
+        return manual_script(replace(TARGET, arguments=arguments), check_of("> PING")).script
 
     assert "give its address: plumbline broker nats -js --defect=x\n" in remarks("--defect=x")
     assert "give its address: plumbline broker amqp --defect=x\n" in remarks("amqp", "--defect=x")
@@ -95,8 +95,10 @@ def test_a_server_that_plumbline_started_is_to_be_started_again() -> None:
 
 
 def test_secrets_that_were_masked_are_to_be_put_in() -> None:
-    assert "asterisks stand for secrets" in by_hand(TARGET, check_of('> CONNECT {"pass":"****"}')).script
-    assert "asterisks" not in by_hand(TARGET, check_of("> SUB a.* 1")).script
+    assert (
+        "asterisks stand for secrets" in manual_script(TARGET, check_of('> CONNECT {"pass":"****"}')).script
+    )
+    assert "asterisks" not in manual_script(TARGET, check_of("> SUB a.* 1")).script
 
 
 @pytest.mark.parametrize(
@@ -114,12 +116,12 @@ def test_secrets_that_were_masked_are_to_be_put_in() -> None:
         ),
     ],
 )
-def test_what_cannot_be_typed_says_why(check: CheckResult, why: str) -> None:
-    told = by_hand(TARGET, check)
+def test_manual_script_gives_reason_if_impossible(check: CheckResult, why: str) -> None:
+    told = manual_script(TARGET, check)
     assert told.script == ""
     assert told.why_not.startswith(why)
 
 
 @pytest.mark.parametrize("url", ["unix:///tmp/x", "nats://", "nats://h;touch x:1", "nats://h:x"])
 def test_an_address_that_bash_cannot_have_gives_no_script(url: str) -> None:
-    assert "address" in by_hand(replace(TARGET, url=url), check_of("> PING")).why_not
+    assert "address" in manual_script(replace(TARGET, url=url), check_of("> PING")).why_not

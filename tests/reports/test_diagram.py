@@ -44,7 +44,7 @@ def operations(root: Element) -> list[tuple[str, str]]:
     return [(kind, said) for _, kind, said in sorted(found)]
 
 
-def test_operations_stand_in_order_of_time_with_their_direction() -> None:
+def test_diagram_orders_operations_by_time() -> None:
     assert [(kind, said[:12]) for kind, said in operations(drawn(NO_WAIT))] == [
         ("sent", "PUB $JS.API."),
         ("received", "MSG _INBOX.s"),
@@ -76,7 +76,7 @@ def test_the_offending_operation_tells_what_was_expected_instead() -> None:
     assert with_class(offending, "hit")
 
 
-def test_where_no_operation_is_at_fault_the_end_tells_expected_and_actual() -> None:
+def test_diagram_ends_with_expected_and_actual() -> None:
     check = replace(NO_WAIT, wire=exchange("> SUB x 1"), expected="one\ntwo", actual="")
     (fault,) = with_class(drawn(check), "fault")
     assert [fault.text, *(span.text for span in fault)] == ["expected: one", "two", "actual: nothing"]
@@ -87,7 +87,7 @@ def test_a_check_that_passed_has_no_fault_drawn() -> None:
     assert with_class(drawn(check), "fault") == []
 
 
-def test_silence_is_told() -> None:
+def test_diagram_shows_silence() -> None:
     wire = exchange("> PING") + exchange("< PONG", start=1.5)
     assert [text(more) for more in with_class(drawn(replace(NO_WAIT, wire=wire)), "more")] == ["1.50 s pass"]
 

@@ -18,7 +18,7 @@ from plumbline.reports.digest import (
     server,
     unsupported_reasons,
     verdict_line,
-    window,
+    wire_excerpt,
 )
 from plumbline.verdicts import Level, Outcome, Tally, tally
 from tests.reports.samples import CHECKS, TARGET, exchange, requirement, result_of, sample_result
@@ -51,7 +51,7 @@ def test_scores_of_groups_and_of_levels_add_up_to_the_summary() -> None:
     assert [score.name for score in scores_by_group(result)] == ["CORE", "JS-PULL", "JS-ACK", "JS-SEQ"]
 
 
-def test_a_group_counts_what_became_of_its_requirements() -> None:
+def test_group_score_counts_verdicts() -> None:
     core = scores_by_group(sample_result())[0]
     assert core.counts == Tally(claimed=6, tested=5, passed=3)
     assert (core.failed, core.waived, core.undecided, core.unsupported) == (1, 1, 1, 0)
@@ -77,7 +77,7 @@ def test_claimed_tested_and_passed_follow_from_the_verdict(verdict: str, counted
     assert tally([requirement("A-1", "", verdict)]) == counted
 
 
-def test_groups_of_which_nothing_was_asked_are_no_rows() -> None:
+def test_unselected_groups_have_no_row() -> None:
     found = [
         requirement("A-1", "", "not selected"),
         requirement("B-1", ""),
@@ -129,7 +129,7 @@ def test_the_replay_command_survives_a_shell() -> None:
     assert shlex.split(replay_command(replace(TARGET, url=url), "a b"))[2:] == [url, "--select", "a b"]
 
 
-def test_a_server_is_named_by_what_it_said() -> None:
+def test_server_description_uses_reported_name() -> None:
     assert server(TARGET) == "server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222"
     assert "(NCUC2VAUJ5NS…) at" in server(
         replace(TARGET, server_name="NCUC2VAUJ5NSK65L6SZDGE46LIUKVYAWNCB5LO6")
@@ -144,7 +144,7 @@ def test_a_server_is_named_by_what_it_said() -> None:
 def test_the_window_of_an_exchange_holds_the_offending_line(
     lines: int, offending: int | None, before: int, shown: int, after: int
 ) -> None:
-    found = window(exchange(*["> PING"] * lines, offending=offending), 12)
+    found = wire_excerpt(exchange(*["> PING"] * lines, offending=offending), 12)
     assert (found.before, len(found.lines), found.after) == (before, shown, after)
     assert any(line.offending for line in found.lines) == (offending is not None)
 

@@ -144,13 +144,13 @@ def test_a_failure_shows_expected_actual_place_and_replay(sample: Element) -> No
     assert text(with_class(card, "cmd")[0]) == f"plumbline verify nats://127.0.0.1:4222 --select {NO_WAIT}"
 
 
-def test_evidence_without_an_expectation_stands_alone() -> None:
+def test_evidence_without_expected_is_shown() -> None:
     check = replace(CHECKS[2], expected="", actual="Traceback")
     (card,) = with_class(page(result_of((), [check])), "card")
     assert [text(dt) for dt in card.findall(".//dl/div/dt")] == ["Actual"]
 
 
-def test_the_exchange_is_told_in_order_with_the_offending_line_marked(sample: Element) -> None:
+def test_diagram_marks_offending_line(sample: Element) -> None:
     (told,) = with_class(by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer"), "ops")
     lines = "".join(told.itertext()).splitlines()
     assert [line[:35].rstrip() for line in lines] == [
@@ -181,7 +181,7 @@ def test_a_failure_has_the_commands_to_say_it_by_hand(sample: Element) -> None:
     assert "printf 'PUB a.b 5 | hello\\r\\n' >&3" in text(commands)
 
 
-def test_a_long_exchange_is_told_around_the_offending_line() -> None:
+def test_long_exchange_is_cut_around_offending_line() -> None:
     base = only(NO_WAIT)
     check = replace(base.checks[0], wire=exchange(*["> PING"] * 200, offending=100))
     card = by_id(page(replace(base, checks=(check,))), "check-adr-13-no-wait-on-an-empty-consumer")
@@ -215,7 +215,7 @@ def test_waived_and_not_required_failures_have_their_own_sections(sample: Elemen
     assert "known since 2.10.1" in text(by_id(sample, "check-core-queue-groups"))
 
 
-def test_documented_and_observed_stand_side_by_side(sample: Element) -> None:
+def test_documented_and_observed_are_shown_side_by_side(sample: Element) -> None:
     (row,) = with_class(sample, "differences")[0].findall("tbody/tr")
     assert [text(cell) for cell in row] == [
         "JS-SEQ-002",
@@ -251,7 +251,7 @@ def test_it_is_all_there_without_javascript(sample: Element) -> None:
     assert [element.get("id") for element in hidden] == ["filter"]
 
 
-def test_what_is_filtered_says_its_group_level_and_outcome(sample: Element) -> None:
+def test_filterable_rows_have_group_level_and_outcome(sample: Element) -> None:
     items = [element for element in sample.iter() if element.get("data-o") is not None]
     assert len(items) == len(sample_result().requirements) + 8
     card = by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer")
@@ -290,7 +290,7 @@ def test_a_requirement_cannot_take_an_id_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("result", [sample_result(), everything_hostile()])
-def test_nothing_is_loaded_and_only_our_own_script_and_style_are_allowed(result: RunResult) -> None:
+def test_page_is_self_contained_with_strict_csp(result: RunResult) -> None:
     root = page(result)
     (script,), (style,) = root.findall(".//script"), root.findall(".//style")
     policy = root.find('.//meta[@http-equiv="Content-Security-Policy"]').get("content")

@@ -44,7 +44,7 @@ def sample(tmp_path: Path) -> Path:
 VISIBLE = "items => items.filter(item => item.checkVisibility()).map(item => item.id)"
 
 
-def test_it_opens_without_a_word_and_without_a_request(browser: Browser, sample: Path) -> None:
+def test_page_opens_without_errors_or_requests(browser: Browser, sample: Path) -> None:
     with reader(browser) as person:
         page = person.open(sample)
         expect(page.get_by_role("heading", level=1)).to_have_text("!Not conformant")
@@ -108,7 +108,7 @@ def test_a_link_to_what_is_filtered_away_shows_it(browser: Browser, sample: Path
         expect(page.locator("#JS-SEQ-002 p").first).to_be_visible()
 
 
-def test_it_is_used_with_the_keyboard_alone(browser: Browser, sample: Path) -> None:
+def test_page_is_usable_by_keyboard(browser: Browser, sample: Path) -> None:
     with reader(browser) as person:
         page = person.open(sample)
         page.keyboard.press("Tab")

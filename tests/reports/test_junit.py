@@ -139,7 +139,7 @@ def test_a_broken_should_is_a_failure_when_strict() -> None:
     assert end_of(sample_result(strict=True), "idle-heartbeat").tag == "failure"
 
 
-def test_what_is_skipped_says_why() -> None:
+def test_skipped_testcase_has_reason() -> None:
     result = sample_result()
     assert "needs JetStream API level 1" in end_of(result, "min-pending").attrib["message"]
     assert "known since 2.10.1" in end_of(result, "queue-groups").attrib["message"]

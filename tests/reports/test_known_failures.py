@@ -49,7 +49,7 @@ def test_the_terminal_says_it_below_the_failure(result: RunResult) -> None:
     assert shown.index("FAILED") < shown.index(SAID)
 
 
-def test_the_json_result_has_it_and_reads_it_back(result: RunResult) -> None:
+def test_json_result_round_trips_known_failures(result: RunResult) -> None:
     read = result_json.decode(result_json.encode(result))
     assert [check.known for check in read.checks] == [check.known for check in result.checks]
     assert [row.known_failures for row in read.requirements] == [
@@ -68,7 +68,7 @@ def test_markdown_says_it(result: RunResult) -> None:
     assert "JS-PULL-021 is known of nats-server 2.9.10 to 2.11.10" in summary_md.render(result)
 
 
-def test_the_page_says_it_at_the_failure_the_requirement_and_in_the_table_of_differences(
+def test_html_shows_known_failure_everywhere(
     result: RunResult,
 ) -> None:
     shown = html.render(result).decode()

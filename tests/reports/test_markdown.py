@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from plumbline.reports.summary_md import RED_SHOWN, code, fence, prose, render
+from plumbline.reports.summary_md import MAX_RED_CHECKS, code, fence, prose, render
 from tests.reports.samples import HOSTILE, big_result, conformant_result, exchange, only, sample_result
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -56,7 +56,7 @@ def test_hostile_text_makes_no_markup() -> None:
     assert page.count("<h3>") == 1
 
 
-def test_what_a_server_sent_stands_in_code_only_where_it_mentions_nobody() -> None:
+def test_server_text_appears_only_in_code_spans() -> None:
     base = only("core_delivery::subjects_are_delivered_as_published")
     (check,) = base.checks
     check = replace(check, message="@someone #1", actual="@someone", expected="` @someone")
@@ -91,7 +91,7 @@ def test_code_spans_and_fences_outlast_the_backticks_inside() -> None:
         "abc 0123456789abcdef0123456789abcdef01234567",
     ],
 )
-def test_what_could_mean_more_than_it_says_is_code(text: str) -> None:
+def test_text_with_markdown_becomes_code_span(text: str) -> None:
     shown = MARKDOWN.renderInline(prose(text))
     assert re.fullmatch("<code>.*</code>", shown)
     assert html.unescape(shown[6:-7]) == text.replace("|", "¦")
@@ -105,7 +105,7 @@ def test_what_could_mean_more_than_it_says_is_code(text: str) -> None:
         "An empty consumer answers a no-wait pull at once",
     ],
 )
-def test_plain_words_stay_words(text: str) -> None:
+def test_plain_text_is_not_escaped(text: str) -> None:
     assert prose(text) == text
 
 
@@ -122,6 +122,6 @@ def test_a_megabyte_of_anything_makes_a_short_page() -> None:
 
 def test_a_page_of_many_failures_stays_short() -> None:
     text = render(big_result(5_000, failing_every=1))
-    assert text.count("### ") == RED_SHOWN
-    assert f"{5_000 - RED_SHOWN} more red checks" in text
+    assert text.count("### ") == MAX_RED_CHECKS
+    assert f"{5_000 - MAX_RED_CHECKS} more red checks" in text
     assert len(text.encode()) < 200_000

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from plumbline.cli.main import app
 from plumbline.reports.matrix.compare import compare
-from plumbline.reports.matrix.runs import Run, stored, target_name
+from plumbline.reports.matrix.runs import TargetRunResult, stored, target_name
 from plumbline.reports.matrix.site import build
 from plumbline.reports.matrix.table import since, tables
 from plumbline.reports.result_json import encode
@@ -22,8 +22,8 @@ from tests.reports.runs import FIRST, SECOND, run_of
 from tests.reports.samples import HOSTILE, sample_result
 
 
-def named(found: RunResult) -> Run:
-    return Run(target_name(found.target), found)
+def named(found: RunResult) -> TargetRunResult:
+    return TargetRunResult(target_name(found.target), found)
 
 
 # Names
@@ -83,13 +83,13 @@ RELEASES = ("2.9.25", "2.10.0", "2.10.14", "2.11.0")
 )
 def test_since_which_release_a_requirement_is_met(verdicts: Sequence[str], release: str, words: str) -> None:
     found = since(list(zip(RELEASES, verdicts, strict=True)), "nats-server")
-    assert (found.release, found.words) == (release, words)
+    assert (found.release, found.text) == (release, words)
 
 
 # Two runs compared
 
 
-def test_every_difference_is_told_once() -> None:
+def test_each_difference_is_listed_once() -> None:
     before = run_of(
         {
             "A-1": "passed",
@@ -125,15 +125,15 @@ def test_every_difference_is_told_once() -> None:
         "waivers": ["A-4"],
         "other": ["A-5", "A-6"],
     }
-    assert found.newly_failing[0].why == "why A-1"
-    assert found.waivers[0].why == "known, and reported"
+    assert found.newly_failing[0].reason == "why A-1"
+    assert found.waivers[0].reason == "known, and reported"
     assert compare(before, before).same
 
 
 # The matrix
 
 
-def test_a_row_is_the_latest_run_of_a_target_and_releases_stand_in_their_order() -> None:
+def test_rows_are_latest_runs_sorted_by_release() -> None:
     runs = [
         named(run_of({"A-1": "passed"}, version="2.10.0", started=SECOND)),
         named(run_of({"A-1": "failed"}, version="2.10.0")),
@@ -190,7 +190,7 @@ def site(tmp_path: Path) -> Path:
         named(run_of({"JS-PULL-021": "failed", "A-1": "passed"}, version="2.9.25")),
         named(run_of({"JS-PULL-021": "passed", "A-1": "failed"})),
         named(run_of({"JS-PULL-021": "passed", "A-1": "passed"}, started=SECOND)),
-        Run(f"strange {HOSTILE}", sample),
+        TargetRunResult(f"strange {HOSTILE}", sample),
     ]
     build(runs, [], folder, title=f"Title {HOSTILE}")
     return folder
@@ -239,16 +239,19 @@ def test_machines_read_what_changed(site: Path) -> None:
 
 
 def test_headings_leave_out_what_all_groups_begin_with() -> None:
-    (table,) = tables([Run("a@1", run_of({"AMQP-ACK-001": "passed", "AMQP-QOS-001": "passed"}))])
+    (table,) = tables([TargetRunResult("a@1", run_of({"AMQP-ACK-001": "passed", "AMQP-QOS-001": "passed"}))])
     assert (table.groups, table.headings) == (("AMQP-ACK", "AMQP-QOS"), ("ACK", "QOS"))
-    (table,) = tables([Run("a@1", run_of({"CORE-001": "passed", "JS-ACK-001": "passed"}))])
+    (table,) = tables([TargetRunResult("a@1", run_of({"CORE-001": "passed", "JS-ACK-001": "passed"}))])
     assert table.headings == table.groups == ("CORE", "JS-ACK")
-    (table,) = tables([Run("a@1", run_of({"CORE-001": "passed"}))])
+    (table,) = tables([TargetRunResult("a@1", run_of({"CORE-001": "passed"}))])
     assert table.headings == ("CORE",)
 
 
-def test_a_verdict_says_how_much_of_it_is_waived(tmp_path: Path) -> None:
-    runs = [Run("a@1", run_of({"A-1": "passed", "A-2": "waived"})), Run("b@1", run_of({"A-1": "passed"}))]
+def test_verdict_shows_waived_count(tmp_path: Path) -> None:
+    runs = [
+        TargetRunResult("a@1", run_of({"A-1": "passed", "A-2": "waived"})),
+        TargetRunResult("b@1", run_of({"A-1": "passed"})),
+    ]
     page = build(runs, [], tmp_path, title="Site").read_text()
     assert '<span class="chip v-waived">Conformant</span> <span class="muted">1 waived</span>' in page
     assert '<span class="chip v-passed">Conformant</span></td>' in page
@@ -270,7 +273,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_results_become_a_site(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_matrix_writes_site(files: tuple[Path, Path], tmp_path: Path) -> None:
     done = plumbline("matrix", *files, f"mine={files[0]}", "-o", tmp_path / "site")
     assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "site" / "index.html"))
     again = plumbline("matrix", "-o", tmp_path / "site")
@@ -287,7 +290,7 @@ def test_results_become_a_site(files: tuple[Path, Path], tmp_path: Path) -> None
         (["--run", "nope"], "no target is named 'nope'"),
     ],
 )
-def test_what_is_no_matrix_is_said(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+def test_invalid_matrix_folder_is_reported(arguments: list[str], sentence: str, tmp_path: Path) -> None:
     done = plumbline("matrix", *arguments, "-o", tmp_path / "site")
     assert done.exit_code == 2
     assert sentence in done.stderr

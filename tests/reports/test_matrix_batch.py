@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from plumbline.cli.main import app
-from plumbline.reports.matrix.batch import Missed, Wanted, run_all
-from plumbline.reports.matrix.runs import Run, load
+from plumbline.reports.matrix.batch import FailedTarget, TargetRun, run_all
+from plumbline.reports.matrix.runs import TargetRunResult, load
 from plumbline.reports.result_json import encode
 from tests.reports.runs import run_of
 
@@ -34,13 +34,13 @@ def ended(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_red_run_is_a_result_and_a_lost_one_is_told(ended: Path) -> None:
+def test_red_run_is_a_result_and_lost_run_is_reported(ended: Path) -> None:
     told: list[str] = []
-    wanted = [Wanted("here", (str(ended),)), Wanted("gone", ("lost",))]
+    wanted = [TargetRun("here", (str(ended),)), TargetRun("gone", ("lost",))]
     run, missed = run_all(wanted, told.append, (sys.executable, "-c", VERIFY))
-    assert isinstance(run, Run)
+    assert isinstance(run, TargetRunResult)
     assert run.target == "nats-server@2.10.0"
-    assert missed == Missed("gone", 1, "nobody listens there")
+    assert missed == FailedTarget("gone", 1, "nobody listens there")
     assert told[1] == "here: not conformant, 1 of 2 passed, 12 s"
     assert told[3] == "gone: not run: nobody listens there (exit 1)"
 
@@ -58,7 +58,7 @@ def terminate() -> None:
 def test_an_interrupted_batch_leaves_what_had_ended(
     count: int, interrupt: Callable[[], None], ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def batch(*_: object) -> Iterator[Run]:
+    def batch(*_: object) -> Iterator[TargetRunResult]:
         yield from load([str(ended)] * count)
         interrupt()
 

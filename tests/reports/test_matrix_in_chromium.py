@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
-from plumbline.reports.matrix.runs import Run, target_name
+from plumbline.reports.matrix.runs import TargetRunResult, target_name
 from plumbline.reports.matrix.site import build
 from plumbline.verdicts import RunResult, Target
 from tests.reports.browser import chromium, reader, serious_violations
@@ -27,10 +27,10 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
-def run(result: RunResult, version: str, started: str) -> Run:
+def run(result: RunResult, version: str, started: str) -> TargetRunResult:
     target = Target("nats://127.0.0.1:1", version=version, arguments=("--server", "/opt/nats-server"))
     dated = replace(result, target=target, summary=replace(result.summary, started=started))
-    return Run(target_name(target), dated)
+    return TargetRunResult(target_name(target), dated)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(conformant_result(), "2.10.22", DAYS[1]),
         run(sample_result(), "2.10.22", DAYS[2]),
         run(conformant_result(), "2.11.0", DAYS[2]),
-        Run(HOSTILE, replace(hostile, summary=replace(hostile.summary, started=DAYS[2]))),
+        TargetRunResult(HOSTILE, replace(hostile, summary=replace(hostile.summary, started=DAYS[2]))),
     ]
     return build(given, (), tmp_path_factory.mktemp("site"), title="Conformance matrix")
 

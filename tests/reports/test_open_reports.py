@@ -20,12 +20,12 @@ def test_every_report_asked_for_is_there_after_the_run(tmp_path: Path) -> None:
     for event in events_of(sample_result()):
         assert not any(path.exists() for path in paths), "a report appeared before the run finished"
         for consumer in consumers:
-            consumer.consume(event)
+            consumer.on_event(event)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     assert all(path.stat().st_size for path in paths)
 
 
-def test_nothing_asked_for_opens_nothing() -> None:
+def test_no_options_open_no_reports() -> None:
     assert open_reports({}) == []
 
 
@@ -100,7 +100,7 @@ def test_a_report_is_as_readable_as_any_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "r.json").stat().st_mode == plain.stat().st_mode
 
 
-def test_a_report_keeps_the_mode_of_the_one_it_replaces(tmp_path: Path) -> None:
+def test_replaced_report_keeps_file_mode(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.touch()
     path.chmod(0o600)

@@ -97,7 +97,7 @@ def test_the_published_schema_refuses_what_is_not_a_result(path: tuple[str | int
         (b'{"schema":"plumbline.result/1"}', "a broken plumbline.result/1 file: .*suite"),
     ],
 )
-def test_another_file_is_refused_with_what_it_is(data: bytes, message: str) -> None:
+def test_other_file_is_rejected_with_description(data: bytes, message: str) -> None:
     with pytest.raises(ResultError, match=message):
         decode(data)
 

@@ -147,7 +147,7 @@ def run_of(result: RunResult, url: str = "") -> Any:
     return run
 
 
-def test_what_failed_is_a_finding_with_the_level_of_its_requirement() -> None:
+def test_failed_check_is_sarif_result_with_level() -> None:
     found = {one["ruleId"]: one["level"] for one in run_of(sample_result())["results"]}
     assert found == {
         "JS-PULL-021": "error",
@@ -157,7 +157,7 @@ def test_what_failed_is_a_finding_with_the_level_of_its_requirement() -> None:
     }
 
 
-def test_a_finding_tells_place_expected_actual_and_how_to_run_it_again() -> None:
+def test_sarif_result_has_location_expected_actual_and_command() -> None:
     (found,) = run_of(only("adr-13/no-wait-on-an-empty-consumer"))["results"]
     place = found["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "conformance/traces/adr-13/no-wait-on-an-empty-consumer.trace"
@@ -174,7 +174,7 @@ def test_a_waived_failure_is_suppressed_for_its_reason() -> None:
     assert suppression["justification"].startswith("known since 2.10.1")
 
 
-def test_what_reached_no_verdict_is_a_notification_and_no_finding() -> None:
+def test_undecided_check_is_sarif_notification() -> None:
     run = run_of(sample_result())
     (invocation,) = run["invocations"]
     told = [note["message"]["text"] for note in invocation["toolExecutionNotifications"]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from plumbline.reports.terminal.live import Terminal, terminal_console
+from plumbline.reports.terminal.live import TerminalReport, terminal_console
 from plumbline.verdicts import CheckFinished, Event, RunResult, RunStarted
 from tests.reports.samples import (
     SUITE,
@@ -37,11 +37,11 @@ def on_pipe(
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, encoding=encoding, write_through=True)
     environ = environ or {}
-    terminal = Terminal(
+    terminal = TerminalReport(
         terminal_console(stream, environ), reports=[Path("out/r.html")], environ=environ, clock=lambda: 0.0
     )
     for event in events:
-        terminal.consume(event)
+        terminal.on_event(event)
     terminal.close()
     return buffer.getvalue().decode(encoding)
 
@@ -68,9 +68,9 @@ def on_terminal(
     reader.start()
     environ = {"TERM": "xterm-256color", "COLUMNS": str(columns), **(environ or {})}
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
-        terminal = Terminal(terminal_console(stream, environ), environ=environ)
+        terminal = TerminalReport(terminal_console(stream, environ), environ=environ)
         for event in events:
-            terminal.consume(event)
+            terminal.on_event(event)
         terminal.close()
     reader.join()
     os.close(ours)
@@ -93,7 +93,7 @@ def test_a_pipe_gets_no_control_characters() -> None:
     assert CONTROL.search(on_pipe(events_of(sample_result()))) is None
 
 
-def test_a_pipe_gets_a_line_for_each_red_check_as_it_happens() -> None:
+def test_plain_progress_prints_red_checks_immediately() -> None:
     seen = on_pipe([event for event in events_of(sample_result()) if not isinstance(event, RunStarted)][:6])
     assert lines_with(seen, "FAILED") == [f"FAILED  {NO_WAIT}  the status is not the one expected"]
 
@@ -123,7 +123,7 @@ def test_a_terminal_sees_progress_counts_and_the_current_check() -> None:
     assert NO_WAIT in text
 
 
-def test_a_terminal_is_left_as_it_was_when_the_run_breaks_off() -> None:
+def test_interrupted_live_progress_restores_terminal() -> None:
     output = on_terminal(list(events_of(sample_result()))[:6])
     assert output.count("\x1b[?25l") == output.count("\x1b[?25h") == 1  # cursor hidden and shown again
 
@@ -182,7 +182,7 @@ def test_expected_and_actual_are_aligned(ended: str) -> None:
     assert "408 Request Timeout" in actual
 
 
-def test_evidence_without_an_expectation_stands_alone() -> None:
+def test_evidence_without_expected_is_shown() -> None:
     result = only(NO_WAIT)
     check = replace(result.checks[0], expected="", actual="Traceback\nKeyError")
     text = on_pipe(events_of(replace(result, checks=(check,))))
@@ -190,7 +190,7 @@ def test_evidence_without_an_expectation_stands_alone() -> None:
     assert "Actual: Traceback" in text
 
 
-def test_long_values_stand_side_by_side_where_there_is_room() -> None:
+def test_long_values_are_side_by_side_on_wide_terminal() -> None:
     result = only("core_delivery::subjects_are_delivered_as_published")
     check = replace(result.checks[0], expected="subject: a.b\npayload: x", actual="subject: c\npayload: x")
     result = replace(result, checks=(check,))
@@ -215,7 +215,7 @@ def test_the_replay_command_is_one_line_to_copy(ended: str) -> None:
     assert f"  again, alone: plumbline verify nats://127.0.0.1:4222 --select {NO_WAIT}" in ended.splitlines()
 
 
-def test_what_is_not_red_is_told_briefly(ended: str) -> None:
+def test_non_red_outcomes_are_brief(ended: str) -> None:
     assert "1 failed, but not required (SHOULD, MAY)\n  adr-13/idle-heartbeat  SHOULD  no heartbeat" in ended
     assert "1 failed as the waivers say\n  core/queue-groups  MUST  known since 2.10.1" in ended
     assert "1 stale: passed although waived; remove the waiver\n  core/echo-false" in ended
@@ -250,7 +250,7 @@ def test_the_last_words_are_the_verdict_and_its_reasons(ended: str) -> None:
     assert "again, alone" not in good
 
 
-def test_hostile_text_is_shown_and_does_nothing(ended: str) -> None:
+def test_hostile_text_is_escaped(ended: str) -> None:
     part = section(ended, "FAILED  MSG carries the subject")
     assert "<script>alert(1)</script>\"'&]]>\\u202egpj.exe\\x1b[31m\\x00\\xff\\xfe\\x00\\x0d" in part
     assert "`|*[red]" in part

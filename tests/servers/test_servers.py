@@ -135,7 +135,7 @@ def test_a_wrong_configuration_is_reported_in_the_servers_own_words(server_binar
         pytest.fail("no server reads that")
 
 
-def test_a_binary_that_ends_at_once_is_reported_with_what_it_printed(tmp_path: Path) -> None:
+def test_early_exit_reports_server_output(tmp_path: Path) -> None:
     broken = executable(tmp_path / "nats-server", "echo no licence >&2; exit 7")
     with pytest.raises(ServerError, match=r"ended at once with exit code 7(?s:.)*no licence"):
         NatsServer(broken).start()
@@ -182,7 +182,9 @@ def test_jetstream_limits_keep_the_temporary_store(tmp_path: Path) -> None:
     assert whole["jetstream"] == {"store_dir": str(tmp_path / "store"), "max_mem": 1000}
 
 
-def test_named_servers_are_taken_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_selects_only_named_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = executable(tmp_path / "one", "echo nats-server: v2.11.4")
     two = executable(tmp_path / "two", "echo nats-server: v2.12.0-RC.1")
     monkeypatch.setenv("PLUMBLINE_NATS_SERVER", f"{one}{os.pathsep}{two}")
@@ -248,16 +250,14 @@ def test_the_distributions_server_is_not_its_own_newest(
     assert isinstance(real_servers()[1], MissingServer)
 
 
-def test_a_missing_server_comes_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_server_shows_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_machine_with(monkeypatch, tmp_path)
     packaged, newest = real_servers()
     assert str(packaged).endswith("apt-get install nats-server")
     assert "go install github.com/nats-io/nats-server/v2@latest" in str(newest)
 
 
-def test_a_server_is_asked_to_stop_before_it_is_killed(tmp_path: Path) -> None:
+def test_server_gets_sigterm_before_sigkill(tmp_path: Path) -> None:
     polite = executable(
         tmp_path / "nats-server",
         f"trap 'echo asked > {tmp_path}/asked; exit' TERM; while :; do read -r line < {tmp_path}/fifo; done",

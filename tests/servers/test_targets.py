@@ -50,7 +50,7 @@ def test_a_series_is_not_the_beginning_of_another(file: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["latest", "1.2.x", "../1.2.0", "1.2.0 "])
-def test_what_is_no_version_is_refused_with_what_to_write(file: Path, version: str) -> None:
+def test_invalid_version_error_shows_valid_forms(file: Path, version: str) -> None:
     with pytest.raises(TargetError, match=r"write a release such as 1\.10\.0, newest, debian, or a series"):
         target(f"toy@{version}", file)
 
@@ -68,14 +68,14 @@ def test_a_misspelled_name_is_answered_with_the_nearest(file: Path) -> None:
         'container = ["nats"]': "'container' must be a str",
     }.items(),
 )
-def test_a_wrong_table_is_told_with_its_key(file: Path, line: str, said: str) -> None:
+def test_invalid_table_error_names_key(file: Path, line: str, said: str) -> None:
     file.write_text(FILE + line + "\n")
     with pytest.raises(TargetError, match=f"targets.toml: .*{said}"):
         software(file)
 
 
 @pytest.mark.parametrize("lost", ["protocol", "newest", "versions", "program"])
-def test_a_table_that_lacks_a_key_is_told_which(file: Path, lost: str) -> None:
+def test_missing_key_error_names_key(file: Path, lost: str) -> None:
     file.write_text("\n".join(line for line in FILE.splitlines() if not line.startswith(lost)))
     with pytest.raises(TargetError, match=f"lacks '{lost}'"):
         software(file)

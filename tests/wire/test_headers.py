@@ -17,7 +17,7 @@ statuses = st.none() | st.builds(Status, st.integers(0, 999), descriptions)
 
 
 @given(statuses, header_fields)
-def test_what_is_written_is_what_is_read(status: Status | None, fields: list[tuple[str, str]]) -> None:
+def test_header_block_round_trip(status: Status | None, fields: list[tuple[str, str]]) -> None:
     headers = Headers(status, tuple(fields))
     assert headers.encode() == encode_headers(fields, status)
     assert Headers.parse(headers.encode()) == headers
@@ -33,7 +33,7 @@ def test_what_is_written_is_what_is_read(status: Status | None, fields: list[tup
         (b"NATS/1.0 \t\r\n\r\n", None),
     ],
 )
-def test_the_status_stands_behind_the_version(block: bytes, status: Status | None) -> None:
+def test_status_follows_version(block: bytes, status: Status | None) -> None:
     assert Headers.parse(block) == Headers(status, ())
 
 
@@ -65,7 +65,7 @@ def test_order_case_and_duplicates_are_kept() -> None:
         b"NATS/1.0\r\nA: 1\r\n",
     ],
 )
-def test_what_is_no_header_block_is_refused_with_its_first_bytes(block: bytes) -> None:
+def test_invalid_header_block_error_shows_first_bytes(block: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         Headers.parse(block)
     assert (caught.value.kind, caught.value.excerpt) == (ErrorKind.HEADERS, block[:64])

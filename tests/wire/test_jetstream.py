@@ -151,7 +151,7 @@ def test_both_layouts_of_an_ack_subject(subject: str, expected: AckSubject) -> N
         "$JS.ACK._..S.C.1.1.1.1.0",
     ],
 )  # fmt: skip
-def test_what_is_no_ack_subject_is_refused(subject: str) -> None:
+def test_invalid_ack_subject_is_rejected(subject: str) -> None:
     with pytest.raises(ProtocolError, match="ack subject") as caught:
         AckSubject.parse(subject)
     assert caught.value.kind is ErrorKind.ARGUMENTS
@@ -222,7 +222,7 @@ def test_the_delay_of_a_nak(payload: bytes, nanoseconds: int | None) -> None:
     assert Ack.parse(payload).delay == nanoseconds
 
 
-def test_what_next_asks_for_is_a_pull_request() -> None:
+def test_next_argument_is_a_pull_request() -> None:
     assert Ack.parse(b"+NXT").next_request == PullRequest()
     assert Ack.parse(b"+NXT 10").next_request == PullRequest(batch=10)
     assert Ack.parse(b'+NXT {"no_wait":true}').next_request == PullRequest(no_wait=True)
@@ -280,7 +280,7 @@ def test_stream_info_has_its_state() -> None:
     assert (info.state.messages, info.state.bytes, info.state.last_seq) == (1, 53, 1)
 
 
-def test_a_reply_without_a_key_that_every_server_sends_is_refused_and_the_key_is_named() -> None:
+def test_missing_reply_key_is_named() -> None:
     with pytest.raises(ProtocolError, match=r"PubAck: .*`seq`") as caught:
         PubAck.parse(b'{"stream":"S"}')
     assert caught.value.kind is ErrorKind.JSON

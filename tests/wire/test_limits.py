@@ -44,7 +44,7 @@ def feed_all(decoder: Decoder, chunks: Iterable[bytes]) -> list[Operation]:
 
 
 @given(st.data(), senders)
-def test_what_is_held_stays_within_the_limits(data: st.DataObject, sender: Sender) -> None:
+def test_buffered_bytes_stay_within_limits(data: st.DataObject, sender: Sender) -> None:
     decoder = Decoder(sender, TIGHT)
     try:
         for byte in byte_by_byte(data.draw(streams(sender))):
@@ -123,7 +123,7 @@ def test_tiny_operations_are_each_looked_at_a_constant_number_of_times(count: in
     assert decoder.looked_at < 3 * len(stream)
 
 
-def test_a_segment_keeps_nothing_of_what_it_completed() -> None:
+def test_completed_operations_release_buffer() -> None:
     decoder = Decoder(Sender.SERVER)
     msg = Msg.make("a", 1, b"x" * 100)
     assert decoder.feed(msg.raw * 100 + b"PI") == [msg] * 100

@@ -41,9 +41,7 @@ def test_a_stream_gives_its_operations_and_every_byte_back(data: st.DataObject, 
 
 
 @given(st.data(), senders, st.sampled_from([Limits(), TIGHT]))
-def test_every_cut_of_the_same_bytes_decodes_the_same(
-    data: st.DataObject, sender: Sender, limits: Limits
-) -> None:
+def test_decoding_is_independent_of_segmentation(data: st.DataObject, sender: Sender, limits: Limits) -> None:
     stream = data.draw(streams(sender))
     whole = outcome([stream], sender, limits)
     assert outcome(byte_by_byte(stream), sender, limits) == whole
@@ -138,7 +136,7 @@ def test_case_blanks_and_a_bare_line_feed_change_nothing_but_the_bytes(
         (b"PING" + b" " * 4098 + b"\r\n", CONTROL_LINE),
     ],
 )
-def test_what_a_client_may_not_send(stream: bytes, kind: ErrorKind) -> None:
+def test_operations_clients_may_not_send(stream: bytes, kind: ErrorKind) -> None:
     prefix = b"PUB a 2\r\nhi\r\n"
     found = outcome([prefix + stream], Sender.CLIENT)
     assert (found.error, found.offset, len(found.operations)) == (kind, len(prefix), 1)
@@ -166,7 +164,7 @@ def test_what_a_client_may_not_send(stream: bytes, kind: ErrorKind) -> None:
         (b"INFO " + b" " * 65_537 + b"{}\r\n", CONTROL_LINE),
     ],
 )
-def test_what_a_server_may_not_send(stream: bytes, kind: ErrorKind) -> None:
+def test_operations_servers_may_not_send(stream: bytes, kind: ErrorKind) -> None:
     found = outcome([b"+OK\r\n" + stream], Sender.SERVER)
     assert (found.error, found.offset, len(found.operations)) == (kind, 5, 1)
     assert outcome(byte_by_byte(b"+OK\r\n" + stream), Sender.SERVER) == found
@@ -188,7 +186,7 @@ def test_what_a_server_may_not_send(stream: bytes, kind: ErrorKind) -> None:
         (b'CONNECT {"a":1,\r "b":2}\r\n', [b'{"a":1,\r', b'"b":2}']),
     ],
 )
-def test_what_servers_take_from_a_client(stream: bytes, args: list[bytes]) -> None:
+def test_operations_servers_accept(stream: bytes, args: list[bytes]) -> None:
     found = outcome([stream], Sender.CLIENT)
     assert found.error is None
     assert [operation.raw for operation in found.operations] == [stream]
@@ -201,7 +199,7 @@ def test_a_server_line_may_carry_all_of_a_pub_line_and_a_sid() -> None:
     assert Decoder(Sender.SERVER).feed(msg.raw) == [msg]
 
 
-def test_two_blanks_where_a_reply_might_stand_are_one_separator() -> None:
+def test_double_space_is_one_separator() -> None:
     raw = b"HMSG _INBOX.x 2  28 28\r\nNATS/1.0 404 No Messages\r\n\r\n\r\n"
     [hmsg] = Decoder(Sender.SERVER).feed(raw)
     assert isinstance(hmsg, HMsg)
@@ -222,14 +220,14 @@ def test_two_blanks_where_a_reply_might_stand_are_one_separator() -> None:
         (b"PUB a 1\r\nx\r", b"y"),
     ],
 )
-def test_what_cannot_become_right_is_refused_at_its_first_wrong_byte(so_far: bytes, next_byte: bytes) -> None:
+def test_malformed_input_is_rejected_at_first_wrong_byte(so_far: bytes, next_byte: bytes) -> None:
     decoder = Decoder(Sender.CLIENT)
     assert decoder.feed(so_far) == []
     with pytest.raises(ProtocolError):
         decoder.feed(next_byte)
 
 
-def test_an_error_says_what_where_and_what_came_before() -> None:
+def test_error_has_kind_offset_and_operation_count() -> None:
     decoder = Decoder(Sender.CLIENT)
     first = decoder.feed(b"PING\r\nSUB a 1\r\nPU")
     with pytest.raises(ProtocolError) as caught:

@@ -51,7 +51,7 @@ def decoded(operation: Operation, sender: Sender) -> Operation:
 
 
 @given(st.data(), senders)
-def test_what_make_writes_is_what_a_decoder_reads(data: st.DataObject, sender: Sender) -> None:
+def test_make_decode_round_trip(data: st.DataObject, sender: Sender) -> None:
     operation = data.draw(OPERATIONS[sender])
     assert decoded(operation, sender) == operation
 
@@ -112,7 +112,7 @@ def test_hpub_keeps_headers_and_payload(
 
 
 @given(fields, fields, header_blocks, payloads, replies)
-def test_hmsg_keeps_a_header_block_byte_for_byte_whatever_it_is(
+def test_hmsg_keeps_header_block_bytes(
     subject: str, sid: str, block: bytes, payload: bytes, reply: str | None
 ) -> None:
     hmsg = decoded(HMsg.make(subject, sid, block, payload, reply), Sender.SERVER)
@@ -123,7 +123,7 @@ def test_hmsg_keeps_a_header_block_byte_for_byte_whatever_it_is(
 
 @given(json_objects)
 @pytest.mark.parametrize(("kind", "sender"), [(Info, Sender.SERVER), (Connect, Sender.CLIENT)])
-def test_json_comes_back_as_the_same_values(
+def test_json_round_trip_keeps_values(
     kind: type[Info] | type[Connect], sender: Sender, values: dict[str, Any]
 ) -> None:
     operation = decoded(kind.make(values), sender)
@@ -152,7 +152,7 @@ def test_err_keeps_its_message(message: str) -> None:
         (b"-ERR\r\n", ""),
     ],
 )
-def test_the_message_of_an_err_is_what_stands_between_the_quotes(line: bytes, message: str) -> None:
+def test_err_message_is_text_between_quotes(line: bytes, message: str) -> None:
     [err] = Decoder(Sender.SERVER).feed(line)
     assert isinstance(err, Err)
     assert err.message == message

@@ -33,7 +33,7 @@ server_streams = st.lists(
 
 
 @given(st.data(), server_streams)
-def test_nats_py_hears_the_same(data: st.DataObject, operations: list[Operation]) -> None:
+def test_nats_py_decodes_same_operations(data: st.DataObject, operations: list[Operation]) -> None:
     stream = b"".join(operation.raw for operation in operations)
     heard = [witness.as_event(operation) for operation in Decoder(Sender.SERVER).feed(stream)]
     assert witness.heard_by_nats_py([stream]) == [event for event in heard if event != ("+OK",)]

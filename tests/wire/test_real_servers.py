@@ -140,7 +140,7 @@ def client_streams(draw: DrawFn) -> bytes:
     return b"".join(lines)
 
 
-def test_servers_and_the_decoder_agree_on_lines_that_nobody_thought_of(nats_server: NatsServer) -> None:
+def test_decoder_agrees_with_servers_on_generated_lines(nats_server: NatsServer) -> None:
     @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(client_streams())
     def agree(stream: bytes) -> None:
@@ -168,7 +168,7 @@ def session(url: str) -> JetStreamConversation:
     return talk
 
 
-def test_a_real_session_gives_its_bytes_back_and_nats_py_hears_the_same(nats_server: NatsServer) -> None:
+def test_real_session_round_trips_and_nats_py_agrees(nats_server: NatsServer) -> None:
     witness = pytest.importorskip("tests.wire.nats_py_witness", reason="needs nats-py: pip install nats-py")
     with session(nats_server.url) as talk:
         heard, operations = talk.heard, talk.operations

@@ -24,7 +24,7 @@ def naive_match(pattern: str, subject: str) -> bool:
 
 
 @given(st.lists(pattern, max_size=12), st.lists(subject, min_size=1, max_size=6), st.data())
-def test_a_sublist_finds_whoever_matches_whatever_was_inserted_and_removed(
+def test_sublist_matches_same_as_reference_matching(
     patterns: list[str], subjects: list[str], data: st.DataObject
 ) -> None:
     sublist: Sublist[int] = Sublist()
@@ -63,7 +63,7 @@ def test_covers_and_collide_mean_what_they_say_of_all_subjects(one: str, other: 
     assert collide(one.encode(), other.encode()) == bool(ones & others)
 
 
-def test_what_a_subject_may_look_like() -> None:
+def test_valid_and_invalid_subjects() -> None:
     assert [
         text for text in ("a", "a.*.b", "a.>", ">", "*", "a.b*", "$SYS.x") if not is_valid(text.encode())
     ] == []

@@ -19,7 +19,7 @@ from plumbline.wire.units import (
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_what_is_written_is_what_is_read(nanoseconds: int) -> None:
+def test_duration_round_trip(nanoseconds: int) -> None:
     assert parse_duration(format_duration(nanoseconds)) == nanoseconds
 
 
@@ -65,7 +65,7 @@ def test_text_is_that_of_go(nanoseconds: int, text: str) -> None:
         ("000001s", 1_000_000_000),
     ],
 )
-def test_what_go_reads(text: str, nanoseconds: int) -> None:
+def test_durations_that_go_accepts(text: str, nanoseconds: int) -> None:
     assert parse_duration(text) == nanoseconds
 
 
@@ -74,7 +74,7 @@ def test_what_go_reads(text: str, nanoseconds: int) -> None:
     ["", "3", "-", "s", ".", "-.", ".s", "+.s", "1d", "1 s", " 1s", "1S", "--1s", "1e3s", "1.5.5s", "٣s",
      "9223372036854775808ns", "-9223372036854775809ns", "9223372036854.775808s", "9" * 5000 + "s"],
 )  # fmt: skip
-def test_what_go_does_not_read(text: str) -> None:
+def test_durations_that_go_rejects(text: str) -> None:
     assert parse_duration(text) is None
 
 

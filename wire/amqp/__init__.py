@@ -56,7 +56,7 @@ from plumbline.wire.amqp.frames import (
     frame,
     header_payload,
 )
-from plumbline.wire.amqp.methods import BY_NUMBERS, SHAPES, SentBy, Shape
+from plumbline.wire.amqp.methods import BY_NUMBERS, SHAPES, MethodSpec, SentBy
 from plumbline.wire.amqp.operations import Heartbeat, Method, Operation, ProtocolHeader, Raw
 from plumbline.wire.amqp.properties import PROPERTIES, decode_properties, encode_properties
 from plumbline.wire.sender import Sender
@@ -79,12 +79,12 @@ __all__ = [
     "Integer",
     "Limits",
     "Method",
+    "MethodSpec",
     "Operation",
     "ProtocolHeader",
     "Raw",
     "Sender",
     "SentBy",
-    "Shape",
     "Table",
     "Timestamp",
     "content_frames",

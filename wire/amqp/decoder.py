@@ -25,7 +25,7 @@ from plumbline.wire.amqp.frames import (
     PROTOCOL_HEADER,
     FrameType,
 )
-from plumbline.wire.amqp.methods import Shape, shape_of
+from plumbline.wire.amqp.methods import MethodSpec, shape_of
 from plumbline.wire.amqp.operations import Heartbeat, Method, Operation, ProtocolHeader
 from plumbline.wire.amqp.properties import decode_properties
 from plumbline.wire.errors import EXCERPT_BYTES, ErrorKind
@@ -33,8 +33,8 @@ from plumbline.wire.sender import Sender
 
 _METHOD, _HEADER, _BODY, _HEARTBEAT = FrameType
 # Equal frames come again and again: the last ones that were read are kept.
-_KEPT_FRAMES = 256
-_KEPT_BYTES = 512
+_MAX_CACHED_FRAMES = 256
+_MAX_CACHED_FRAME_BYTES = 512
 
 
 class Limits(Struct, frozen=True):
@@ -54,7 +54,7 @@ class _Content:
 
     __slots__ = ("arguments", "frames", "head", "missing", "properties", "shape")
 
-    def __init__(self, shape: Shape, arguments: Mapping[str, Any], frame: bytes) -> None:
+    def __init__(self, shape: MethodSpec, arguments: Mapping[str, Any], frame: bytes) -> None:
         self.shape = shape
         self.arguments = arguments
         self.frames = [frame]
@@ -75,11 +75,11 @@ class Decoder:
         self.offset = 0  # of the first byte that is not yet part of a whole frame
         self.limits = limits or Limits()
         self._sender = sender
-        self._begun = False
+        self._header_read = False
         self._held = bytearray()
         self._need = 1  # decode again once this many bytes are held
         self._contents: dict[int, _Content] = {}
-        self._methods: dict[bytes, tuple[Shape, Mapping[str, Any]]] = {}
+        self._methods: dict[bytes, tuple[MethodSpec, Mapping[str, Any]]] = {}
         self._headers: dict[bytes, tuple[int, Mapping[str, Any]]] = {}
         self._error: AmqpError | None = None
 
@@ -138,21 +138,21 @@ class Decoder:
     def _begin(self, data: bytes, operations: list[Operation]) -> int:
         """Takes the protocol header; returns where frames begin."""
         size = len(PROTOCOL_HEADER)
-        if self._begun or not data:
+        if self._header_read or not data:
             return 0
         if self._sender is Sender.SERVER and not data.startswith(PROTOCOL_HEADER[:1]):
-            self._begun = True
+            self._header_read = True
             return 0
         if len(data) < size:
             self._need = size
             return 0
-        self._begun = True
+        self._header_read = True
         operations.append(ProtocolHeader(data[:size], 0))
         return size
 
     def _decode(self, data: bytes, start: int, operations: list[Operation]) -> int:
         """Appends what is complete in ``data``; returns how many bytes that took."""
-        if not self._begun:
+        if not self._header_read:
             return 0
         # For the common operation few calls: all that is built on this pays for it.
         base = self.offset
@@ -199,14 +199,14 @@ class Decoder:
                     append(_complete(content, channel))
                     del contents[channel]
             else:
-                append(self._other(kind, channel, data[start:end], content))
+                append(self._non_content_frame(kind, channel, data[start:end], content))
             start = end
         self._need = 7
         return start
 
-    def _method(self, payload: bytes, channel: int) -> tuple[Shape, Mapping[str, Any]]:
+    def _method(self, payload: bytes, channel: int) -> tuple[MethodSpec, Mapping[str, Any]]:
         """Reads a method frame that is not like one of the last."""
-        shape: Shape | None = None
+        shape: MethodSpec | None = None
         try:
             shape = shape_of(payload)
             arguments = shape.decode(payload, self.limits.table_depth)
@@ -218,8 +218,8 @@ class Decoder:
                 error.class_id, error.method_id = shape.class_id, shape.method_id
             raise
         known = (shape, arguments)
-        if len(payload) <= _KEPT_BYTES and "delivery_tag" not in arguments:
-            if len(self._methods) >= _KEPT_FRAMES:
+        if len(payload) <= _MAX_CACHED_FRAME_BYTES and "delivery_tag" not in arguments:
+            if len(self._methods) >= _MAX_CACHED_FRAMES:
                 self._methods.clear()
             self._methods[payload] = known
         return known
@@ -242,13 +242,13 @@ class Decoder:
             error.channel = channel
             raise
         known = (body_size, properties)
-        if len(payload) <= _KEPT_BYTES:
-            if len(self._headers) >= _KEPT_FRAMES:
+        if len(payload) <= _MAX_CACHED_FRAME_BYTES:
+            if len(self._headers) >= _MAX_CACHED_FRAMES:
                 self._headers.clear()
             self._headers[payload] = known
         return known
 
-    def _other(self, kind: int, channel: int, raw: bytes, content: _Content | None) -> Operation:
+    def _non_content_frame(self, kind: int, channel: int, raw: bytes, content: _Content | None) -> Operation:
         """A heartbeat; everything else is an error here."""
         if kind == _HEARTBEAT:
             if channel:
@@ -261,8 +261,8 @@ class Decoder:
         if content is None:
             message = f"frame type {kind} where a method was expected"
             raise AmqpError(ErrorKind.UNEXPECTED_FRAME, message, channel=channel)
-        wanted = "content header" if content.properties is None else "content body"
-        raise _unexpected(f"frame type {kind} where a {wanted} was expected", channel, content)
+        expected = "content header" if content.properties is None else "content body"
+        raise _unexpected(f"frame type {kind} where a {expected} was expected", channel, content)
 
 
 def _complete(content: _Content, channel: int) -> Method:
@@ -270,7 +270,7 @@ def _complete(content: _Content, channel: int) -> Method:
     return Method(raw, channel, content.shape, content.arguments, content.properties, content.head)
 
 
-def _check_text(shape: Shape, arguments: Mapping[str, Any]) -> None:
+def _check_text(shape: MethodSpec, arguments: Mapping[str, Any]) -> None:
     """Servers: a client's short strings must be UTF-8. A server may cut a reply text inside a character."""
     for name, kind in shape.arguments.items():
         if kind == "shortstr" and not arguments[name].isascii():

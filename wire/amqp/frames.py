@@ -43,8 +43,10 @@ def content_frames(
     """A content header and as many body frames as ``frame_max`` (octets of a whole frame) makes necessary."""
     size = len(body)
     head = frame(FrameType.HEADER, channel, header_payload(properties, size, class_id))
-    most = frame_max - FRAME_OVERHEAD
-    if size <= most:
+    max_payload = frame_max - FRAME_OVERHEAD
+    if size <= max_payload:
         return head + frame(FrameType.BODY, channel, body) if size else head
-    pieces = [frame(FrameType.BODY, channel, body[at : at + most]) for at in range(0, size, most)]
+    pieces = [
+        frame(FrameType.BODY, channel, body[at : at + max_payload]) for at in range(0, size, max_payload)
+    ]
     return head + b"".join(pieces)

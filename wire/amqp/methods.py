@@ -115,7 +115,7 @@ _IDS = struct.Struct(">HH")
 _Step = tuple[tuple[str, ...], struct.Struct | None, str]
 
 
-class Shape(Struct, frozen=True, gc=False, eq=False):
+class MethodSpec(Struct, frozen=True, gc=False, eq=False):
     """What a method is: one row of the table."""
 
     name: str
@@ -198,7 +198,7 @@ class Shape(Struct, frozen=True, gc=False, eq=False):
         return AmqpError(ErrorKind.ARGUMENTS, f"{self.name} ends before its last argument")
 
 
-def shape_of(payload: bytes) -> Shape:
+def shape_of(payload: bytes) -> MethodSpec:
     """The method whose frame has this payload. Raises ``AmqpError``."""
     shape = _BY_IDS.get(payload[:4])
     if shape is None:
@@ -210,7 +210,7 @@ def shape_of(payload: bytes) -> Shape:
     return shape
 
 
-def _shape(row: str) -> Shape:
+def _shape(row: str) -> MethodSpec:
     numbers, name, sent_by, *rest = row.split()
     has_content = rest[:1] == ["content"]
     arguments: dict[str, str] = {}
@@ -218,7 +218,7 @@ def _shape(row: str) -> Shape:
         argument_name, _, kind = argument.partition(":")
         arguments[argument_name] = kind
     class_id, method_id = map(int, numbers.split("."))
-    return Shape(
+    return MethodSpec(
         name=name,
         class_id=class_id,
         method_id=method_id,
@@ -249,7 +249,7 @@ def _group(kind: str) -> str:
     return "number" if kind in _NUMBERS else kind
 
 
-SHAPES: dict[str, Shape] = {
+SHAPES: dict[str, MethodSpec] = {
     shape.name: shape for shape in map(_shape, filter(None, map(str.strip, _TABLE.splitlines())))
 }
 _BY_IDS = {shape.ids: shape for shape in SHAPES.values()}

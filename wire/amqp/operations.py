@@ -24,7 +24,7 @@ from plumbline.wire.amqp.frames import (
     content_frames,
     frame,
 )
-from plumbline.wire.amqp.methods import SHAPES, SentBy, Shape
+from plumbline.wire.amqp.methods import SHAPES, MethodSpec, SentBy
 from plumbline.wire.amqp.properties import PROPERTIES, encode_properties
 from plumbline.wire.escapes import escaped, escaped_bytes
 
@@ -99,7 +99,7 @@ class Raw(Operation, frozen=True, gc=False):
 class Method(Operation, frozen=True, gc=False):
     """A method and, for those that carry one, its content."""
 
-    shape: Shape
+    shape: MethodSpec
     arguments: Mapping[str, Any]
     properties: Table | None  # those that are set; None without a content
     head: int  # size in bytes of the method's own frame
@@ -162,8 +162,8 @@ class Method(Operation, frozen=True, gc=False):
         ``ValueError`` for an unknown name or a value that does not fit.
         """
         shape = SHAPES[method]
-        given = {name.rstrip("_"): value for name, value in arguments.items()}
-        raw = frame(FrameType.METHOD, channel, shape.encode(given))
+        named = {name.rstrip("_"): value for name, value in arguments.items()}
+        raw = frame(FrameType.METHOD, channel, shape.encode(named))
         head = len(raw)
         if shape.has_content:
             given_properties = properties or {}
@@ -171,18 +171,20 @@ class Method(Operation, frozen=True, gc=False):
             properties = {name: given_properties[name] for name in PROPERTIES if name in given_properties}
         elif properties is not None or body:
             raise ValueError(f"{method} carries no content")
-        return cls(raw, channel, shape, shape.defaults | given, properties, head)
+        return cls(raw, channel, shape, shape.defaults | named, properties, head)
 
     def __str__(self) -> str:
-        told = [f"{name}={_shown(value)}" for name, value in self.arguments.items() if _is_told(name, value)]
-        line = " ".join([f"[{self.channel}]", self.method, *told])
+        fields = [
+            f"{name}={_shown(value)}" for name, value in self.arguments.items() if _is_printed(name, value)
+        ]
+        line = " ".join([f"[{self.channel}]", self.method, *fields])
         if self.properties is None:
             return line
-        told = [f"{name}={_shown(value)}" for name, value in self.properties.items()]
-        return " ".join([line, "|", *told, f"body={_elided(self.body)}"])
+        fields = [f"{name}={_shown(value)}" for name, value in self.properties.items()]
+        return " ".join([line, "|", *fields, f"body={_elided(self.body)}"])
 
 
-def _is_told(name: str, value: Any) -> bool:
+def _is_printed(name: str, value: Any) -> bool:
     """Reserved arguments are told only where they are not what everybody sends."""
     return bool(value) or not name.startswith("reserved_")
 

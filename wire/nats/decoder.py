@@ -182,8 +182,8 @@ class Decoder:
             shape = shapes.get(verb) or shapes.get(verb.upper())
             if shape is None:
                 raise ProtocolError(ErrorKind.UNKNOWN_OPERATION, _shown(verb))
-            kind, fewest, most, sizes = shape
-            if not fewest <= len(args) <= most:
+            kind, fewest, maximum, sizes = shape
+            if not fewest <= len(args) <= maximum:
                 raise _wrong_fields(kind, args, line)
             stop = end + 1
             if sizes:

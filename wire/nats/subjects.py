@@ -34,24 +34,24 @@ def covers(pattern: AnyStr, subject: AnyStr) -> bool:
     if pattern == subject:
         return True
     dot, any_token, any_tail = _MARKS[type(pattern)]
-    wanted, tokens = pattern.split(dot), subject.split(dot)
-    for position, want in enumerate(wanted):
+    pattern_tokens, tokens = pattern.split(dot), subject.split(dot)
+    for position, pattern_token in enumerate(pattern_tokens):
         if position >= len(tokens):
             return False
         token = tokens[position]
-        if want == any_tail:
+        if pattern_token == any_tail:
             return True
-        if token == any_tail or want not in (any_token, token):
+        if token == any_tail or pattern_token not in (any_token, token):
             return False
-    return len(tokens) == len(wanted)
+    return len(tokens) == len(pattern_tokens)
 
 
 def collide(first: bytes, second: bytes) -> bool:
     """Whether some subject matches both."""
-    ours, theirs = first.split(b"."), second.split(b".")
-    for our_token, their_token in zip(ours, theirs, strict=False):
+    first_tokens, second_tokens = first.split(b"."), second.split(b".")
+    for our_token, their_token in zip(first_tokens, second_tokens, strict=False):
         if ANY_TAIL in (our_token, their_token):
             return True
         if our_token != their_token and ANY_TOKEN not in (our_token, their_token):
             return False
-    return len(ours) == len(theirs)
+    return len(first_tokens) == len(second_tokens)

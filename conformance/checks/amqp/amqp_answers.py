@@ -21,7 +21,7 @@ def expect_one_of(
 
     connection.send(request)
     arrival = connection.arrival(1.0, wanted, stream=request.channel, judge=judge)
-    session.observed()
+    session.count_observation()
     answer: Operation = arrival.operation
     return answer
 
@@ -41,7 +41,7 @@ def expect_refusal(
 
     connection.send(request)
     arrival = connection.arrival(1.0, wanted, stream=0, judge=judge)
-    session.observed()
+    session.count_observation()
     answer: Operation = arrival.operation
     return answer
 

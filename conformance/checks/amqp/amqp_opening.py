@@ -9,7 +9,7 @@ from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.checks.amqp.amqp_answers import reply_code
-from plumbline.conformance.connection import Closed
+from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.amqp import Method, Operation, ProtocolHeader
 
@@ -53,8 +53,8 @@ def expect_end(
     wanted = f"connection.close with {allowed}, or the connection closed, within {within:g} s"
     try:
         answer = connection.take(within)
-    except Closed:
-        connection.closed(0.1)
+    except ConnectionClosed:
+        connection.expect_closed(0.1)
         return
     code = reply_code(answer) if answer is not None else 0
     if (
@@ -65,7 +65,7 @@ def expect_end(
         if answer is not None:
             connection.mark_offending(answer)
         raise Failed(f"{what} does not end the connection", expected=wanted, actual=str(answer or "nothing"))
-    session.observed()
+    session.count_observation()
 
 
 def expect_matching(
@@ -79,5 +79,5 @@ def expect_matching(
             raise Failed(f"{connection.name}: something else came", expected=wanted, actual=str(operation))
 
     operation: Operation = connection.arrival(1.0, wanted, judge=judge).operation
-    session.observed()
+    session.count_observation()
     return operation

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
-from plumbline.conformance.lives import judge
 from plumbline.conformance.outcomes import Unsupported
 from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.shared_server import judge_part
 from plumbline.wire.amqp import Method
 
 CONFIRMS = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms"'
@@ -71,7 +71,7 @@ def _declared(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
 )
 def test_what_is_declared_durable_outlives_the_broker(session: AmqpSession) -> None:
     """After a restart what was declared durable is there, bindings too, and what was not is gone."""
-    judge(session, _declared, PARTS, ENDINGS)
+    judge_part(session, _declared, PARTS, ENDINGS)
 
 
 def _persistent(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
@@ -120,7 +120,7 @@ def _persistent(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
 )
 def test_persistent_messages_outlive_the_broker(session: AmqpSession) -> None:
     """After a restart persistent messages that are not settled are there in order, transient ones are not."""
-    judge(session, _persistent, PARTS, ENDINGS)
+    judge_part(session, _persistent, PARTS, ENDINGS)
 
 
 def _shown(messages: list[tuple[bytes, bool]]) -> str:
@@ -144,7 +144,7 @@ def _told(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
 )
 def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
     """A client is told with connection.close 320 that the broker is stopped in order."""
-    judge(session, _told, PARTS, ENDINGS)
+    judge_part(session, _told, PARTS, ENDINGS)
 
 
 def _crash(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
@@ -184,7 +184,7 @@ def _confirmed(client: AmqpConnection, enough: int) -> set[int]:
 @verifies("AMQP-DURABILITY-005", "AMQP-CONFIRM-028", source=GUARANTEED, shares=RESTARTS)
 def test_confirmed_messages_outlive_a_crash(session: AmqpSession) -> None:
     """Persistent messages that were confirmed before kill -9 are there after it, none twice."""
-    judge(session, _crash, PARTS, ENDINGS)
+    judge_part(session, _crash, PARTS, ENDINGS)
 
 
 PARTS = (_declared, _persistent, _told, _crash)  # the crash comes last: the server is to be killed at once

@@ -89,7 +89,7 @@ def test_heartbeats_come(session: AmqpSession) -> None:
         if arrival.operation.raw != b"\x08\0\0\0\0\0\0\xce":
             connection.mark_offending(arrival.operation)
             raise Failed("something else came", expected="heartbeat", actual=str(arrival.operation))
-        session.observed()
+        session.count_observation()
         connection.send(Heartbeat.make())
 
 
@@ -115,7 +115,7 @@ def test_any_traffic_is_a_sign_of_life(session: AmqpSession) -> None:
     until = time.monotonic() + 4 * HEARTBEAT_S
     while time.monotonic() < until:
         connection.call("basic.qos", 1, prefetch_count=1)
-        connection.nothing(for_s=HEARTBEAT_S / 2)
+        connection.expect_silence(for_s=HEARTBEAT_S / 2)
 
 
 @verifies("AMQP-CONN-036", source=HEARTBEATS)

@@ -31,7 +31,7 @@ def refused(
     if answer.method != "connection.close" or found != expected:
         client.mark_offending(answer)
         raise Failed("refused in another way", expected=f"connection.close {expected}", actual=str(answer))
-    session.observed()
+    session.count_observation()
     client.send(Method.make("connection.close-ok"))
 
 

@@ -57,7 +57,7 @@ def test_other_headers_are_answered_with_a_header_and_closed(session: AmqpSessio
             "a protocol header of AMQP, 8 octets",
             lambda operation: isinstance(operation, ProtocolHeader) and operation.raw[:4] == b"AMQP",
         )
-        connection.closed(within=3.0)
+        connection.expect_closed(within=3.0)
 
 
 @verifies("AMQP-CONN-003", source='RabbitMQ, "AMQP 0-9-1 Protocol Compliance"')
@@ -80,7 +80,7 @@ def test_part_of_a_header_is_no_header(session: AmqpSession) -> None:
     connection = bare(session)
     whole = ProtocolHeader.make().raw
     connection.send(Raw.make(whole[:7]))
-    connection.nothing(for_s=0.3)
+    connection.expect_silence(for_s=0.3)
     connection.send(Raw.make(whole[7:]))
     connection.expect("connection.start")
 
@@ -288,4 +288,4 @@ def test_close_ok_ends_the_connection(session: AmqpSession) -> None:
     connection = session.connect(channels="manual")
     expect_refusal(session, connection, Method.make("basic.qos", 1), 504)
     connection.send(Method.make("connection.close-ok"))
-    connection.closed(within=1.0)
+    connection.expect_closed(within=1.0)

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.amqp.stage import AmqpStage
-from plumbline.conformance.clients.backstage import own_broker
-from plumbline.conformance.clients.protocol import Message, Told
+from plumbline.conformance.clients.client_under_test import ClientUnderTest
+from plumbline.conformance.clients.direct_access import broker_target
+from plumbline.conformance.clients.protocol import AdapterEvent, AdapterMessage
+from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.clients.scene import Scene
-from plumbline.conformance.clients.stand import Stand
-from plumbline.conformance.clients.testee import Testee
 from plumbline.conformance.session import BaseSession
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.monitors import Observation
@@ -26,22 +26,22 @@ SETTLING = ("basic.ack", "basic.nack", "basic.reject")
 LOST_WITHIN_S = 5.0  # until a library has told that its connection is gone
 
 
-class Publish(Struct, frozen=True):
+class ObservedPublish(Struct, frozen=True):
     """A message that the testee published: its number among those of a confirming channel, from 1."""
 
-    seen: Observation
+    observation: Observation
     method: Method
     tag: int
 
 
-class _Backstage(AmqpSession):
+class _DirectAmqpSession(AmqpSession):
     """The broker is ours alone: names stay as they are written, and end with it."""
 
     def name(self, label: str) -> str:
         return label
 
-    def _sent(self, at: float, operation: Operation) -> None:
-        BaseSession._sent(self, at, operation)
+    def _on_sent(self, at: float, operation: Operation) -> None:
+        BaseSession._on_sent(self, at, operation)
 
     def _clean_up(self) -> None:
         pass
@@ -50,9 +50,9 @@ class _Backstage(AmqpSession):
 class AmqpScene(Scene):
     """One play of one AMQP scenario. The testee counts its channels from 1, whatever they are on the wire."""
 
-    def __init__(self, testee: Testee, stand: Stand) -> None:
+    def __init__(self, testee: ClientUnderTest, stand: ScenarioBroker) -> None:
         super().__init__(testee, stand)
-        self._backstage: _Backstage | None = None
+        self._backstage: _DirectAmqpSession | None = None
 
     # -- setting the stage -------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class AmqpScene(Scene):
     def stage(self) -> AmqpStage:
         """Declarations, publishes and looks behind the testee's back."""
         if self._backstage is None:
-            self._backstage = _Backstage(own_broker(AmqpUrl.parse(self.stand.broker)))
+            self._backstage = _DirectAmqpSession(broker_target(AmqpUrl.parse(self.broker.broker)))
         return self._backstage.stage
 
     def queue(self, *messages: str, name: str = QUEUE, arguments: Mapping[str, Any] | None = None) -> None:
@@ -73,9 +73,9 @@ class AmqpScene(Scene):
         """Let the testee connect and open channels (1), with confirms if wanted."""
         self.connect(**connecting)
         for channel in channels or (1,):
-            self.do("channel", channel=channel)
+            self.run_command("channel", channel=channel)
             if confirms:
-                self.do("confirm", channel=channel)
+                self.run_command("confirm", channel=channel)
 
     def close(self) -> None:
         if self._backstage is not None:
@@ -86,63 +86,67 @@ class AmqpScene(Scene):
     def publish(self, number: int, *, key: str = QUEUE, channel: int = 1, **fields: Any) -> None:
         """Publish ``message-NUMBER``; with ``count``, several at once."""
         data = "message" if "count" in fields else f"message-{number}"
-        asked = {"exchange": "", "routing_key": key, "data": data, **fields}
-        self.do("publish", within=LOST_WITHIN_S, channel=channel, publish=number, **asked)
+        command = {"exchange": "", "routing_key": key, "data": data, **fields}
+        self.run_command("publish", within=LOST_WITHIN_S, channel=channel, publish=number, **command)
 
     @property
     def features(self) -> frozenset[str]:
         """What the adapter says it can do."""
         return self.testee.hello().features
 
-    def get(self, **fields: Any) -> Message | None:
+    def get(self, **fields: Any) -> AdapterMessage | None:
         """basic.get from the queue."""
-        answer = self.do("get", channel=1, queue=QUEUE, **fields)
+        answer = self.run_command("get", channel=1, queue=QUEUE, **fields)
         return answer.ok.message if answer.ok is not None else None
 
     def consume(
         self, *expected: str, subscription: str = "s", channel: int = 1, **fields: Any
-    ) -> list[Message]:
+    ) -> list[AdapterMessage]:
         """Consume from the queue until these came, as the way to what the scenario is about."""
         fields.setdefault("queue", QUEUE)
-        self.do("consume", channel=channel, subscription=subscription, **fields)
+        self.run_command("consume", channel=channel, subscription=subscription, **fields)
         return self.await_messages(subscription, *expected)
 
-    def await_messages(self, subscription: str, *expected: str) -> list[Message]:
+    def await_messages(self, subscription: str, *expected: str) -> list[AdapterMessage]:
         """All that was handed over for it, once it is as much as expected. Raises ``Failed``."""
-        self.await_told(lambda: len(self.messages(subscription)) >= len(expected))
-        came = self.messages(subscription)
-        if [message.data for message in came] != list(expected):
+        self.await_events(lambda: len(self.messages(subscription)) >= len(expected))
+        messages = self.messages(subscription)
+        if [message.data for message in messages] != list(expected):
             self.fail(
                 "not the messages that were delivered were handed over",
                 expected=str(list(expected)),
-                actual=[message.data for message in came],
+                actual=[message.data for message in messages],
             )
-        return came
+        return messages
 
     def confirms(self) -> dict[int, list[bool]]:
         """What the testee was told of its publishes, by their numbers."""
         found: dict[int, list[bool]] = {}
-        for event in self.told("confirmed"):
+        for event in self.events_named("confirmed"):
             if event.publish is not None and event.ack is not None:
                 found.setdefault(event.publish, []).append(event.ack)
         return found
 
     def expect_confirms(self, expected: Mapping[int, bool], within: float = LOST_WITHIN_S) -> None:
         """Evidence: exactly these were told, each once, none before the broker had said so."""
-        self.await_told(lambda: set(self.confirms()) >= set(expected), within)
-        told = self.confirms()
+        self.await_events(lambda: set(self.confirms()) >= set(expected), within)
+        confirms = self.confirms()
         self.require(
-            told == {number: [ack] for number, ack in expected.items()},
+            confirms == {number: [ack] for number, ack in expected.items()},
             "not the confirms that the broker sent were told",
-            expected=_in_words({number: [ack] for number, ack in expected.items()}),
-            actual=_in_words(told),
+            expected=_describe_confirms({number: [ack] for number, ack in expected.items()}),
+            actual=_describe_confirms(confirms),
         )
         self.expect_no_confirm_ahead()
 
     def expect_no_confirm_ahead(self) -> None:
         """Evidence: no publish was told to be confirmed before its basic.ack was on the wire."""
         for number, at in self._confirmed_at():
-            acks = [seen for seen in self.received_methods("basic.ack") if number in self._covered(seen)]
+            acks = [
+                seen
+                for seen in self.received_methods("basic.ack")
+                if number in self._publishes_confirmed_by(seen)
+            ]
             first = min((seen.at for seen in acks), default=None)
             self.require(
                 first is not None and first <= at,
@@ -159,11 +163,11 @@ class AmqpScene(Scene):
         events = [(json.loads(line.text), line.at) for line in lines]
         return [(event["publish"], at) for event, at in events if event.get("ack")]
 
-    def _covered(self, ack: Observation) -> set[int]:
+    def _publishes_confirmed_by(self, ack: Observation) -> set[int]:
         """The testee's numbers of the publishes that a basic.ack confirms: bodies end with them."""
         operation = method_of(ack)
         tag, multiple = operation.arguments["delivery_tag"], operation.arguments["multiple"]
-        published = [one for one in self.publishes() if same_channel(one.seen, ack)]
+        published = [one for one in self.publishes() if same_channel(one.observation, ack)]
         covered = [one for one in published if one.tag == tag or (multiple and one.tag < tag)]
         return {number_of(one.method) for one in covered}
 
@@ -171,13 +175,13 @@ class AmqpScene(Scene):
 
     def sent_methods(self, *names: str) -> list[Observation]:
         """The methods of these names that the testee sent, in order."""
-        return [seen for seen in self.sent(Method) if method_of(seen).method in names]
+        return [seen for seen in self.sent_operations(Method) if method_of(seen).method in names]
 
     def received_methods(self, *names: str) -> list[Observation]:
         """The methods of these names that the testee was sent, in order."""
-        return [seen for seen in self.received(Method) if method_of(seen).method in names]
+        return [seen for seen in self.received_operations(Method) if method_of(seen).method in names]
 
-    def publishes(self) -> list[Publish]:
+    def publishes(self) -> list[ObservedPublish]:
         """What the testee published, counted anew on each channel with confirm.select."""
         counts: dict[tuple[str, int], int] = {}
         found = []
@@ -191,7 +195,7 @@ class AmqpScene(Scene):
             else:
                 if key in counts:
                     counts[key] += 1
-                found.append(Publish(seen, operation, counts.get(key, 0)))
+                found.append(ObservedPublish(seen, operation, counts.get(key, 0)))
         return found
 
     def settlements(self) -> list[Observation]:
@@ -214,18 +218,18 @@ class AmqpScene(Scene):
             len(settled) == count,
             message,
             expected=expected,
-            actual=shown(settled),
+            actual=describe_observations(settled),
             at=settled[-1] if settled else None,
         )
         return method_of(settled[-1])
 
     def barrier(self, channel: int = 1) -> None:
         """Returns once the testee's channel has had an answer to whatever it sent before."""
-        self.do("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
+        self.run_command("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
 
-    def lost(self) -> list[Told]:
+    def disconnect_events(self) -> list[AdapterEvent]:
         """What the testee told of its connection's end."""
-        return self.told("disconnected", "closed")
+        return self.events_named("disconnected", "closed")
 
 
 def method_of(seen: Observation) -> Method:
@@ -245,12 +249,14 @@ def number_of(publish: Method) -> int:
     return int(digits) if digits.isdigit() else 1
 
 
-def shown(observations: list[Observation]) -> str:
+def describe_observations(observations: list[Observation]) -> str:
     """For reports: what was seen, in words."""
     return "; ".join(f"connection {seen.connection}: {seen.operation}" for seen in observations) or "nothing"
 
 
-def _in_words(told: Mapping[int, list[bool]]) -> str:
-    words = {True: "confirmed", False: "not confirmed"}
-    said = [f"{number} {' and '.join(words[ack] for ack in acks)}" for number, acks in sorted(told.items())]
-    return ", ".join(said) or "nothing"
+def _describe_confirms(confirms: Mapping[int, list[bool]]) -> str:
+    labels = {True: "confirmed", False: "not confirmed"}
+    descriptions = [
+        f"{number} {' and '.join(labels[ack] for ack in acks)}" for number, acks in sorted(confirms.items())
+    ]
+    return ", ".join(descriptions) or "nothing"

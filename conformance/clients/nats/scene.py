@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.conformance.clients.backstage import own_broker
-from plumbline.conformance.clients.protocol import Message, Trouble
+from plumbline.conformance.clients.client_under_test import ClientUnderTest
+from plumbline.conformance.clients.direct_access import broker_target
+from plumbline.conformance.clients.protocol import AdapterMessage, ErrorReport
+from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.clients.scene import Scene
-from plumbline.conformance.clients.stand import Stand
-from plumbline.conformance.clients.testee import Testee
-from plumbline.conformance.nats.session import Session
-from plumbline.conformance.nats.stage import Stage
-from plumbline.conformance.urls import Url
+from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.stage import JetStreamStage
+from plumbline.conformance.urls import NatsUrl
 from plumbline.monitors import Observation
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub
@@ -27,11 +27,11 @@ EMPTY_FETCHES = 2  # after which nothing more is expected
 NEXT = f"{API_PREFIX}.CONSUMER.MSG.NEXT."
 
 
-class Fetched(Struct, frozen=True):
+class FetchResult(Struct, frozen=True):
     """What came of one fetch: what the library handed over, the error it told, and the wire meanwhile."""
 
-    messages: tuple[Message, ...]
-    error: Trouble | None
+    messages: tuple[AdapterMessage, ...]
+    error: ErrorReport | None
     wire: tuple[Observation, ...]
 
     @property
@@ -39,21 +39,21 @@ class Fetched(Struct, frozen=True):
         return [message.data for message in self.messages]
 
 
-class Pull(Struct, frozen=True):
+class ObservedPull(Struct, frozen=True):
     """A pull request on the wire."""
 
-    seen: Observation
+    observation: Observation
     request: PullRequest
     inbox: str
 
 
-class _Backstage(Session):
+class _DirectNatsSession(NatsSession):
     """The broker is ours alone: names stay as they are written, and end with it."""
 
     def name(self, label: str) -> str:
         return label
 
-    def _refuse_strangers(self, subject: str) -> None:
+    def _refuse_foreign_subject(self, subject: str) -> None:
         pass
 
     def _clean_up(self) -> None:
@@ -63,23 +63,23 @@ class _Backstage(Session):
 class NatsScene(Scene):
     """One play of one NATS scenario."""
 
-    def __init__(self, testee: Testee, stand: Stand) -> None:
+    def __init__(self, testee: ClientUnderTest, stand: ScenarioBroker) -> None:
         super().__init__(testee, stand)
-        self._backstage: _Backstage | None = None
+        self._backstage: _DirectNatsSession | None = None
 
     # -- setting the stage -------------------------------------------------------------------
 
     @property
-    def backstage(self) -> Session:
+    def direct_session(self) -> NatsSession:
         """Plumbline's own session with the broker."""
         if self._backstage is None:
-            self._backstage = _Backstage(own_broker(Url.parse(self.stand.broker)))
+            self._backstage = _DirectNatsSession(broker_target(NatsUrl.parse(self.broker.broker)))
         return self._backstage
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> JetStreamStage:
         """JetStream requests behind the testee's back."""
-        return self.backstage.stage
+        return self.direct_session.stage
 
     def orders(self, *messages: str, **consumer: Any) -> None:
         """A stream ORDERS of ``orders.>`` with these messages and a pull consumer DISPATCH; then connect."""
@@ -99,16 +99,16 @@ class NatsScene(Scene):
 
     # -- the testee --------------------------------------------------------------------------
 
-    def fetch(self, batch: int, expires_ms: int = 1000, **fields: Any) -> Fetched:
+    def fetch(self, batch: int, expires_ms: int = 1000, **fields: Any) -> FetchResult:
         """Fetch from DISPATCH."""
-        with self.during() as passed:
-            answer = self.ask(
+        with self.collect_operations() as passed:
+            answer = self.try_command(
                 "fetch", stream=STREAM, consumer=CONSUMER, batch=batch, expires_ms=expires_ms, **fields
             )
         messages = answer.ok.messages if answer.ok is not None else ()
-        return Fetched(messages, answer.error, tuple(passed))
+        return FetchResult(messages, answer.error, tuple(passed))
 
-    def take(self, *expected: str, expires_ms: int = 2000) -> list[Message]:
+    def take(self, *expected: str, expires_ms: int = 2000) -> list[AdapterMessage]:
         """Fetch exactly these messages, as the way to what the scenario is about. Raises ``Failed``."""
         fetched = self.fetch(len(expected), expires_ms)
         if fetched.data != list(expected):
@@ -119,10 +119,10 @@ class NatsScene(Scene):
             )
         return list(fetched.messages)
 
-    def fetch_more(self, count: int) -> list[Message]:
+    def fetch_all(self, count: int) -> list[AdapterMessage]:
         """So many messages by as many fetches as it takes, since a library may end one with what was there;
         fewer if some of them bring none."""
-        found: list[Message] = []
+        found: list[AdapterMessage] = []
         tries = count + EMPTY_FETCHES
         while len(found) < count and tries:
             found += self.fetch(count - len(found)).messages
@@ -131,22 +131,22 @@ class NatsScene(Scene):
 
     # -- the wire ----------------------------------------------------------------------------
 
-    def pulls(self, among: Sequence[Observation] | None = None) -> list[Pull]:
+    def pulls(self, among: Sequence[Observation] | None = None) -> list[ObservedPull]:
         """The pull requests that the testee sent, in order."""
         found = []
-        for seen in self.sent(Pub, HPub) if among is None else among:
+        for seen in self.sent_operations(Pub, HPub) if among is None else among:
             operation = seen.operation
             if isinstance(operation, Pub | HPub) and operation.subject.startswith(NEXT):
                 try:
                     request = PullRequest.parse(operation.payload)
                 except ProtocolError as error:
                     self.fail("a pull request that is none", expected="JSON", actual=error, at=seen)
-                found.append(Pull(seen, request, operation.reply or ""))
+                found.append(ObservedPull(seen, request, operation.reply or ""))
         return found
 
     def acks(self) -> list[tuple[Observation, Ack]]:
         """The acknowledgements that the testee sent, in order."""
-        published = [(seen, payload_of(seen)) for seen in self.sent(Pub, HPub)]
+        published = [(seen, payload_of(seen)) for seen in self.sent_operations(Pub, HPub)]
         return [
             (seen, Ack.parse(operation.payload))
             for seen, operation in published
@@ -158,27 +158,29 @@ class NatsScene(Scene):
         last = next(reversed(self.pulls()), None)
         if last is None or not last.request.expires:
             return False
-        return not any(seen.index > last.seen.index for seen in self.statuses())
+        return not any(seen.index > last.observation.index for seen in self.statuses())
 
     def sid_of(self, subject: str) -> str:
         """Under which sid the testee has subscribed to exactly this subject. Raises ``Failed``."""
-        asked = [seen.operation for seen in self.sent(Sub)]
-        found = [one.sid for one in asked if isinstance(one, Sub) and one.subject == subject]
+        subscriptions = [seen.operation for seen in self.sent_operations(Sub)]
+        found = [one.sid for one in subscriptions if isinstance(one, Sub) and one.subject == subject]
         if not found:
             self.fail("the subscription was not sent", expected=f"SUB {subject}", actual="no such SUB")
         return found[0]
 
-    def sid_that_hears(self, inbox: str) -> str:
+    def sid_receiving(self, inbox: str) -> str:
         """Under which sid the testee has subscribed to it last; empty if nobody would hear."""
-        asked = [seen.operation for seen in self.sent(Sub)]
-        heard = [one.sid for one in asked if isinstance(one, Sub) and covers(one.subject, inbox)]
-        return heard[-1] if heard else ""
+        subscriptions = [seen.operation for seen in self.sent_operations(Sub)]
+        matching_sids = [
+            one.sid for one in subscriptions if isinstance(one, Sub) and covers(one.subject, inbox)
+        ]
+        return matching_sids[-1] if matching_sids else ""
 
     def deliveries(self) -> list[Observation]:
         """The messages of consumers that the testee was sent, in order."""
         return [
             seen
-            for seen in self.received(Msg, HMsg)
+            for seen in self.received_operations(Msg, HMsg)
             if (payload_of(seen).reply or "").startswith(f"{ACK_PREFIX}.")
         ]
 
@@ -186,7 +188,7 @@ class NatsScene(Scene):
         """The statuses (of that code) that the testee was sent, in order."""
         return [
             seen
-            for seen in self.received(HMsg)
+            for seen in self.received_operations(HMsg)
             if status_of(seen) is not None and code in (None, status_of(seen))
         ]
 

@@ -12,8 +12,8 @@ from plumbline.conformance.clients.amqp.scene import (
     ONE_AND_NO_MORE,
     QUEUE,
     AmqpScene,
+    describe_observations,
     method_of,
-    shown,
 )
 from plumbline.conformance.clients.scenario import scenario
 
@@ -42,7 +42,7 @@ def an_acked_publish_is_told_as_confirmed(scene: AmqpScene) -> None:
         names == ["confirm.select", "basic.publish"],
         "the publish was not made in confirm mode",
         expected="confirm.select, then basic.publish",
-        actual=shown(sent),
+        actual=describe_observations(sent),
     )
 
 
@@ -136,7 +136,7 @@ def publish_and_lose(scene: AmqpScene, **fields: Any) -> None:
     scene.queue()
     scene.open(confirms=True)
     asked = {"exchange": "", "routing_key": QUEUE, "publish": 1, **fields}
-    scene.ask("publish", within=LOST_WITHIN_S, channel=1, **asked)
+    scene.try_command("publish", within=LOST_WITHIN_S, channel=1, **asked)
 
 
 @scenario("CLIENT-CONFIRM-010", needs=SEVERAL, confirms="3: ack 2, pause 200, cut")
@@ -179,7 +179,7 @@ def publishes_before_confirm_mode_are_not_counted(scene: AmqpScene) -> None:
     scene.open()
     scene.publish(1)
     scene.publish(2)
-    scene.do("confirm", channel=1)
+    scene.run_command("confirm", channel=1)
     scene.publish(3)
     scene.expect_confirms({3: False})
 
@@ -194,5 +194,5 @@ def the_requeue_field_of_a_nack_is_ignored(scene: AmqpScene) -> None:
         len(scene.publishes()) == 1,
         "the library published again by itself",
         expected="one basic.publish",
-        actual=shown(scene.sent_methods("basic.publish")),
+        actual=describe_observations(scene.sent_methods("basic.publish")),
     )

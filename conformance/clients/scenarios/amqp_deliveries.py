@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.conformance.clients.amqp.scene import QUEUE, AmqpScene, method_of, shown
+from plumbline.conformance.clients.amqp.scene import QUEUE, AmqpScene, describe_observations, method_of
 from plumbline.conformance.clients.scenario import scenario
 
 LARGE = 300_000  # bytes: three frames of 131072
@@ -32,7 +32,7 @@ def a_redelivery_is_told_as_one(scene: AmqpScene) -> None:
     scene.queue("a")
     scene.open()
     (first,) = scene.consume("a")
-    scene.do("nack", ref=first.ref, requeue=True)
+    scene.run_command("nack", ref=first.ref, requeue=True)
     _, again = scene.await_messages("s", "a", "a")
     scene.require(
         (first.redelivered, again.redelivered) == (False, True),
@@ -54,11 +54,13 @@ def a_consumer_that_the_server_cancels_is_told(scene: AmqpScene) -> None:
         cancelled,
         "the server could not say so: the client does not claim consumer_cancel_notify",
         expected="capability consumer_cancel_notify in connection.start-ok",
-        actual=shown(scene.sent_methods("connection.start-ok")),
+        actual=describe_observations(scene.sent_methods("connection.start-ok")),
     )
-    scene.await_told(lambda: scene.told("ended", "error", "channel-closed"))
+    scene.await_events(lambda: scene.events_named("ended", "error", "channel-closed"))
     told = [
-        event for event in scene.told("ended", "error", "channel-closed") if event.subscription in ("", "s")
+        event
+        for event in scene.events_named("ended", "error", "channel-closed")
+        if event.subscription in ("", "s")
     ]
     scene.require(
         told,
@@ -73,7 +75,7 @@ def prefetch_is_asked_for_before_consuming(scene: AmqpScene) -> None:
     """basic.qos with the count that was asked for goes out first; each ack makes room for one message."""
     scene.queue("a", "b", "c")
     scene.open()
-    scene.do("qos", channel=1, prefetch_count=2)
+    scene.run_command("qos", channel=1, prefetch_count=2)
     first, _ = scene.consume("a", "b")
     sent = [method_of(seen) for seen in scene.sent_methods("basic.qos", "basic.consume")]
     scene.require(
@@ -83,7 +85,7 @@ def prefetch_is_asked_for_before_consuming(scene: AmqpScene) -> None:
         expected="basic.qos prefetch_count=2, then basic.consume",
         actual="; ".join(map(str, sent)),
     )
-    scene.do("ack", ref=first.ref)
+    scene.run_command("ack", ref=first.ref)
     scene.await_messages("s", "a", "b", "c")
 
 
@@ -91,11 +93,14 @@ def prefetch_is_asked_for_before_consuming(scene: AmqpScene) -> None:
 def prefetch_for_the_channel_is_asked_for_as_such(scene: AmqpScene) -> None:
     """``global`` is sent where the application wants one limit for all consumers of the channel."""
     scene.open()
-    scene.do("qos", channel=1, prefetch_count=5, **{"global": True})
+    scene.run_command("qos", channel=1, prefetch_count=5, **{"global": True})
     sent = scene.sent_methods("basic.qos")
     given = [(one.arguments["prefetch_count"], one.arguments["global"]) for one in map(method_of, sent)]
     scene.require(
-        given == [(5, True)], "not as asked", expected="prefetch_count=5 global=true", actual=shown(sent)
+        given == [(5, True)],
+        "not as asked",
+        expected="prefetch_count=5 global=true",
+        actual=describe_observations(sent),
     )
 
 
@@ -120,7 +125,7 @@ def a_message_of_several_frames_is_handed_over_whole(scene: AmqpScene) -> None:
     scene.queue(body, "after")
     scene.open()
     scene.consume(body, "after")
-    scene.observed()
+    scene.count_observation()
 
 
 @scenario("CLIENT-DELIVERY-007", needs=("publish", "declare"))
@@ -128,7 +133,7 @@ def a_large_message_is_published_in_frames_that_were_agreed(scene: AmqpScene) ->
     """No frame of a large message exceeds the frame_max of connection.tune-ok."""
     scene.queue()
     scene.open()
-    scene.do("publish", channel=1, exchange="", routing_key=QUEUE, data="x" * LARGE, within=5.0)
+    scene.run_command("publish", channel=1, exchange="", routing_key=QUEUE, data="x" * LARGE, within=5.0)
     scene.barrier()
     (sent,) = scene.publishes()
     agreed = method_of(scene.sent_methods("connection.tune-ok")[0]).arguments["frame_max"]
@@ -156,7 +161,7 @@ def cancelling_a_consumer_ends_it(scene: AmqpScene) -> None:
     scene.queue()
     scene.open()
     scene.consume()
-    scene.do("cancel", subscription="s")
+    scene.run_command("cancel", subscription="s")
     scene.stage.publish(QUEUE, b"late")
     scene.barrier()
     tags = [method_of(seen).arguments["consumer_tag"] for seen in scene.sent_methods("basic.cancel")]

@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
-from plumbline.conformance.clients.amqp.scene import LOST_WITHIN_S, QUEUE, AmqpScene, method_of, shown
-from plumbline.conformance.clients.protocol import Told
+from plumbline.conformance.clients.amqp.scene import (
+    LOST_WITHIN_S,
+    QUEUE,
+    AmqpScene,
+    describe_observations,
+    method_of,
+)
+from plumbline.conformance.clients.protocol import AdapterEvent
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.wire.amqp import Method
 
@@ -12,18 +18,18 @@ NOT_FOUND = 404
 CONNECTION_FORCED = 320
 
 
-def closed_by_the_server(scene: AmqpScene) -> Told | None:
+def closed_by_the_server(scene: AmqpScene) -> AdapterEvent | None:
     """A publish to an exchange that is not there; what was told of the channel, if anything was."""
     scene.queue()
     scene.open()
-    scene.ask("publish", channel=1, exchange="nosuch", routing_key="x", data="message")
+    scene.try_command("publish", channel=1, exchange="nosuch", routing_key="x", data="message")
     closed = scene.await_wire(lambda: scene.received_methods("channel.close"))
     scene.require(closed, "the channel was not closed", expected="channel.close", actual="nothing")
-    if not scene.await_told(lambda: scene.told("channel-closed"), 1.0):
-        answer = scene.ask("get", channel=1, queue=QUEUE)
+    if not scene.await_events(lambda: scene.events_named("channel-closed"), 1.0):
+        answer = scene.try_command("get", channel=1, queue=QUEUE)
         if answer.error is not None:
-            return Told("channel-closed", text=answer.error.text, code=answer.error.code)
-    told = scene.told("channel-closed")
+            return AdapterEvent("channel-closed", text=answer.error.text, code=answer.error.code)
+    told = scene.events_named("channel-closed")
     return told[0] if told else None
 
 
@@ -55,8 +61,8 @@ def closing(scene: AmqpScene) -> None:
     scene.open()
     text = "CONNECTION_FORCED - by the scenario"
     close = Method.make("connection.close", 0, reply_code=CONNECTION_FORCED, reply_text=text)
-    scene.stand.inject(close.raw)
-    scene.await_told(scene.lost, LOST_WITHIN_S)
+    scene.broker.inject(close.raw)
+    scene.await_events(scene.disconnect_events, LOST_WITHIN_S)
 
 
 @scenario("CLIENT-END-003", needs=["declare"])
@@ -78,13 +84,16 @@ def connection_close_is_answered(scene: AmqpScene) -> None:
 
 def expect_lost(scene: AmqpScene) -> None:
     """Evidence: the loss is told, at the latest at the next use."""
-    if not scene.lost():
-        answer = scene.ask("declare", channel=1, queue="x")
+    if not scene.disconnect_events():
+        answer = scene.try_command("declare", channel=1, queue="x")
         if answer.error is not None:
-            scene.observed()
+            scene.count_observation()
             return
     scene.require(
-        scene.lost(), "the loss of the connection was not told", expected="disconnected", actual="nothing"
+        scene.disconnect_events(),
+        "the loss of the connection was not told",
+        expected="disconnected",
+        actual="nothing",
     )
 
 
@@ -92,8 +101,8 @@ def expect_lost(scene: AmqpScene) -> None:
 def a_lost_connection_is_told(scene: AmqpScene) -> None:
     """The connection is reset: the user hears of it, at the latest at the next use."""
     scene.open()
-    scene.stand.cut()
-    scene.await_told(scene.lost, LOST_WITHIN_S)
+    scene.broker.reset_connections()
+    scene.await_events(scene.disconnect_events, LOST_WITHIN_S)
     expect_lost(scene)
 
 
@@ -102,12 +111,12 @@ def redelivered(scene: AmqpScene, *, reconnect: bool = False) -> None:
     scene.queue("a", "b")
     scene.open(reconnect=reconnect)
     scene.consume("a", "b")
-    scene.stand.cut()
+    scene.broker.reset_connections()
     if reconnect:
-        scene.await_told(lambda: len(scene.messages("s")) == 4, 2 * LOST_WITHIN_S)
+        scene.await_events(lambda: len(scene.messages("s")) == 4, 2 * LOST_WITHIN_S)
         scene.await_messages("s", "a", "b", "a", "b")
     else:
-        scene.await_told(scene.lost, LOST_WITHIN_S)
+        scene.await_events(scene.disconnect_events, LOST_WITHIN_S)
         scene.stage.await_queue(QUEUE, message_count=2)
         scene.open()
         scene.consume("a", "b", subscription="again")
@@ -125,7 +134,7 @@ def what_was_not_acknowledged_comes_again(scene: AmqpScene) -> None:
         actual=[message.redelivered for message in again],
     )
     for message in again:
-        scene.do("ack", ref=message.ref)
+        scene.run_command("ack", ref=message.ref)
     scene.barrier()
     expect_acks(scene, 1, 2)
 
@@ -138,7 +147,7 @@ def expect_acks(scene: AmqpScene, *tags: int) -> None:
         [method_of(seen).arguments["delivery_tag"] for seen in sent] == list(tags),
         "not what was delivered on this connection was acknowledged on it",
         expected=f"basic.ack {', '.join(map(str, tags))}",
-        actual=shown(sent),
+        actual=describe_observations(sent),
         at=sent[-1] if sent else None,
     )
 
@@ -148,8 +157,8 @@ def a_delivery_of_a_lost_connection_is_not_acknowledged_on_another(scene: AmqpSc
     """Acknowledging the old delivery is refused or does nothing: its tag means another message now."""
     redelivered(scene)
     _, stale = scene.messages("s")
-    scene.ask("ack", ref=stale.ref)
-    scene.do("ack", ref=scene.messages("again")[0].ref)
+    scene.try_command("ack", ref=stale.ref)
+    scene.run_command("ack", ref=scene.messages("again")[0].ref)
     scene.barrier()
     expect_acks(scene, 1)
 
@@ -159,8 +168,8 @@ def a_library_that_reconnects_forgets_old_deliveries(scene: AmqpScene) -> None:
     """After the library's own recovery, acknowledging an old delivery is refused or does nothing."""
     redelivered(scene, reconnect=True)
     messages = scene.messages("s")
-    scene.ask("ack", ref=messages[1].ref)
-    scene.do("ack", ref=messages[2].ref)
+    scene.try_command("ack", ref=messages[1].ref)
+    scene.run_command("ack", ref=messages[2].ref)
     scene.barrier()
     expect_acks(scene, 1)
 
@@ -170,10 +179,10 @@ def a_library_that_reconnects_takes_up_prefetch_and_consumer(scene: AmqpScene) -
     """After the library's own recovery the consumer is there again, with its prefetch limit set before."""
     scene.queue("a", "b")
     scene.open(reconnect=True)
-    scene.do("qos", channel=1, prefetch_count=1)
+    scene.run_command("qos", channel=1, prefetch_count=1)
     scene.consume("a")
-    scene.stand.cut()
-    scene.await_told(lambda: len(scene.messages("s")) >= 2, 2 * LOST_WITHIN_S)
+    scene.broker.reset_connections()
+    scene.await_events(lambda: len(scene.messages("s")) >= 2, 2 * LOST_WITHIN_S)
     scene.await_messages("s", "a", "a")
     connection = scene.deliveries()[-1].connection
     sent = [
@@ -183,5 +192,5 @@ def a_library_that_reconnects_takes_up_prefetch_and_consumer(scene: AmqpScene) -
         [method_of(seen).method for seen in sent] == ["basic.qos", "basic.consume"],
         "the consumer was not taken up as it was",
         expected="basic.qos, then basic.consume, on the new connection",
-        actual=shown(sent),
+        actual=describe_observations(sent),
     )

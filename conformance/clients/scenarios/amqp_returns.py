@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.clients.amqp.scene import QUEUE, AmqpScene, method_of
-from plumbline.conformance.clients.protocol import Told
+from plumbline.conformance.clients.protocol import AdapterEvent
 from plumbline.conformance.clients.scenario import scenario
 
 NOWHERE = "nowhere"
@@ -12,10 +12,10 @@ MANDATORY = ("publish", "publish.mandatory")
 CONFIRMED = (*MANDATORY, "confirm")
 
 
-def expect_returned(scene: AmqpScene, *bodies: str) -> list[Told]:
+def expect_returned(scene: AmqpScene, *bodies: str) -> list[AdapterEvent]:
     """Evidence: exactly these were told to have come back."""
-    scene.await_told(lambda: len(scene.told("returned")) >= len(bodies))
-    came = scene.told("returned")
+    scene.await_events(lambda: len(scene.events_named("returned")) >= len(bodies))
+    came = scene.events_named("returned")
     scene.require(
         sorted(event.data for event in came) == sorted(bodies),
         "not the messages that came back were told",
@@ -52,9 +52,11 @@ def a_return_is_told_no_later_than_its_confirm(scene: AmqpScene) -> None:
     """Nobody takes a message for confirmed that has come back: the return is told first."""
     scene.open(confirms=True)
     scene.publish(1, key=NOWHERE, mandatory=True)
-    scene.await_told(lambda: scene.told("returned") and scene.told("confirmed"))
+    scene.await_events(lambda: scene.events_named("returned") and scene.events_named("confirmed"))
     told = [
-        event.event for event in scene.told("returned", "confirmed") if event.event == "returned" or event.ack
+        event.event
+        for event in scene.events_named("returned", "confirmed")
+        if event.event == "returned" or event.ack
     ]
     scene.require(
         told[:1] == ["returned"],
@@ -71,7 +73,7 @@ def only_what_came_back_is_told_as_returned(scene: AmqpScene) -> None:
     scene.open(confirms=True)
     for number, key in ((1, QUEUE), (2, NOWHERE), (3, QUEUE)):
         scene.publish(number, key=key, mandatory=True)
-    scene.await_told(lambda: set(scene.confirms()) >= {1, 3})
+    scene.await_events(lambda: set(scene.confirms()) >= {1, 3})
     expect_returned(scene, "message-2")
     told = scene.confirms()
     scene.require(
@@ -102,7 +104,7 @@ def mandatory_is_sent_as_asked(scene: AmqpScene) -> None:
     scene.publish(1, key=NOWHERE)
     scene.publish(2, mandatory=True)
     scene.barrier()
-    flags = [method_of(one.seen).arguments["mandatory"] for one in scene.publishes()]
+    flags = [method_of(one.observation).arguments["mandatory"] for one in scene.publishes()]
     scene.require(
         flags == [False, True],
         "mandatory was sent otherwise than asked",

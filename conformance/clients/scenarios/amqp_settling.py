@@ -8,9 +8,9 @@ from plumbline.conformance.clients.amqp.scene import (
     QUEUE,
     SETTLING,
     AmqpScene,
+    describe_observations,
     method_of,
     same_channel,
-    shown,
 )
 from plumbline.conformance.clients.scenario import scenario
 
@@ -52,7 +52,7 @@ def an_ack_goes_out_on_the_channel_of_its_delivery(scene: AmqpScene) -> None:
     scene.open(1, 2)
     scene.consume("a", queue="first", subscription="f", channel=1)
     (message,) = scene.consume("b", queue="second", subscription="s", channel=2)
-    scene.do("ack", ref=message.ref)
+    scene.run_command("ack", ref=message.ref)
     scene.barrier(2)
     expect_frame(scene, "b", "basic.ack", multiple=False)
 
@@ -63,7 +63,7 @@ def an_ack_settles_its_own_delivery_alone(scene: AmqpScene) -> None:
     scene.queue("a", "b", "c")
     scene.open()
     messages = scene.consume("a", "b", "c")
-    scene.do("ack", ref=messages[1].ref)
+    scene.run_command("ack", ref=messages[1].ref)
     scene.barrier()
     expect_frame(scene, "b", "basic.ack", multiple=False)
 
@@ -74,7 +74,7 @@ def ack_multiple_names_the_delivery_and_none_after_it(scene: AmqpScene) -> None:
     scene.queue("a", "b", "c", "d")
     scene.open()
     messages = scene.consume("a", "b", "c", "d")
-    scene.do("ack", ref=messages[2].ref, multiple=True)
+    scene.run_command("ack", ref=messages[2].ref, multiple=True)
     scene.barrier()
     expect_frame(scene, "c", "basic.ack", multiple=True)
 
@@ -85,8 +85,8 @@ def ack_multiple_after_a_single_ack(scene: AmqpScene) -> None:
     scene.queue("a", "b", "c")
     scene.open()
     messages = scene.consume("a", "b", "c")
-    scene.do("ack", ref=messages[0].ref)
-    scene.do("ack", ref=messages[2].ref, multiple=True)
+    scene.run_command("ack", ref=messages[0].ref)
+    scene.run_command("ack", ref=messages[2].ref, multiple=True)
     scene.barrier()
     sent = [
         (one.arguments["delivery_tag"], one.arguments["multiple"])
@@ -96,7 +96,7 @@ def ack_multiple_after_a_single_ack(scene: AmqpScene) -> None:
         sent == [(1, False), (3, True)],
         "the deliveries were not acknowledged as asked",
         expected="basic.ack 1, then basic.ack 3 multiple",
-        actual=shown(scene.settlements()),
+        actual=describe_observations(scene.settlements()),
     )
 
 
@@ -106,7 +106,7 @@ def nack_requeues(scene: AmqpScene) -> None:
     scene.queue("a")
     scene.open()
     (message,) = scene.consume("a")
-    scene.do("nack", ref=message.ref, requeue=True)
+    scene.run_command("nack", ref=message.ref, requeue=True)
     scene.barrier()
     expect_frame(scene, "a", "basic.nack", "basic.reject", multiple=False, requeue=True)
 
@@ -117,7 +117,7 @@ def nack_discards(scene: AmqpScene) -> None:
     scene.queue("a")
     scene.open()
     (message,) = scene.consume("a")
-    scene.do("nack", ref=message.ref, requeue=False)
+    scene.run_command("nack", ref=message.ref, requeue=False)
     scene.barrier()
     expect_frame(scene, "a", "basic.nack", "basic.reject", multiple=False, requeue=False)
 
@@ -128,7 +128,7 @@ def reject_discards(scene: AmqpScene) -> None:
     scene.queue("a")
     scene.open()
     (message,) = scene.consume("a")
-    scene.do("reject", ref=message.ref, requeue=False)
+    scene.run_command("reject", ref=message.ref, requeue=False)
     scene.barrier()
     expect_frame(scene, "a", "basic.reject", "basic.nack", requeue=False)
 
@@ -139,7 +139,7 @@ def reject_requeues(scene: AmqpScene) -> None:
     scene.queue("a")
     scene.open()
     (message,) = scene.consume("a")
-    scene.do("reject", ref=message.ref, requeue=True)
+    scene.run_command("reject", ref=message.ref, requeue=True)
     scene.barrier()
     expect_frame(scene, "a", "basic.reject", "basic.nack", requeue=True)
 
@@ -150,7 +150,7 @@ def nack_multiple_hands_all_back(scene: AmqpScene) -> None:
     scene.queue("a", "b", "c")
     scene.open()
     messages = scene.consume("a", "b", "c")
-    scene.do("nack", ref=messages[1].ref, multiple=True, requeue=False)
+    scene.run_command("nack", ref=messages[1].ref, multiple=True, requeue=False)
     scene.barrier()
     expect_frame(scene, "b", "basic.nack", multiple=True, requeue=False)
 
@@ -162,17 +162,17 @@ def nothing_is_settled_that_the_application_did_not_settle(scene: AmqpScene) -> 
     scene.open()
     scene.consume("a", "b", "c")
     scene.barrier()
-    scene.do("cancel", subscription="s")
-    scene.do("close", within=5.0)
+    scene.run_command("cancel", subscription="s")
+    scene.run_command("close", within=5.0)
     acked = [seen for seen in scene.settlements() if _gives_up(seen.operation)]
     scene.require(
         not acked,
         "the library settled what the application had not",
         expected="no basic.ack, and no nack or reject without requeue",
-        actual=shown(acked),
+        actual=describe_observations(acked),
     )
     scene.stage.await_queue(QUEUE, message_count=3)
-    scene.observed()
+    scene.count_observation()
 
 
 def _gives_up(operation: Any) -> bool:
@@ -193,7 +193,7 @@ def what_needs_no_ack_gets_none(scene: AmqpScene) -> None:
         not scene.settlements(),
         "deliveries without acknowledgement were acknowledged",
         expected=f"none of {', '.join(SETTLING)}",
-        actual=shown(scene.settlements()),
+        actual=describe_observations(scene.settlements()),
     )
 
 
@@ -222,6 +222,6 @@ def what_was_got_is_acknowledged_by_its_tag(scene: AmqpScene) -> None:
         actual=got,
     )
     assert got[1] is not None
-    scene.do("ack", ref=got[1].ref)
+    scene.run_command("ack", ref=got[1].ref)
     scene.barrier()
     expect_frame(scene, "b", "basic.ack", multiple=False)

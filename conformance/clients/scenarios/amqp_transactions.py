@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from plumbline.conformance.clients.amqp.scene import ONE_AND_NO_MORE, QUEUE, AmqpScene, method_of, shown
+from plumbline.conformance.clients.amqp.scene import (
+    ONE_AND_NO_MORE,
+    QUEUE,
+    AmqpScene,
+    describe_observations,
+    method_of,
+)
 from plumbline.conformance.clients.scenario import scenario
 
 PUBLISH = ("tx", "publish", "declare")
@@ -15,7 +21,7 @@ def expect_methods(scene: AmqpScene, *names: str) -> None:
         [method_of(seen).method for seen in sent] == list(names),
         "not what was asked for was sent",
         expected=", ".join(names),
-        actual=shown(sent),
+        actual=describe_observations(sent),
     )
 
 
@@ -24,10 +30,10 @@ def a_commit_publishes_what_was_said_before_it(scene: AmqpScene) -> None:
     """tx.select, two publishes, tx.commit: both are in the queue once the commit is told as done."""
     scene.queue()
     scene.open()
-    scene.do("tx.select", channel=1)
+    scene.run_command("tx.select", channel=1)
     scene.publish(1)
     scene.publish(2)
-    scene.do("tx.commit", channel=1)
+    scene.run_command("tx.commit", channel=1)
     expect_methods(scene, "tx.select", "basic.publish", "basic.publish", "tx.commit")
     state = scene.stage.queue_state(QUEUE)
     scene.require(state["message_count"] == 2, "not committed", expected="2 messages", actual=state)
@@ -38,9 +44,9 @@ def a_rollback_takes_back_what_was_said_before_it(scene: AmqpScene) -> None:
     """tx.select, a publish, tx.rollback: nothing is in the queue."""
     scene.queue()
     scene.open()
-    scene.do("tx.select", channel=1)
+    scene.run_command("tx.select", channel=1)
     scene.publish(1)
-    scene.do("tx.rollback", channel=1)
+    scene.run_command("tx.rollback", channel=1)
     expect_methods(scene, "tx.select", "basic.publish", "tx.rollback")
     state = scene.stage.queue_state(QUEUE)
     scene.require(state["message_count"] == 0, "not rolled back", expected="no message", actual=state)
@@ -51,9 +57,9 @@ def a_commit_is_told_as_done_after_commit_ok(scene: AmqpScene) -> None:
     """The answer to a commit takes its time and is waited for."""
     scene.queue()
     scene.open()
-    scene.do("tx.select", channel=1)
+    scene.run_command("tx.select", channel=1)
     scene.publish(1)
-    scene.do("tx.commit", channel=1)
+    scene.run_command("tx.commit", channel=1)
     answered = scene.testee.spoken[-1].at
     told = [seen.at for seen in scene.received_methods("tx.commit-ok")]
     scene.require(
@@ -69,14 +75,14 @@ def a_commit_that_fails_is_told_as_failed(scene: AmqpScene) -> None:
     """A full queue refuses a message of the transaction, and the server closes the channel."""
     scene.queue("full", arguments=ONE_AND_NO_MORE)
     scene.open()
-    scene.do("tx.select", channel=1)
+    scene.run_command("tx.select", channel=1)
     scene.publish(1)
-    answer = scene.ask("tx.commit", channel=1)
+    answer = scene.try_command("tx.commit", channel=1)
     scene.require(
         answer.error is not None,
         "a commit that failed was told as done",
         expected="an error",
-        actual=shown(scene.received_methods("channel.close", "tx.commit-ok")),
+        actual=describe_observations(scene.received_methods("channel.close", "tx.commit-ok")),
     )
 
 
@@ -85,11 +91,11 @@ def a_rollback_takes_acknowledgements_back(scene: AmqpScene) -> None:
     """An ack in a transaction that is rolled back: the delivery can be acknowledged again, and is, once."""
     scene.queue("a")
     scene.open()
-    scene.do("tx.select", channel=1)
+    scene.run_command("tx.select", channel=1)
     (message,) = scene.consume("a")
-    scene.do("ack", ref=message.ref)
-    scene.do("tx.rollback", channel=1)
+    scene.run_command("ack", ref=message.ref)
+    scene.run_command("tx.rollback", channel=1)
     expect_methods(scene, "tx.select", "basic.ack", "tx.rollback")
-    scene.do("close", within=5.0)
+    scene.run_command("close", within=5.0)
     scene.stage.await_queue(QUEUE, message_count=1)
-    scene.observed()
+    scene.count_observation()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.conformance.clients.nats.scene import NatsScene, payload_of
-from plumbline.conformance.clients.protocol import Message
+from plumbline.conformance.clients.protocol import AdapterMessage
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.wire.nats import HMsg, Msg
 from plumbline.wire.nats.jetstream import Ack, AckKind
@@ -37,8 +37,8 @@ def progress_may_be_told_again_and_again(scene: NatsScene) -> None:
     """Work in progress is +WPI, as often as wanted, and an acknowledgement may follow."""
     (message,) = _delivered(scene)
     for kind in ("progress", "progress", "ack"):
-        scene.do("ack", ref=message.ref, kind=kind)
-    scene.do("flush")
+        scene.run_command("ack", ref=message.ref, kind=kind)
+    scene.run_command("flush")
     kinds = [ack.kind.value for _, ack in scene.acks()]
     scene.require(
         kinds == ["+WPI", "+WPI", "+ACK"], "something else", expected="+WPI, +WPI, +ACK", actual=kinds
@@ -88,8 +88,8 @@ def next_asks_for_several(scene: NatsScene) -> None:
 def a_double_ack_waits_for_its_reply(scene: NatsScene) -> None:
     """A double ack has a reply subject, and is done when its reply has come, not before."""
     (message,) = _delivered(scene)
-    scene.stand.switch("delay 500ms MSG on downstream", "delay 500ms HMSG on downstream")
-    scene.do("ack.sync", ref=message.ref, timeout_ms=3000)
+    scene.broker.set_faults("delay 500ms MSG on downstream", "delay 500ms HMSG on downstream")
+    scene.run_command("ack.sync", ref=message.ref, timeout_ms=3000)
     answered_at = scene.testee.spoken[-1].at
     scene.await_wire(scene.acks)
     ((seen, _),) = scene.acks()
@@ -98,8 +98,10 @@ def a_double_ack_waits_for_its_reply(scene: NatsScene) -> None:
         reply, "no reply subject: the server does not confirm", expected="a reply subject",
         actual=seen.operation, at=seen,
     )  # fmt: skip
-    scene.await_wire(lambda: any(payload_of(one).subject == reply for one in scene.received(Msg, HMsg)))
-    came = [one.at for one in scene.received(Msg, HMsg) if payload_of(one).subject == reply]
+    scene.await_wire(
+        lambda: any(payload_of(one).subject == reply for one in scene.received_operations(Msg, HMsg))
+    )
+    came = [one.at for one in scene.received_operations(Msg, HMsg) if payload_of(one).subject == reply]
     scene.require(
         came and came[0] <= answered_at,
         "the double ack was done before its reply came",
@@ -112,9 +114,9 @@ def a_double_ack_waits_for_its_reply(scene: NatsScene) -> None:
 def a_message_is_acknowledged_once(scene: NatsScene) -> None:
     """A second acknowledgement by the user is refused or ignored: nothing more is sent."""
     (message,) = _delivered(scene)
-    scene.do("ack", ref=message.ref)
-    scene.ask("ack", ref=message.ref)
-    scene.do("flush")
+    scene.run_command("ack", ref=message.ref)
+    scene.try_command("ack", ref=message.ref)
+    scene.run_command("flush")
     sent = [str(seen.operation) for seen, _ in scene.acks()]
     scene.require(
         len(sent) == 1, "acknowledged twice", expected="one acknowledgement", actual="\n".join(sent) or "none"
@@ -125,8 +127,8 @@ def a_message_is_acknowledged_once(scene: NatsScene) -> None:
 def a_lost_confirmation_is_an_error(scene: NatsScene) -> None:
     """A double ack whose reply is lost is not reported as done."""
     (message,) = _delivered(scene)
-    scene.stand.switch("drop MSG on downstream", "drop HMSG on downstream")
-    answer = scene.ask("ack.sync", ref=message.ref, timeout_ms=600)
+    scene.broker.set_faults("drop MSG on downstream", "drop HMSG on downstream")
+    answer = scene.try_command("ack.sync", ref=message.ref, timeout_ms=600)
     scene.require(answer.error, "reported as done", expected="an error: no reply", actual="ok")
 
 
@@ -134,9 +136,9 @@ def a_lost_confirmation_is_an_error(scene: NatsScene) -> None:
 def an_ack_that_cannot_be_sent_is_an_error(scene: NatsScene) -> None:
     """An acknowledgement after the connection was lost for good is not reported as done."""
     (message,) = _delivered(scene)
-    scene.stand.cut()
-    scene.await_told(lambda: scene.told("closed"))  # what is only disconnected may still come back
-    answer = scene.ask("ack", ref=message.ref, within=5.0)
+    scene.broker.reset_connections()
+    scene.await_events(lambda: scene.events_named("closed"))  # what is only disconnected may still come back
+    answer = scene.try_command("ack", ref=message.ref, within=5.0)
     scene.require(
         answer.error,
         "an acknowledgement that nobody got is reported as done",
@@ -150,11 +152,11 @@ def what_is_delivered_again_is_acknowledged_as_such(scene: NatsScene) -> None:
     """After a cut between delivery and ack the message comes again, and the ack is for that delivery."""
     scene.orders("m1", ack_wait=500_000_000)
     scene.take("m1")
-    scene.stand.cut()
+    scene.broker.reset_connections()
     scene.connect()
     (again,) = scene.take("m1", expires_ms=4000)
-    scene.do("ack", ref=again.ref)
-    scene.do("flush")
+    scene.run_command("ack", ref=again.ref)
+    scene.run_command("flush")
     (seen, _) = scene.acks()[-1]
     wanted = scene.deliveries()[-1]
     scene.require(
@@ -166,7 +168,7 @@ def what_is_delivered_again_is_acknowledged_as_such(scene: NatsScene) -> None:
     )
 
 
-def _delivered(scene: NatsScene) -> list[Message]:
+def _delivered(scene: NatsScene) -> list[AdapterMessage]:
     scene.orders("m1")
     return scene.take("m1")
 
@@ -174,9 +176,9 @@ def _delivered(scene: NatsScene) -> list[Message]:
 def _acks(scene: NatsScene, wanted: AckKind, **fields: Any) -> Ack:
     """Acknowledge one delivery so; what was sent for it."""
     (message,) = _delivered(scene)
-    scene.do("ack", ref=message.ref, **fields)
+    scene.run_command("ack", ref=message.ref, **fields)
     scene.await_wire(scene.acks)
-    scene.do("flush")
+    scene.run_command("flush")
     sent = scene.acks()
     scene.require(
         len(sent) == 1, "not one acknowledgement", expected="one", actual=[str(s.operation) for s, _ in sent]

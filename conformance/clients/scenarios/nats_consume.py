@@ -12,9 +12,9 @@ HEARTBEATS_MISSED_S = 5.0  # of one each second: twice that, and 3 s for a busy 
 def missed_heartbeats_are_told(scene: NatsScene) -> None:
     """A client that hears no heartbeat for twice the interval tells its user before the request ends."""
     _consume(scene, "m1", expires_ms=30_000, heartbeat_ms=1000)
-    scene.await_told(lambda: scene.messages("a"))
-    scene.stand.switch("drop HMSG on downstream", "drop MSG on downstream")
-    told = scene.await_told(lambda: scene.told("error", "ended"), HEARTBEATS_MISSED_S)
+    scene.await_events(lambda: scene.messages("a"))
+    scene.broker.set_faults("drop HMSG on downstream", "drop MSG on downstream")
+    told = scene.await_events(lambda: scene.events_named("error", "ended"), HEARTBEATS_MISSED_S)
     scene.require(
         told,
         "missed heartbeats are not noticed",
@@ -30,7 +30,7 @@ def the_next_request_follows_the_last(scene: NatsScene) -> None:
     went_on = scene.await_wire(lambda: len(scene.pulls()) >= 2 and scene.statuses(408))
     scene.require(went_on, "nothing more is asked for", expected="another request", actual="none")
     scene.publish("m2")
-    scene.await_told(lambda: len(scene.messages("a")) >= 2)
+    scene.await_events(lambda: len(scene.messages("a")) >= 2)
     data = [message.data for message in scene.messages("a")]
     scene.require(data == ["m1", "m2"], "other messages", expected="['m1', 'm2']", actual=data)
 
@@ -41,7 +41,7 @@ def a_deleted_consumer_ends_it(scene: NatsScene) -> None:
     _consume(scene, expires_ms=30_000, heartbeat_ms=1000)
     scene.stage.await_consumer(STREAM, CONSUMER, num_waiting=1)
     scene.stage.api("CONSUMER.DELETE", STREAM, CONSUMER)
-    told = scene.await_told(lambda: scene.told("error", "ended"))
+    told = scene.await_events(lambda: scene.events_named("error", "ended"))
     scene.require(told, "the user is not told", expected="an error, or the end", actual="nothing")
 
 
@@ -49,9 +49,9 @@ def a_deleted_consumer_ends_it(scene: NatsScene) -> None:
 def nothing_is_asked_for_after_stop(scene: NatsScene) -> None:
     """After stop no more requests are sent and nothing more is handed over."""
     _consume(scene, "m1", expires_ms=1000, heartbeat_ms=500)
-    scene.await_told(lambda: scene.messages("a"))
-    scene.do("stop", subscription="a", within=5.0)
-    scene.do("flush")
+    scene.await_events(lambda: scene.messages("a"))
+    scene.run_command("stop", subscription="a", within=5.0)
+    scene.run_command("flush")
     asked = len(scene.pulls())
     scene.publish("m2")
     scene.await_wire(lambda: len(scene.pulls()) > asked, 1.5)
@@ -66,4 +66,6 @@ def nothing_is_asked_for_after_stop(scene: NatsScene) -> None:
 
 def _consume(scene: NatsScene, *messages: str, **fields: int) -> None:
     scene.orders(*messages)
-    scene.do("consume", subscription="a", stream=STREAM, consumer=CONSUMER, batch=10, within=5.0, **fields)
+    scene.run_command(
+        "consume", subscription="a", stream=STREAM, consumer=CONSUMER, batch=10, within=5.0, **fields
+    )

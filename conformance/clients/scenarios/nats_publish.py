@@ -14,7 +14,7 @@ def the_pub_ack_is_told_as_it_came(scene: NatsScene) -> None:
     scene.publish("before")
     found = []
     for _ in range(2):
-        ok = scene.do("js.publish", subject=SUBJECT, data="m1", msg_id="id-1", timeout_ms=2000).ok
+        ok = scene.run_command("js.publish", subject=SUBJECT, data="m1", msg_id="id-1", timeout_ms=2000).ok
         assert ok is not None
         found.append((ok.stream, ok.seq, bool(ok.duplicate)))
     expected = [(STREAM, 2, False), (STREAM, 2, True)]
@@ -25,8 +25,12 @@ def the_pub_ack_is_told_as_it_came(scene: NatsScene) -> None:
 def the_message_id_is_a_header(scene: NatsScene) -> None:
     """A message id is sent as the header Nats-Msg-Id, beside the user's own headers."""
     _stream(scene)
-    scene.ask("js.publish", subject=SUBJECT, data="m1", msg_id="id-1", headers={"Kind": "x"}, timeout_ms=2000)
-    sent = [payload_of(seen) for seen in scene.sent(Pub, HPub) if payload_of(seen).subject == SUBJECT]
+    scene.try_command(
+        "js.publish", subject=SUBJECT, data="m1", msg_id="id-1", headers={"Kind": "x"}, timeout_ms=2000
+    )
+    sent = [
+        payload_of(seen) for seen in scene.sent_operations(Pub, HPub) if payload_of(seen).subject == SUBJECT
+    ]
     found = [
         (one.headers.get("Nats-Msg-Id"), one.headers.get("Kind")) if one.headers else None for one in sent
     ]
@@ -42,8 +46,8 @@ def the_message_id_is_a_header(scene: NatsScene) -> None:
 def a_refused_publish_is_an_error(scene: NatsScene) -> None:
     """A PubAck with an error is an error for the user."""
     _stream(scene, max_msgs=1, discard="new")
-    scene.do("js.publish", subject=SUBJECT, data="m1", timeout_ms=2000)
-    answer = scene.ask("js.publish", subject=SUBJECT, data="m2", timeout_ms=2000)
+    scene.run_command("js.publish", subject=SUBJECT, data="m1", timeout_ms=2000)
+    answer = scene.try_command("js.publish", subject=SUBJECT, data="m2", timeout_ms=2000)
     scene.require(answer.error, "a refused message is told as stored", expected="an error", actual=answer.ok)
 
 
@@ -51,7 +55,7 @@ def a_refused_publish_is_an_error(scene: NatsScene) -> None:
 def a_publish_that_no_stream_takes_is_an_error(scene: NatsScene) -> None:
     """503 for a subject of no stream is an error for the user."""
     scene.connect()
-    answer = scene.ask("js.publish", subject="nobody.takes", data="m1", timeout_ms=1500)
+    answer = scene.try_command("js.publish", subject="nobody.takes", data="m1", timeout_ms=1500)
     scene.require(answer.error, "told as stored", expected="an error", actual=answer.ok)
 
 
@@ -59,8 +63,8 @@ def a_publish_that_no_stream_takes_is_an_error(scene: NatsScene) -> None:
 def a_lost_pub_ack_is_an_error(scene: NatsScene) -> None:
     """A publish whose PubAck is lost is not reported as stored."""
     _stream(scene)
-    scene.stand.switch("drop MSG on downstream", "drop HMSG on downstream")
-    answer = scene.ask("js.publish", subject=SUBJECT, data="m1", timeout_ms=600)
+    scene.broker.set_faults("drop MSG on downstream", "drop HMSG on downstream")
+    answer = scene.try_command("js.publish", subject=SUBJECT, data="m1", timeout_ms=600)
     scene.require(answer.error, "told as stored, and nobody said so", expected="an error", actual=answer.ok)
 
 
@@ -68,7 +72,7 @@ def a_lost_pub_ack_is_an_error(scene: NatsScene) -> None:
 def a_request_that_nobody_answers_is_an_error(scene: NatsScene) -> None:
     """503 to a request is an error for the user, and no message."""
     scene.connect()
-    answer = scene.ask("request", subject="nobody.listens", data="x", timeout_ms=1500)
+    answer = scene.try_command("request", subject="nobody.listens", data="x", timeout_ms=1500)
     message = answer.ok.message if answer.ok is not None else None
     scene.require(
         answer.error and message is None, "a status was handed over", expected="an error", actual=message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from plumbline.conformance.clients.nats.scene import NatsScene, Pull
+from plumbline.conformance.clients.nats.scene import NatsScene, ObservedPull
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.conformance.clients.scene import NS
 from plumbline.wire.nats import HMsg, Sub, Unsub
@@ -25,8 +25,8 @@ def no_wait_comes_first(scene: NatsScene) -> None:
         first.request.no_wait,
         "the first request lingers",
         expected='{"batch":5,"no_wait":true}',
-        actual=first.seen.operation,
-        at=first.seen,
+        actual=first.observation.operation,
+        at=first.observation,
     )
 
 
@@ -44,8 +44,8 @@ def a_request_that_lingers_expires_by_the_time_out(scene: NatsScene) -> None:
             request.expires <= 1_200_000_000 if request.expires else request.no_wait,
             "a request outlives the fetch it belongs to",
             expected="expires of at most 1.2 s, or no_wait",
-            actual=pull.seen.operation,
-            at=pull.seen,
+            actual=pull.observation.operation,
+            at=pull.observation,
         )
 
 
@@ -56,24 +56,24 @@ def what_follows_a_status_expires_by_the_time_out(scene: NatsScene) -> None:
     began: list[int] = []
 
     def end_the_request() -> None:
-        began.append(scene.pulls()[0].seen.at)
-        scene.testee.wait(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
+        began.append(scene.pulls()[0].observation.at)
+        scene.testee.wait_until(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
         status = b"NATS/1.0 408 Request Timeout\r\n\r\n"
         inbox = scene.pulls()[-1].inbox
-        scene.stand.inject(HMsg.make(inbox, scene.sid_that_hears(inbox), status).raw)
+        scene.broker.inject(HMsg.make(inbox, scene.sid_receiving(inbox), status).raw)
 
-    with scene.meanwhile(scene.is_waiting, end_the_request):
+    with scene.act_during(scene.is_waiting, end_the_request):
         scene.fetch(5, expires_ms=1600)
     for pull in _pulls(scene)[1:]:
-        left = 1_600_000_000 - (pull.seen.at - began[0]) if began else 1_600_000_000
+        left = 1_600_000_000 - (pull.observation.at - began[0]) if began else 1_600_000_000
         scene.require(
             pull.request.expires <= left + SLACK_NS,
             "a request outlives the fetch it belongs to: it will take messages that nobody waits for",
             expected=f"expires of at most {left / 1e6:.0f} ms",
-            actual=pull.seen.operation,
-            at=pull.seen,
+            actual=pull.observation.operation,
+            at=pull.observation,
         )
-    scene.observed()
+    scene.count_observation()
 
 
 @scenario("CLIENT-PULL-011", needs=["fetch"])
@@ -85,9 +85,9 @@ def a_fetch_ends_with_its_request(scene: NatsScene) -> None:
     def end_the_request() -> None:
         status = b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 4\r\nNats-Pending-Bytes: 0\r\n\r\n"
         inbox = scene.pulls()[-1].inbox
-        scene.stand.inject(HMsg.make(inbox, scene.sid_that_hears(inbox), status).raw)
+        scene.broker.inject(HMsg.make(inbox, scene.sid_receiving(inbox), status).raw)
 
-    with scene.meanwhile(scene.deliveries, end_the_request):
+    with scene.act_during(scene.deliveries, end_the_request):
         fetched = scene.fetch(5, expires_ms=4000)
     took = time.monotonic() - began
     scene.require(
@@ -109,10 +109,10 @@ def expires_is_earlier_than_the_time_out(scene: NatsScene) -> None:
                 pull.request.expires <= 2 * NS - EARLIER_NS,
                 "the request expires when the client gives up, or later: its status comes too late",
                 expected=f"expires of at most {2 * NS - EARLIER_NS}",
-                actual=pull.seen.operation,
-                at=pull.seen,
+                actual=pull.observation.operation,
+                at=pull.observation,
             )
-    scene.observed()
+    scene.count_observation()
 
 
 @scenario("CLIENT-PULL-004", needs=["fetch"])
@@ -121,13 +121,13 @@ def no_more_is_asked_for_than_is_wanted(scene: NatsScene) -> None:
     scene.orders("m1", "m2")
     scene.fetch(5, expires_ms=500)
     for pull in _pulls(scene):
-        before = [seen for seen in scene.deliveries() if seen.index < pull.seen.index]
+        before = [seen for seen in scene.deliveries() if seen.index < pull.observation.index]
         scene.require(
             1 <= pull.request.batch <= 5 - len(before),
             "more is asked for than the user wants",
             expected=f"a batch of at most {5 - len(before)}",
-            actual=pull.seen.operation,
-            at=pull.seen,
+            actual=pull.observation.operation,
+            at=pull.observation,
         )
 
 
@@ -138,13 +138,17 @@ def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
     scene.fetch(1, expires_ms=300)
     for pull in _pulls(scene):
         heard = any(
-            seen.index < pull.seen.index
+            seen.index < pull.observation.index
             and isinstance(seen.operation, Sub)
             and covers(seen.operation.subject, pull.inbox)
-            for seen in scene.sent(Sub)
+            for seen in scene.sent_operations(Sub)
         )
         scene.require(
-            heard, "nobody hears the answer", expected=f"SUB {pull.inbox} before", actual="none", at=pull.seen
+            heard,
+            "nobody hears the answer",
+            expected=f"SUB {pull.inbox} before",
+            actual="none",
+            at=pull.observation,
         )
 
 
@@ -152,9 +156,9 @@ def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
 def an_unsubscribe_follows_the_status(scene: NatsScene) -> None:
     """After the status of the first request, if it has one, UNSUB takes batch + 1 messages in all."""
     scene.orders()
-    with scene.meanwhile(lambda: scene.statuses(404), lambda: scene.publish("m1", "m2", "m3")):
+    with scene.act_during(lambda: scene.statuses(404), lambda: scene.publish("m1", "m2", "m3")):
         scene.fetch(3, expires_ms=1500)
-    found = [getattr(seen.operation, "max_msgs", None) for seen in scene.sent(Unsub)]
+    found = [getattr(seen.operation, "max_msgs", None) for seen in scene.sent_operations(Unsub)]
     ended = scene.statuses() and scene.pulls()[0].request.no_wait
     scene.require(
         4 in found or not ended, "no UNSUB with batch + 1", expected="UNSUB sid 4", actual=f"UNSUB {found}"
@@ -165,13 +169,13 @@ def an_unsubscribe_follows_the_status(scene: NatsScene) -> None:
 def a_batch_that_comes_late_is_handed_over_whole(scene: NatsScene) -> None:
     """Messages that come while a fetch lingers are all handed over, and no UNSUB cuts them short."""
     scene.orders()
-    with scene.meanwhile(scene.is_waiting, lambda: scene.publish("m1", "m2", "m3")):
+    with scene.act_during(scene.is_waiting, lambda: scene.publish("m1", "m2", "m3")):
         data = scene.fetch(3, expires_ms=2500).data
-    data += [message.data for message in scene.fetch_more(3 - len(data))]
+    data += [message.data for message in scene.fetch_all(3 - len(data))]
     scene.require(
         data == ["m1", "m2", "m3"], "messages were lost", expected="['m1', 'm2', 'm3']", actual=data
     )
-    for seen in scene.sent(Unsub):
+    for seen in scene.sent_operations(Unsub):
         most = getattr(seen.operation, "max_msgs", None)
         statuses = [one for one in scene.statuses() if one.index < seen.index]
         scene.require(
@@ -188,9 +192,12 @@ def interest_ends_when_a_client_leaves_early(scene: NatsScene) -> None:
     """A fetch that leaves with less than it asked for unsubscribes."""
     scene.orders("m1")
     scene.fetch(5, expires_ms=500)
-    scene.do("flush")
+    scene.run_command("flush")
     scene.require(
-        scene.sent(Unsub), "the interest stays", expected="UNSUB sid", actual="no UNSUB after the time-out"
+        scene.sent_operations(Unsub),
+        "the interest stays",
+        expected="UNSUB sid",
+        actual="no UNSUB after the time-out",
     )
 
 
@@ -217,7 +224,7 @@ def a_fetch_ends_by_its_time_out(scene: NatsScene) -> None:
     """A fetch that gets no answer at all ends by its time-out, and hands nothing over."""
     scene.orders("m1")
     scene.take("m1")  # with it the library has looked up what it wants to know
-    scene.stand.switch("drop HMSG on downstream", "drop MSG on downstream")
+    scene.broker.set_faults("drop HMSG on downstream", "drop MSG on downstream")
     scene.publish("m2")
     began = time.monotonic()
     fetched = scene.fetch(5, expires_ms=800)
@@ -230,7 +237,7 @@ def a_fetch_ends_by_its_time_out(scene: NatsScene) -> None:
     )
 
 
-def _pulls(scene: NatsScene) -> list[Pull]:
+def _pulls(scene: NatsScene) -> list[ObservedPull]:
     pulls = scene.pulls()
     if not pulls:
         scene.fail("nothing was asked for", expected="a pull request", actual="none")

@@ -5,8 +5,8 @@ Which statuses end a request and which are told to the user: ADR-37, "Status han
 
 from __future__ import annotations
 
-from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, SUBJECT, Fetched, NatsScene
-from plumbline.conformance.clients.protocol import Message
+from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, SUBJECT, FetchResult, NatsScene
+from plumbline.conformance.clients.protocol import AdapterMessage
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.wire.nats import HMsg, Pub, Sub, Unsub
 from plumbline.wire.nats.jetstream import PullRequest, next_subject
@@ -27,7 +27,7 @@ def a_timeout_in_the_middle_of_a_batch_is_no_message(scene: NatsScene) -> None:
     """408: of a batch of five only one message is there, or comes, before the request expires."""
     scene.orders("m1")
     _hands_over(scene, scene.fetch(5, expires_ms=500), "m1")
-    with scene.meanwhile(scene.is_waiting, lambda: _send_and_end(scene, "408 Request Timeout", "m2")):
+    with scene.act_during(scene.is_waiting, lambda: _send_and_end(scene, "408 Request Timeout", "m2")):
         fetched = scene.fetch(5, expires_ms=LONG_MS)
     _hands_over(scene, fetched, "m2")
 
@@ -43,7 +43,7 @@ def a_late_status_is_no_message_of_the_next_fetch(scene: NatsScene) -> None:
         expected="408 Request Timeout, late",
         actual="none came",
     )
-    scene.do("flush")
+    scene.run_command("flush")
     scene.publish("m1")
     _hands_over(scene, scene.fetch(1, expires_ms=1000), "m1")
 
@@ -55,13 +55,13 @@ def a_late_status_does_not_end_a_fetch_that_waits(scene: NatsScene) -> None:
     _hands_over(scene, scene.fetch(1, expires_ms=300))
     asked = scene.pulls()
     inbox = asked[-1].inbox if asked else ""
-    sid = scene.sid_that_hears(inbox)
+    sid = scene.sid_receiving(inbox)
 
     def come_late() -> None:
-        scene.stand.inject(HMsg.make(inbox, sid, b"NATS/1.0 408 Request Timeout\r\n\r\n").raw)
+        scene.broker.inject(HMsg.make(inbox, sid, b"NATS/1.0 408 Request Timeout\r\n\r\n").raw)
         scene.publish("m1")
 
-    with scene.meanwhile(lambda: len(scene.pulls()) > len(asked), come_late):
+    with scene.act_during(lambda: len(scene.pulls()) > len(asked), come_late):
         fetched = scene.fetch(1, expires_ms=4000)
     _hands_over(scene, fetched, "m1")
 
@@ -84,7 +84,7 @@ def a_deleted_consumer_is_told(scene: NatsScene) -> None:
 def too_many_requests_is_no_message(scene: NatsScene) -> None:
     """409 Exceeded MaxWaiting: another client's request takes the only place there is."""
     scene.orders(max_waiting=1)
-    other = scene.backstage.connect("other")
+    other = scene.direct_session.connect("other")
     request = PullRequest(batch=1, expires=5_000_000_000)
     other.send(Sub.make("other", 1), Pub.make(next_subject(STREAM, CONSUMER), request.encode(), "other"))
     other.flush()
@@ -109,10 +109,12 @@ def messages_before_a_status_are_handed_over(scene: NatsScene) -> None:
     """What came of a batch before a status ended it is not lost with it."""
     scene.orders()
 
-    with scene.meanwhile(scene.is_waiting, lambda: _send_and_end(scene, "409 Leadership Change", "m1", "m2")):
+    with scene.act_during(
+        scene.is_waiting, lambda: _send_and_end(scene, "409 Leadership Change", "m1", "m2")
+    ):
         fetched = scene.fetch(5, expires_ms=LONG_MS)
     messages = list(fetched.messages)
-    messages += scene.fetch_more(2 - len(messages))  # a library may raise the error first
+    messages += scene.fetch_all(2 - len(messages))  # a library may raise the error first
     data = [message.data for message in messages]
     scene.require(data == ["m1", "m2"], "messages were lost", expected="['m1', 'm2']", actual=data)
 
@@ -121,7 +123,7 @@ def messages_before_a_status_are_handed_over(scene: NatsScene) -> None:
 def heartbeats_are_no_messages(scene: NatsScene) -> None:
     """100 Idle Heartbeat while a fetch waits is not handed over, and does not end it."""
     scene.orders()
-    with scene.meanwhile(lambda: len(scene.statuses(100)) >= 2, lambda: scene.publish("m1")):
+    with scene.act_during(lambda: len(scene.statuses(100)) >= 2, lambda: scene.publish("m1")):
         fetched = scene.fetch(1, expires_ms=4000, heartbeat_ms=500)
     _hands_over(scene, fetched, "m1")
 
@@ -132,7 +134,7 @@ def heartbeats_of_push_consumers_are_no_messages(scene: NatsScene) -> None:
     _push(scene)
     scene.await_wire(lambda: len(scene.statuses(100)) >= 3)
     scene.publish("m1")
-    scene.await_told(lambda: scene.messages("a"))
+    scene.await_events(lambda: scene.messages("a"))
     data = [message.data for message in scene.messages("a")]
     scene.require(data == ["m1"], "a status was handed over", expected="['m1']", actual=data)
 
@@ -155,7 +157,7 @@ def _send_and_end(scene: NatsScene, status: str, *messages: str) -> None:
     scene.await_wire(lambda: len(scene.deliveries()) >= before + len(messages) or not scene.is_waiting())
     if scene.is_waiting():
         inbox = scene.pulls()[-1].inbox
-        scene.stand.inject(HMsg.make(inbox, _sid(scene), f"NATS/1.0 {status}\r\n\r\n".encode()).raw)
+        scene.broker.inject(HMsg.make(inbox, _sid(scene), f"NATS/1.0 {status}\r\n\r\n".encode()).raw)
 
 
 def _push(scene: NatsScene) -> None:
@@ -164,32 +166,34 @@ def _push(scene: NatsScene) -> None:
     heartbeats = {"idle_heartbeat": 100_000_000, "flow_control": True}
     scene.stage.consumer(STREAM, "PUSH", deliver_subject="push.here", **heartbeats)
     scene.connect()
-    scene.do("js.subscribe", within=5.0, subscription="a", stream=STREAM, consumer="PUSH", subject=SUBJECT)
+    scene.run_command(
+        "js.subscribe", within=5.0, subscription="a", stream=STREAM, consumer="PUSH", subject=SUBJECT
+    )
     scene.await_wire(lambda: len(scene.statuses(100)) >= 2)
     status = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
     sid = scene.sid_of("push.here")
-    scene.stand.inject(HMsg.make("push.here", sid, status, reply="$JS.FC.ORDERS.PUSH.x1").raw)
+    scene.broker.inject(HMsg.make("push.here", sid, status, reply="$JS.FC.ORDERS.PUSH.x1").raw)
 
 
-def _fetch_from_what_is_deleted(scene: NatsScene) -> Fetched:
-    with scene.meanwhile(scene.is_waiting, lambda: _delete_while_it_waits(scene)):
+def _fetch_from_what_is_deleted(scene: NatsScene) -> FetchResult:
+    with scene.act_during(scene.is_waiting, lambda: _delete_while_it_waits(scene)):
         return scene.fetch(5, expires_ms=LONG_MS)
 
 
-def _fetch_from_what_was_deleted(scene: NatsScene) -> Fetched:
+def _fetch_from_what_was_deleted(scene: NatsScene) -> FetchResult:
     scene.orders("m1")
     scene.take("m1")
     _delete_consumer(scene)
     return scene.fetch(1, expires_ms=700)
 
 
-def _is_told(scene: NatsScene, fetched: Fetched) -> None:
+def _is_told(scene: NatsScene, fetched: FetchResult) -> None:
     scene.require(
         fetched.error, "the user is not told", expected="an error", actual="an empty list, as if nothing came"
     )
 
 
-def _hands_over(scene: NatsScene, fetched: Fetched, *expected: str) -> None:
+def _hands_over(scene: NatsScene, fetched: FetchResult, *expected: str) -> None:
     surplus = _surplus(fetched.messages, expected)
     statuses = scene.statuses()
     scene.require(
@@ -201,21 +205,21 @@ def _hands_over(scene: NatsScene, fetched: Fetched, *expected: str) -> None:
     )
 
 
-def _surplus(messages: tuple[Message, ...], expected: tuple[str, ...]) -> bool:
+def _surplus(messages: tuple[AdapterMessage, ...], expected: tuple[str, ...]) -> bool:
     return any(message.data not in expected for message in messages)
 
 
-def _shown(message: Message) -> str:
+def _shown(message: AdapterMessage) -> str:
     headers = "".join(f" {name}: {', '.join(values)}" for name, values in message.headers.items())
     return f"{message.data!r} on {message.subject}{headers}"
 
 
 def _is_waited_for(scene: NatsScene) -> bool:
     """Whether some request may wait and its inbox is heard: nothing comes late for who has unsubscribed."""
-    left = [seen.operation for seen in scene.sent(Unsub)]
+    left = [seen.operation for seen in scene.sent_operations(Unsub)]
     ended = [one.sid for one in left if isinstance(one, Unsub) and one.max_msgs is None]
     return any(
-        (not pull.request.no_wait or pull.request.expires) and scene.sid_that_hears(pull.inbox) not in ended
+        (not pull.request.no_wait or pull.request.expires) and scene.sid_receiving(pull.inbox) not in ended
         for pull in scene.pulls()
     )
 
@@ -237,4 +241,6 @@ def _sid(scene: NatsScene) -> str:
 
 
 def _flow_control(scene: NatsScene) -> bool:
-    return any(getattr(seen.operation, "subject", "").startswith("$JS.FC.") for seen in scene.sent(Pub))
+    return any(
+        getattr(seen.operation, "subject", "").startswith("$JS.FC.") for seen in scene.sent_operations(Pub)
+    )

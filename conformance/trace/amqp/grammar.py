@@ -25,11 +25,18 @@ from plumbline.conformance.trace.amqp.values import (
     show_fields,
     values,
 )
-from plumbline.conformance.trace.language import Difference, Following, Outgoing, Pattern, Prerequisite, State
-from plumbline.conformance.trace.reader import Reader, Use
-from plumbline.conformance.trace.template import Scope
-from plumbline.conformance.trace.text import Problem, Text, near
-from plumbline.wire.amqp import SHAPES, Heartbeat, Method, Operation, ProtocolHeader, Shape
+from plumbline.conformance.trace.language import (
+    FollowingLines,
+    Mismatch,
+    ObjectState,
+    Outgoing,
+    Pattern,
+    Prerequisite,
+)
+from plumbline.conformance.trace.reader import TraceReader, Use
+from plumbline.conformance.trace.template import TraceScope
+from plumbline.conformance.trace.text import Text, TraceLineError, near
+from plumbline.wire.amqp import SHAPES, Heartbeat, Method, MethodSpec, Operation, ProtocolHeader
 
 _CHANNEL = re.compile(r"\[([0-9]{1,5})\]")
 _RAW_HELP = 'what no client would write is sent with > raw "..."'
@@ -44,7 +51,7 @@ class SendPlain(Struct, frozen=True):
 
     name: str
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         return PLAIN[self.name]()
 
 
@@ -55,7 +62,7 @@ class SendMethod(Struct, frozen=True):
     channel: int
     fields: tuple[Field, ...]
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         arguments: dict[str, Any] = {}
         properties: dict[str, Any] = {}
         body = b""
@@ -77,18 +84,18 @@ class PlainPattern(Struct, frozen=True):
     name: str
 
     @property
-    def asked(self) -> tuple[type[Operation], ...]:
+    def explicit_kinds(self) -> tuple[type[Operation], ...]:
         return (Heartbeat,) if self.name == "heartbeat" else ()
 
     @property
     def stream(self) -> int | None:
         return 0
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return self.name
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
-        return [] if operation.method == self.name else [Difference("operation", self.name, operation.method)]
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
+        return [] if operation.method == self.name else [Mismatch("operation", self.name, operation.method)]
 
 
 class MethodPattern(Struct, frozen=True):
@@ -99,51 +106,53 @@ class MethodPattern(Struct, frozen=True):
     fields: tuple[Field, ...]
 
     @property
-    def asked(self) -> tuple[type[Operation], ...]:
+    def explicit_kinds(self) -> tuple[type[Operation], ...]:
         return ()
 
     @property
     def stream(self) -> int | None:
         return self.channel
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return " ".join([f"[{self.channel}]", self.method, *show_fields(self.fields, scope)])
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
         if operation.method != self.method or not isinstance(operation, Method):
-            return [Difference("operation", self.method, operation.method)]
+            return [Mismatch("operation", self.method, operation.method)]
         if operation.channel != self.channel:
-            return [Difference("channel", str(self.channel), str(operation.channel))]
+            return [Mismatch("channel", str(self.channel), str(operation.channel))]
         return [found for field in self.fields for found in field.differences(operation, scope)]
 
 
-class AmqpDialect:
+class AmqpTraceDialect:
     """AMQP 0-9-1 with RabbitMQ's extensions."""
 
     reserved: frozenset[str] = frozenset({"amq"})
 
-    def read_send(self, text: Text, following: Following, reader: Reader) -> Outgoing:
+    def read_send(self, text: Text, following: FollowingLines, reader: TraceReader) -> Outgoing:
         channel, verb, rest = _operation(text, _RAW_HELP)
         if verb.value in PLAIN:
-            _nothing(rest)
+            _require_end(rest)
             return SendPlain(verb.value)
         shape = SHAPES[verb.value]
         return SendMethod(shape.name, _channel(channel, shape), read_fields(rest, shape, reader, Use.SENT))
 
-    def read_expect(self, text: Text, following: Following, reader: Reader) -> Pattern:
+    def read_expect(self, text: Text, following: FollowingLines, reader: TraceReader) -> Pattern:
         channel, verb, rest = _operation(text, "or nothing, or closed")
         if verb.value in PLAIN:
-            _nothing(rest)
+            _require_end(rest)
             return PlainPattern(verb.value)
         shape = SHAPES[verb.value]
         return MethodPattern(
             shape.name, _channel(channel, shape), read_fields(rest, shape, reader, Use.EXPECTED)
         )
 
-    def read_given(self, kind: Text, rest: Text, following: Following, reader: Reader) -> Prerequisite:
+    def read_given(
+        self, kind: Text, rest: Text, following: FollowingLines, reader: TraceReader
+    ) -> Prerequisite:
         return amqp_stage.read_given(kind, rest, reader)
 
-    def read_state(self, kind: Text, rest: Text, reader: Reader) -> State:
+    def read_state(self, kind: Text, rest: Text, reader: TraceReader) -> ObjectState:
         return amqp_stage.read_state(kind, rest, reader)
 
 
@@ -154,21 +163,21 @@ def _operation(text: Text, advice: str) -> tuple[int | None, Text, Text]:
     if verb.value.startswith("["):
         found = _CHANNEL.fullmatch(verb.value)
         if found is None or int(found[1]) > 65535:
-            raise Problem.at(verb, "a channel such as [2]")
+            raise TraceLineError.at(verb, "a channel such as [2]")
         channel = int(found[1])
         verb, rest = rest.first_word()
     if verb.value not in SHAPES and verb.value not in PLAIN:
         known = (*SHAPES, *PLAIN)
-        raise Problem.at(verb, "a method such as basic.publish", near(verb.value, known) or advice)
+        raise TraceLineError.at(verb, "a method such as basic.publish", near(verb.value, known) or advice)
     return channel, verb, rest
 
 
-def _channel(written: int | None, shape: Shape) -> int:
+def _channel(written: int | None, shape: MethodSpec) -> int:
     if written is not None:
         return written
     return 0 if shape.name.startswith("connection.") else 1
 
 
-def _nothing(rest: Text) -> None:
+def _require_end(rest: Text) -> None:
     if rest:
-        raise Problem.at(rest, "the end of the line")
+        raise TraceLineError.at(rest, "the end of the line")

@@ -26,11 +26,11 @@ from plumbline.conformance.trace.amqp.values import (
     values,
 )
 from plumbline.conformance.trace.json_text import Node, evaluate
-from plumbline.conformance.trace.language import Prerequisite, State
-from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.language import ObjectState, Prerequisite
+from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.settings import pairs
-from plumbline.conformance.trace.template import Scope, Template, as_bytes, fill
-from plumbline.conformance.trace.text import Problem, Text, near
+from plumbline.conformance.trace.template import Template, TraceScope, as_bytes, fill
+from plumbline.conformance.trace.text import Text, TraceLineError, near
 from plumbline.wire.amqp import SHAPES
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class GivenObject(Struct, frozen=True):
     label: str
     fields: tuple[Field, ...]
 
-    def set(self, session: BaseSession, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: TraceScope) -> None:
         arguments = {field.name: value for field, value in values(self.fields, scope)}
         stage = _stage(session)
         (stage.queue if self.kind == "queue" else stage.exchange)(self.label, **arguments)
@@ -59,7 +59,7 @@ class GivenBinding(Struct, frozen=True):
     queue: str
     fields: tuple[Field, ...]
 
-    def set(self, session: BaseSession, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: TraceScope) -> None:
         arguments = {field.name: value for field, value in values(self.fields, scope)}
         exchange = self.exchange if self.exchange.startswith("amq.") else scope.names.label(self.exchange)
         _stage(session).bind(scope.names.label(self.queue), exchange, **arguments)
@@ -71,7 +71,7 @@ class GivenMessage(Struct, frozen=True):
     queue: str
     fields: tuple[Field, ...]
 
-    def set(self, session: BaseSession, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: TraceScope) -> None:
         found = list(values(self.fields, scope))
         properties = {field.name: value for field, value in found if field.place == PROPERTY}
         body = b"".join(value for field, value in found if field.kind == BODY)
@@ -85,24 +85,24 @@ class GivenMessages(Struct, frozen=True):
     queue: str
     bodies: tuple[Template, ...]
 
-    def set(self, session: BaseSession, scope: Scope) -> None:
+    def set(self, session: BaseSession, scope: TraceScope) -> None:
         for body in self.bodies:
             _stage(session).publish(scope.names.label(self.queue), as_bytes(fill(body, scope)))
 
 
-class QueueState(Struct, frozen=True):
+class ExpectedQueueState(Struct, frozen=True):
     """Fields of queue.declare-ok, and ``exists``."""
 
     queue: str
     fields: tuple[tuple[str, Node], ...]
 
-    def wait(self, session: BaseSession, scope: Scope, within: float) -> None:
-        _stage(session).await_queue(scope.names.label(self.queue), within, **self._wanted(scope))
+    def wait(self, session: BaseSession, scope: TraceScope, within: float) -> None:
+        _stage(session).await_queue(scope.names.label(self.queue), within, **self._expected_fields(scope))
 
-    def expect(self, session: BaseSession, scope: Scope, within: float) -> None:
-        _stage(session).expect_queue(scope.names.label(self.queue), within, **self._wanted(scope))
+    def expect(self, session: BaseSession, scope: TraceScope, within: float) -> None:
+        _stage(session).expect_queue(scope.names.label(self.queue), within, **self._expected_fields(scope))
 
-    def _wanted(self, scope: Scope) -> dict[str, Any]:
+    def _expected_fields(self, scope: TraceScope) -> dict[str, Any]:
         return {name: evaluate(node, scope) for name, node in self.fields}
 
 
@@ -113,7 +113,7 @@ def _stage(session: BaseSession) -> AmqpStage:
     return stage
 
 
-def read_given(kind: Text, rest: Text, reader: Reader) -> Prerequisite:
+def read_given(kind: Text, rest: Text, reader: TraceReader) -> Prerequisite:
     """What stands behind ``given``."""
     first, behind = rest.first_word()
     match kind.value:
@@ -124,51 +124,55 @@ def read_given(kind: Text, rest: Text, reader: Reader) -> Prerequisite:
         case "binding":
             second, behind = behind.first_word()
             if not first.value.startswith("amq."):
-                _known(first, reader)
+                _require_known_label(first, reader)
             return GivenBinding(
-                first.value, _known(second, reader), _fields(behind, "queue.bind", "queue", reader)
+                first.value,
+                _require_known_label(second, reader),
+                _fields(behind, "queue.bind", "queue", reader),
             )
         case "message":
             return GivenMessage(
-                _known(first, reader), _fields(behind, "basic.publish", "routing_key", reader)
+                _require_known_label(first, reader), _fields(behind, "basic.publish", "routing_key", reader)
             )
         case "messages":
             if not behind:
-                raise Problem.at(behind, "the body of a message")
+                raise TraceLineError.at(behind, "the body of a message")
             bodies = tuple(reader.template(word, Use.SENT) for word in behind.words())
-            return GivenMessages(_known(first, reader), bodies)
-    raise Problem.at(
+            return GivenMessages(_require_known_label(first, reader), bodies)
+    raise TraceLineError.at(
         kind, "queue, exchange, binding, message, messages or connection", near(kind.value, KINDS)
     )
 
 
-def read_state(kind: Text, rest: Text, reader: Reader) -> State:
+def read_state(kind: Text, rest: Text, reader: TraceReader) -> ObjectState:
     """What stands behind ``await`` and ``expect``, without a time limit."""
     if kind.value != "queue":
-        raise Problem.at(kind, "queue", near(kind.value, ("queue",)))
+        raise TraceLineError.at(kind, "queue", near(kind.value, ("queue",)))
     label, behind = rest.first_word()
     fields: list[tuple[str, Node]] = []
     for key, value in pairs(behind):
         if key.value not in (*COUNTS, EXISTS):
-            raise Problem.at(
+            raise TraceLineError.at(
                 key, f"one of {', '.join((*COUNTS, EXISTS))}", near(key.value, (*COUNTS, EXISTS))
             )
         kind_of = "bit" if key.value == EXISTS else "long"
         fields.append((key.value, read_node(key.value, kind_of, value, reader, Use.SENT)))
     if not fields:
-        raise Problem.at(rest, "a field and its value, such as message_count=1", offset=len(rest.value))
-    return QueueState(_known(label, reader), tuple(fields))
+        raise TraceLineError.at(
+            rest, "a field and its value, such as message_count=1", offset=len(rest.value)
+        )
+    return ExpectedQueueState(_require_known_label(label, reader), tuple(fields))
 
 
-def _fields(text: Text, method: str, taken: str, reader: Reader) -> tuple[Field, ...]:
+def _fields(text: Text, method: str, taken: str, reader: TraceReader) -> tuple[Field, ...]:
     fields = read_fields(text, SHAPES[method], reader, Use.SENT)
     if any(field.name == taken for field in fields):
-        raise Problem.at(text, f"no {taken}: it is the name that stands before")
+        raise TraceLineError.at(text, f"no {taken}: it is the name that stands before")
     return fields
 
 
-def _known(label: Text, reader: Reader) -> str:
+def _require_known_label(label: Text, reader: TraceReader) -> str:
     if label.value not in reader.labels:
         advice = near(label.value, reader.labels) or '"given", or "names", introduces it'
-        raise Problem.at(label, "a name this trace has introduced", advice)
+        raise TraceLineError.at(label, "a name this trace has introduced", advice)
     return label.value

@@ -16,27 +16,27 @@ from msgspec import Struct
 from plumbline.conformance.trace.json_text import (
     Constant,
     Node,
-    Open,
+    OpenValue,
     evaluate,
     node_differences,
     read_json,
     shown_node,
 )
-from plumbline.conformance.trace.language import Difference
-from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.language import Mismatch
+from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.settings import pairs
 from plumbline.conformance.trace.template import (
+    CaptureKind,
     Hole,
-    Kind,
-    Scope,
-    Value,
+    NameOrText,
+    TraceScope,
     as_bytes,
     as_text,
     match,
     show,
 )
-from plumbline.conformance.trace.text import Problem, Text, near
-from plumbline.wire.amqp import PROPERTIES, Method, Shape
+from plumbline.conformance.trace.text import Text, TraceLineError, near
+from plumbline.wire.amqp import PROPERTIES, Method, MethodSpec
 
 ARGUMENT, PROPERTY, CONTENT = "argument", "property", "content"
 BODY, BODY_SIZE = "body", "body_size"
@@ -54,17 +54,17 @@ class Field(Struct, frozen=True):
     place: str
     node: Node
 
-    def value(self, scope: Scope) -> Any:
+    def value(self, scope: TraceScope) -> Any:
         """What is sent."""
         value = evaluate(self.node, scope)
         if self.kind == BODY:
             return as_bytes(value)
         return str(value) if self.kind in TEXTS else value
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return f"{self.name}={shown_node(self.node, scope)}"
 
-    def differences(self, operation: Method, scope: Scope) -> Iterator[Difference]:
+    def differences(self, operation: Method, scope: TraceScope) -> Iterator[Mismatch]:
         """In what the operation is not this."""
         if self.kind == BODY_SIZE:
             found: Any = len(operation.body)
@@ -73,37 +73,37 @@ class Field(Struct, frozen=True):
         elif self.place == PROPERTY:
             if self.name not in (operation.properties or {}):
                 if not _is_absent(self.node):
-                    yield Difference(self.name, shown_node(self.node, scope), "no such property")
+                    yield Mismatch(self.name, shown_node(self.node, scope), "no such property")
                 return
             found = (operation.properties or {})[self.name]
         else:
             found = operation.arguments[self.name]
         if self.kind in TEXTS:
             # As texts, not as JSON: "1" and 1 are alike.
-            template = self.node.resolved(scope) if isinstance(self.node, Value | Open) else ()
+            template = self.node.resolved(scope) if isinstance(self.node, NameOrText | OpenValue) else ()
             if not match(template, found, scope):
-                yield Difference(self.name, show(template, scope), found[:200])
+                yield Mismatch(self.name, show(template, scope), found[:200])
             return
-        for path, wanted, got in node_differences(self.node, _plain(found), self.name, scope):
-            yield Difference(path, wanted, got)
+        for path, expected, actual in node_differences(self.node, _plain(found), self.name, scope):
+            yield Mismatch(path, expected, actual)
 
 
-def read_fields(text: Text, shape: Shape, reader: Reader, use: Use) -> tuple[Field, ...]:
-    """All pairs of a line. Raises ``Problem``."""
+def read_fields(text: Text, shape: MethodSpec, reader: TraceReader, use: Use) -> tuple[Field, ...]:
+    """All pairs of a line. Raises ``TraceLineError``."""
     return tuple(_field(key, value, shape, reader, use) for key, value in pairs(text))
 
 
-def values(fields: tuple[Field, ...], scope: Scope) -> Iterator[tuple[Field, Any]]:
+def values(fields: tuple[Field, ...], scope: TraceScope) -> Iterator[tuple[Field, Any]]:
     """What is sent, field by field."""
     return ((field, field.value(scope)) for field in fields)
 
 
-def show_fields(fields: tuple[Field, ...], scope: Scope) -> list[str]:
+def show_fields(fields: tuple[Field, ...], scope: TraceScope) -> list[str]:
     """For reports."""
     return [field.show(scope) for field in fields]
 
 
-def _field(key: Text, value: Text, shape: Shape, reader: Reader, use: Use) -> Field:
+def _field(key: Text, value: Text, shape: MethodSpec, reader: TraceReader, use: Use) -> Field:
     name = key.value
     if name in shape.arguments:
         kind, place = shape.arguments[name], ARGUMENT
@@ -113,37 +113,37 @@ def _field(key: Text, value: Text, shape: Shape, reader: Reader, use: Use) -> Fi
         kind, place = name, CONTENT
     else:
         known = [*shape.arguments, *([*PROPERTIES, BODY, BODY_SIZE] if shape.has_content else [])]
-        raise Problem.at(key, f"an argument of {shape.name} ({', '.join(known)})", near(name, known))
+        raise TraceLineError.at(key, f"an argument of {shape.name} ({', '.join(known)})", near(name, known))
     return Field(name, kind, place, read_node(name, kind, value, reader, use))
 
 
-def read_node(name: str, kind: str, value: Text, reader: Reader, use: Use) -> Node:
-    """The value of an argument of this type. Raises ``Problem``."""
+def read_node(name: str, kind: str, value: Text, reader: TraceReader, use: Use) -> Node:
+    """The value of an argument of this type. Raises ``TraceLineError``."""
     if kind in TEXTS:
         return _text(name, value, reader, use)
     if value.value == "*" and use is Use.EXPECTED:
-        return Open(Hole("*", kind=Kind.ANY))
+        return OpenValue(Hole("*", kind=CaptureKind.ANY))
     node = read_json(value, reader, use).root
-    if isinstance(node, Open):
+    if isinstance(node, OpenValue):
         return node
-    wanted = {"bit": "true or false", "table": "a JSON object"}.get(kind, "a number")
+    expected = {"bit": "true or false", "table": "a JSON object"}.get(kind, "a number")
     right = {
         "bit": isinstance(node, Constant) and isinstance(node.value, bool),
-        "table": not isinstance(node, Constant | Value),
+        "table": not isinstance(node, Constant | NameOrText),
     }.get(kind, isinstance(node, Constant) and type(node.value) is int)
     if not right:
-        raise Problem.at(value, wanted)
+        raise TraceLineError.at(value, expected)
     return node
 
 
-def _text(name: str, value: Text, reader: Reader, use: Use) -> Value:
+def _text(name: str, value: Text, reader: TraceReader, use: Use) -> NameOrText:
     quoted = len(value.value) > 1 and value.value[0] == value.value[-1] == '"'
     inside = value.cut(1, len(value.value) - 1) if quoted else value
     if inside.value == "*" and use is Use.EXPECTED and not quoted:
-        return Value((Hole("*", kind=Kind.TEXT),))
+        return NameOrText((Hole("*", kind=CaptureKind.TEXT),))
     if name not in NAMES or not inside:
-        return Value(reader.template(inside, use, Kind.TEXT))
-    found = reader.value(inside, use, Kind.WORD)
+        return NameOrText(reader.template(inside, use, CaptureKind.TEXT))
+    found = reader.value(inside, use, CaptureKind.WORD)
     if name in OBJECTS and found.subject is not None and _is_label(found.subject.plain):
         reader.label(inside)
     return found
@@ -155,8 +155,10 @@ def _is_label(tokens: list[str | None]) -> bool:
 
 
 def _is_absent(node: Node) -> bool:
-    template = node.template if isinstance(node, Value) else (node.hole,) if isinstance(node, Open) else ()
-    return any(isinstance(part, Hole) and part.kind is Kind.ABSENT for part in template)
+    template = (
+        node.template if isinstance(node, NameOrText) else (node.hole,) if isinstance(node, OpenValue) else ()
+    )
+    return any(isinstance(part, Hole) and part.kind is CaptureKind.ABSENT for part in template)
 
 
 def _plain(value: Any) -> Any:

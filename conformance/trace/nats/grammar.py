@@ -13,11 +13,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from plumbline.conformance.trace.json_text import JsonText, read_json, starts_json
-from plumbline.conformance.trace.language import Following, Outgoing, Pattern, Prerequisite, State
+from plumbline.conformance.trace.language import FollowingLines, ObjectState, Outgoing, Pattern, Prerequisite
 from plumbline.conformance.trace.nats import stage as nats_stage
 from plumbline.conformance.trace.nats.keys import RESERVED
-from plumbline.conformance.trace.nats.patterns import Delivery, Fixed, InfoPattern, Refusal
-from plumbline.conformance.trace.reader import Reader, Use
+from plumbline.conformance.trace.nats.patterns import DeliveryPattern, ErrPattern, FixedPattern, InfoPattern
+from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.segments import (
     NO_PAYLOAD,
     HeaderBlock,
@@ -25,8 +25,8 @@ from plumbline.conformance.trace.segments import (
     read_payload,
     read_segments,
 )
-from plumbline.conformance.trace.template import Hole, Scope, Subject, Template, as_bytes, fill
-from plumbline.conformance.trace.text import Problem, Text, near
+from plumbline.conformance.trace.template import Hole, Subject, Template, TraceScope, as_bytes, fill
+from plumbline.conformance.trace.text import Text, TraceLineError, near
 from plumbline.wire.nats import Connect, HPub, Operation, Ping, Pong, Pub, Sub, Unsub
 
 SENT = ("PUB", "HPUB", "SUB", "UNSUB", "PING", "PONG", "CONNECT")
@@ -43,7 +43,7 @@ class SendSubscribe(Struct, frozen=True):
     queue: Subject | None
     sid: Template
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         queue = None if self.queue is None else fill(self.queue.template(scope), scope)
         return Sub.make(fill(self.subject.template(scope), scope), fill(self.sid, scope), queue)
 
@@ -54,7 +54,7 @@ class SendUnsubscribe(Struct, frozen=True):
     sid: Template
     max_msgs: Template | None
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         args = [fill(part, scope) for part in (self.sid, self.max_msgs) if part is not None]
         raw = as_bytes(f"UNSUB {' '.join(args)}\r\n")
         return Unsub(raw, raw.split()[1:], len(raw))
@@ -70,7 +70,7 @@ class SendPublish(Struct, frozen=True):
     header_size: str | None
     size: str | None
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         subject = fill(self.subject.template(scope), scope)
         reply = None if self.reply is None else fill(self.reply.template(scope), scope)
         payload = self.payload.fill(scope)
@@ -85,7 +85,7 @@ class SendConnect(Struct, frozen=True):
 
     json: JsonText
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         raw = b"CONNECT " + as_bytes(self.json.fill(scope)) + b"\r\n"
         return Connect(raw, raw.split()[1:], len(raw))
 
@@ -95,70 +95,74 @@ class SendFixed(Struct, frozen=True):
 
     make: Callable[[], Operation]
 
-    def operation(self, scope: Scope) -> Operation:
+    def operation(self, scope: TraceScope) -> Operation:
         return self.make()
 
 
-class NatsDialect:
+class NatsTraceDialect:
     """The NATS client protocol and JetStream."""
 
     reserved = RESERVED
 
-    def read_send(self, text: Text, following: Following, reader: Reader) -> Outgoing:
+    def read_send(self, text: Text, following: FollowingLines, reader: TraceReader) -> Outgoing:
         verb, rest = text.first_word()
         if verb.value not in SENT:
             advice = "; ".join(filter(None, (near(verb.value, SENT), _RAW_HELP)))
-            raise Problem.at(verb, f"an operation to send ({', '.join(SENT)}, raw)", advice)
+            raise TraceLineError.at(verb, f"an operation to send ({', '.join(SENT)}, raw)", advice)
         if verb.value == "CONNECT":
             if not starts_json(rest.value):
-                raise Problem.at(rest, "a JSON object", _RAW_HELP)
+                raise TraceLineError.at(rest, "a JSON object", _RAW_HELP)
             return SendConnect(read_json(rest, reader, Use.SENT))
-        words, behind = _words(rest)
+        fields, behind = _split_fields(rest)
         if verb.value in ("PUB", "HPUB"):
-            return _publish(verb, words, behind, following, reader)
+            return _publish(verb, fields, behind, following, reader)
         if behind:
-            raise Problem.at(behind, "the end of the line", _RAW_HELP)
+            raise TraceLineError.at(behind, "the end of the line", _RAW_HELP)
         if verb.value == "SUB":
-            _count(verb, words, 2, 3, "subject [queue] sid")
-            queue = reader.word(words[1], Use.SENT) if len(words) == 3 else None
+            _count(verb, fields, 2, 3, "subject [queue] sid")
+            queue = reader.word(fields[1], Use.SENT) if len(fields) == 3 else None
             if queue is not None and queue.plain[0] is not None:
-                reader.label(words[1])
+                reader.label(fields[1])
             return SendSubscribe(
-                reader.subject(words[0], Use.SENT), queue, reader.template(words[-1], Use.SENT)
+                reader.subject(fields[0], Use.SENT), queue, reader.template(fields[-1], Use.SENT)
             )
         if verb.value == "UNSUB":
-            _count(verb, words, 1, 2, "sid [max]")
-            rest_of = [reader.template(word, Use.SENT) for word in words]
+            _count(verb, fields, 1, 2, "sid [max]")
+            rest_of = [reader.template(word, Use.SENT) for word in fields]
             return SendUnsubscribe(rest_of[0], rest_of[1] if len(rest_of) == 2 else None)
-        _count(verb, words, 0, 0, "nothing more")
+        _count(verb, fields, 0, 0, "nothing more")
         return SendFixed(Ping.make if verb.value == "PING" else Pong.make)
 
-    def read_expect(self, text: Text, following: Following, reader: Reader) -> Pattern:
+    def read_expect(self, text: Text, following: FollowingLines, reader: TraceReader) -> Pattern:
         verb, rest = text.first_word()
         if verb.value not in EXPECTED:
             words = (*EXPECTED, "nothing", "closed")
-            raise Problem.at(verb, f"an operation to expect ({', '.join(words)})", near(verb.value, words))
+            raise TraceLineError.at(
+                verb, f"an operation to expect ({', '.join(words)})", near(verb.value, words)
+            )
         if verb.value in ("MSG", "HMSG"):
             return _delivery(verb, rest, following, reader)
         if verb.value == "-ERR":
-            return Refusal(reader.template(_unquoted(rest), Use.EXPECTED) if rest else None)
+            return ErrPattern(reader.template(_unquoted(rest), Use.EXPECTED) if rest else None)
         if verb.value == "INFO" and rest:
             return InfoPattern(read_json(rest, reader, Use.EXPECTED))
         if rest:
-            raise Problem.at(rest, "the end of the line")
-        return Fixed(verb.value)
+            raise TraceLineError.at(rest, "the end of the line")
+        return FixedPattern(verb.value)
 
-    def read_given(self, kind: Text, rest: Text, following: Following, reader: Reader) -> Prerequisite:
+    def read_given(
+        self, kind: Text, rest: Text, following: FollowingLines, reader: TraceReader
+    ) -> Prerequisite:
         return nats_stage.read_given(kind, rest, following, reader)
 
-    def read_state(self, kind: Text, rest: Text, reader: Reader) -> State:
+    def read_state(self, kind: Text, rest: Text, reader: TraceReader) -> ObjectState:
         return nats_stage.read_state(kind, rest, reader)
 
 
 def _publish(
-    verb: Text, words: list[Text], behind: Text, following: Following, reader: Reader
+    verb: Text, words: list[Text], behind: Text, following: FollowingLines, reader: TraceReader
 ) -> SendPublish:
-    sizes = _trailing(words, 2 if verb.value == "HPUB" else 1, _SIZE)
+    sizes = _take_sizes(words, 2 if verb.value == "HPUB" else 1, _SIZE)
     layout = "subject [reply] [header_size total_size]" if verb.value == "HPUB" else "subject [reply] [size]"
     _count(verb, words, 1, 2, layout)
     subject = reader.subject(words[0], Use.SENT)
@@ -167,12 +171,12 @@ def _publish(
     if verb.value == "PUB":
         payload = read_payload(behind, following, reader, Use.SENT, numbers[0] if numbers else 0)
         if payload is None and numbers and numbers[0] > 0:
-            raise Problem.at(behind, "the payload, after | or on the line below")
+            raise TraceLineError.at(behind, "the payload, after | or on the line below")
         payload = payload or NO_PAYLOAD
         size = _size(sizes[0].value, payload.written) if sizes else None
         return SendPublish(subject, reply, None, payload, None, size)
     if len(sizes) == 1:
-        raise Problem.at(sizes[0], "two sizes, of the headers and of all, or none")
+        raise TraceLineError.at(sizes[0], "two sizes, of the headers and of all, or none")
     of_payload = numbers[1] - numbers[0] if numbers else 0
     block, body = read_segments(behind, following, reader, Use.SENT, of_payload)
     block, body = block or HeaderBlock((), ()), body or NO_PAYLOAD
@@ -187,32 +191,34 @@ def _size(written: str, content: bytes | None) -> str | None:
     return None if content is not None and written == str(len(content)) else written
 
 
-def _delivery(verb: Text, rest: Text, following: Following, reader: Reader) -> Delivery:
-    words, behind = _words(rest)
-    wanted = 2 if verb.value == "HMSG" else 1
-    sizes = _trailing(words, wanted, _SIZE_PATTERN) if len(words) > 2 else []
-    if sizes and len(sizes) < wanted:
-        raise Problem.at(sizes[0], "two sizes, of the headers and of all, or none")
-    layout = "subject sid [reply] [header_size total_size]" if wanted == 2 else "subject sid [reply] [size]"
-    _count(verb, words, 2, 3, layout)
-    subject = reader.subject(words[0], Use.EXPECTED)
-    sid = (Hole("*"),) if words[1].value == "*" else reader.template(words[1], Use.EXPECTED)
-    reply = reader.subject(words[2], Use.EXPECTED) if len(words) == 3 else None
+def _delivery(verb: Text, rest: Text, following: FollowingLines, reader: TraceReader) -> DeliveryPattern:
+    fields, behind = _split_fields(rest)
+    size_count = 2 if verb.value == "HMSG" else 1
+    sizes = _take_sizes(fields, size_count, _SIZE_PATTERN) if len(fields) > 2 else []
+    if sizes and len(sizes) < size_count:
+        raise TraceLineError.at(sizes[0], "two sizes, of the headers and of all, or none")
+    layout = (
+        "subject sid [reply] [header_size total_size]" if size_count == 2 else "subject sid [reply] [size]"
+    )
+    _count(verb, fields, 2, 3, layout)
+    subject = reader.subject(fields[0], Use.EXPECTED)
+    sid = (Hole("*"),) if fields[1].value == "*" else reader.template(fields[1], Use.EXPECTED)
+    reply = reader.subject(fields[2], Use.EXPECTED) if len(fields) == 3 else None
     templates = tuple(reader.template(size, Use.EXPECTED) for size in sizes)
     numbers = [int(size.value) if size.value.isdigit() else 0 for size in sizes]
     if verb.value == "MSG":
         payload = read_payload(behind, following, reader, Use.EXPECTED, numbers[0] if numbers else 0)
-        return Delivery("MSG", subject, sid, reply, templates, None, payload)
+        return DeliveryPattern("MSG", subject, sid, reply, templates, None, payload)
     of_payload = numbers[1] - numbers[0] if numbers else 0
     block, body = read_segments(behind, following, reader, Use.EXPECTED, of_payload)
     if body is None and block is not None and block.status:
         body = NO_PAYLOAD  # a status is no message: it carries nothing, unless the trace says so
-    return Delivery("HMSG", subject, sid, reply, templates, block, body)
+    return DeliveryPattern("HMSG", subject, sid, reply, templates, block, body)
 
 
-def _words(rest: Text) -> tuple[list[Text], Text]:
+def _split_fields(rest: Text) -> tuple[list[Text], Text]:
     """The fields of an operation, and what stands behind them: a bar or a JSON text, and all after it."""
-    words: list[Text] = []
+    fields: list[Text] = []
     position, value = 0, rest.value
     field = re.compile(r"(?:\{[^{}]*\}|[^ \t|])+")
     while position < len(value):
@@ -221,26 +227,26 @@ def _words(rest: Text) -> tuple[list[Text], Text]:
             continue
         found = field.match(value, position)
         if found is None or starts_json(value[position:]):
-            return words, rest.cut(position)
-        words.append(rest.cut(position, found.end()))
+            return fields, rest.cut(position)
+        fields.append(rest.cut(position, found.end()))
         position = found.end()
-    return words, rest.cut(len(value))
+    return fields, rest.cut(len(value))
 
 
-def _trailing(words: list[Text], most: int, shape: re.Pattern[str]) -> list[Text]:
+def _take_sizes(words: list[Text], limit: int, shape: re.Pattern[str]) -> list[Text]:
     """Takes the sizes off the end of ``words``; the first word is never one."""
     sizes: list[Text] = []
-    while len(words) > 1 and len(sizes) < most and shape.fullmatch(words[-1].value):
+    while len(words) > 1 and len(sizes) < limit and shape.fullmatch(words[-1].value):
         sizes.insert(0, words.pop())
     return sizes
 
 
-def _count(verb: Text, words: list[Text], fewest: int, most: int, layout: str) -> None:
-    if len(words) < fewest:
+def _count(verb: Text, words: list[Text], minimum: int, maximum: int, layout: str) -> None:
+    if len(words) < minimum:
         end = words[-1] if words else verb
-        raise Problem.at(end, f"{verb.value} {layout}", offset=len(end.value))
-    if len(words) > most:
-        raise Problem.at(words[most], f"{verb.value} {layout}", _RAW_HELP)
+        raise TraceLineError.at(end, f"{verb.value} {layout}", offset=len(end.value))
+    if len(words) > maximum:
+        raise TraceLineError.at(words[maximum], f"{verb.value} {layout}", _RAW_HELP)
 
 
 def _unquoted(text: Text) -> Text:

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plumbline.conformance.trace.json_text import JsonText
-from plumbline.conformance.trace.language import Difference
+from plumbline.conformance.trace.language import Mismatch
 from plumbline.conformance.trace.segments import HeaderBlock, JsonPayload, PayloadText, printable
-from plumbline.conformance.trace.template import Scope, Subject, Template, match, show, tokens_apart
+from plumbline.conformance.trace.template import Subject, Template, TraceScope, match, show, token_difference
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Err, HMsg, Info, Msg, Operation, Ping
 from plumbline.wire.nats.headers import Headers
 
 
-class Fixed(Struct, frozen=True):
+class FixedPattern(Struct, frozen=True):
     """An operation without fields, or INFO with any."""
 
     stream: ClassVar[None] = None
@@ -29,13 +29,13 @@ class Fixed(Struct, frozen=True):
     verb: str
 
     @property
-    def asked(self) -> tuple[type[Operation], ...]:
+    def explicit_kinds(self) -> tuple[type[Operation], ...]:
         return {"PING": (Ping,), "INFO": (Info,)}.get(self.verb, ())
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return self.verb
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
         return _verb(self.verb, operation)
 
 
@@ -47,23 +47,23 @@ class InfoPattern(Struct, frozen=True):
     json: JsonText
 
     @property
-    def asked(self) -> tuple[type[Operation], ...]:
+    def explicit_kinds(self) -> tuple[type[Operation], ...]:
         return (Info,)
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return f"INFO {self.json.show(scope)}"
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
         if not isinstance(operation, Info):
             return _verb("INFO", operation)
         found = operation.raw[len("INFO") : operation.head]
         return [
-            Difference(what.replace("payload", "INFO", 1), expected, got)
-            for what, expected, got in self.json.differences(found, scope)
+            Mismatch(what.replace("payload", "INFO", 1), expected, actual)
+            for what, expected, actual in self.json.differences(found, scope)
         ]
 
 
-class Refusal(Struct, frozen=True):
+class ErrPattern(Struct, frozen=True):
     """``-ERR 'text'``; documents and servers differ in the case of the text, so case counts for nothing."""
 
     stream: ClassVar[None] = None
@@ -71,22 +71,22 @@ class Refusal(Struct, frozen=True):
     message: Template | None
 
     @property
-    def asked(self) -> tuple[type[Operation], ...]:
+    def explicit_kinds(self) -> tuple[type[Operation], ...]:
         return ()
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         return "-ERR" if self.message is None else f"-ERR '{show(self.message, scope)}'"
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
         if not isinstance(operation, Err):
             return _verb("-ERR", operation)
-        wanted = self.message
-        if wanted is None or match(wanted, operation.message, scope, re.DOTALL | re.IGNORECASE):
+        expected = self.message
+        if expected is None or match(expected, operation.message, scope, re.DOTALL | re.IGNORECASE):
             return []
-        return [Difference("message", show(wanted, scope), operation.message)]
+        return [Mismatch("message", show(expected, scope), operation.message)]
 
 
-class Delivery(Struct, frozen=True):
+class DeliveryPattern(Struct, frozen=True):
     """``MSG`` and ``HMSG``. A block or a payload of None may be anything; a reply of None must not come."""
 
     stream: ClassVar[None] = None
@@ -100,10 +100,10 @@ class Delivery(Struct, frozen=True):
     payload: PayloadText | None
 
     @property
-    def asked(self) -> tuple[type[Operation], ...]:
+    def explicit_kinds(self) -> tuple[type[Operation], ...]:
         return ()
 
-    def show(self, scope: Scope) -> str:
+    def show(self, scope: TraceScope) -> str:
         fields = [self.verb, show(self.subject.template(scope), scope), show(self.sid, scope)]
         fields += [] if self.reply is None else [show(self.reply.template(scope), scope)]
         text = " ".join(fields + [show(size, scope) for size in self.sizes])
@@ -114,7 +114,7 @@ class Delivery(Struct, frozen=True):
             text += f" {bar if self.block is None else '|| '}{self.payload.show(scope)}"
         return text.rstrip()
 
-    def differences(self, operation: Any, scope: Scope) -> list[Difference]:
+    def differences(self, operation: Any, scope: TraceScope) -> list[Mismatch]:
         if operation.verb != self.verb or not isinstance(operation, Msg | HMsg):
             return _verb(self.verb, operation)
         return [
@@ -123,62 +123,63 @@ class Delivery(Struct, frozen=True):
             *self._payload(operation, scope),
         ]
 
-    def _line(self, operation: Msg | HMsg, scope: Scope) -> Iterator[Difference]:
+    def _line(self, operation: Msg | HMsg, scope: TraceScope) -> Iterator[Mismatch]:
         yield from _dotted("subject", self.subject, operation.subject, scope)
         yield from _field("sid", self.sid, operation.sid, scope)
         if self.reply is not None:
             yield from _dotted("reply", self.reply, operation.reply, scope)
         elif operation.reply is not None:
-            yield Difference("reply", "none", operation.reply)
+            yield Mismatch("reply", "none", operation.reply)
         names = ("size",) if len(self.sizes) == 1 else ("header size", "total size")
         found = [arg.decode() for arg in operation.args[-len(self.sizes) :]] if self.sizes else []
         for name, size, actual in zip(names, self.sizes, found, strict=False):
             yield from _field(name, size, actual, scope)
 
-    def _block(self, operation: Msg | HMsg, scope: Scope) -> Iterator[Difference]:
+    def _block(self, operation: Msg | HMsg, scope: TraceScope) -> Iterator[Mismatch]:
         if self.block is None:
             return
         try:
             headers = operation.headers or Headers(None, ())
         except ProtocolError as error:
-            yield Difference("headers", "a header block", str(error))
+            yield Mismatch("headers", "a header block", str(error))
             return
         status = "" if headers.status is None else str(headers.status)
         if not match(self.block.status, status, scope):
-            yield Difference("status", show(self.block.status, scope) or "none", status or "none")
+            yield Mismatch("status", show(self.block.status, scope) or "none", status or "none")
         left = list(headers.fields)
         for header in self.block.fields:
-            wanted = header.value.resolved(scope)
+            expected = header.value.resolved(scope)
             fitting = next(
-                (field for field in left if field[0] == header.name and match(wanted, field[1], scope)), None
+                (field for field in left if field[0] == header.name and match(expected, field[1], scope)),
+                None,
             )
             if fitting is not None:
                 left.remove(fitting)
                 continue
             found = [value for name, value in left if name == header.name]
-            yield Difference(
-                f"header {header.name}", show(wanted, scope), " and ".join(found) or "no such header"
+            yield Mismatch(
+                f"header {header.name}", show(expected, scope), " and ".join(found) or "no such header"
             )
 
-    def _payload(self, operation: Msg | HMsg, scope: Scope) -> Iterator[Difference]:
+    def _payload(self, operation: Msg | HMsg, scope: TraceScope) -> Iterator[Mismatch]:
         if self.payload is not None:
             yield from self.payload.differences(operation.payload, scope)
 
 
-def _verb(verb: str, operation: Any) -> list[Difference]:
-    return [] if operation.verb == verb else [Difference("operation", verb, operation.verb)]
+def _verb(verb: str, operation: Any) -> list[Mismatch]:
+    return [] if operation.verb == verb else [Mismatch("operation", verb, operation.verb)]
 
 
-def _field(what: str, template: Template, actual: str, scope: Scope) -> Iterator[Difference]:
+def _field(what: str, template: Template, actual: str, scope: TraceScope) -> Iterator[Mismatch]:
     if not match(template, actual, scope):
-        yield Difference(what, show(template, scope), printable(actual))
+        yield Mismatch(what, show(template, scope), printable(actual))
 
 
-def _dotted(what: str, subject: Subject, actual: str | None, scope: Scope) -> Iterator[Difference]:
+def _dotted(what: str, subject: Subject, actual: str | None, scope: TraceScope) -> Iterator[Mismatch]:
     template = subject.template(scope)
-    wanted = show(template, scope)
+    expected = show(template, scope)
     if actual is None:
-        yield Difference(what, wanted, "none")
+        yield Mismatch(what, expected, "none")
     elif not match(template, actual, scope):
-        apart = tokens_apart(wanted, actual)
-        yield Difference(what, wanted, actual + (f" ({apart})" if apart else ""))
+        apart = token_difference(expected, actual)
+        yield Mismatch(what, expected, actual + (f" ({apart})" if apart else ""))

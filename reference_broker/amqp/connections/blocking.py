@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.reference_broker.amqp.connections.connection import Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.outbox import Outbox
 
@@ -19,23 +19,23 @@ class Blocking:
         self.outbox = outbox
         self.reason: str | None = None
 
-    def block(self, connections: Iterable[Connection], reason: str) -> None:
+    def block(self, connections: Iterable[AmqpClientConnection], reason: str) -> None:
         """From now on publishers wait."""
         self.reason = reason
         for connection in connections:
             if connection.phase is Phase.RUNNING:
                 self.notify(connection)
 
-    def notify(self, connection: Connection) -> None:
+    def notify(self, connection: AmqpClientConnection) -> None:
         """Send connection.blocked if publishers wait and the client knows the method."""
         if self.reason is not None and self.is_known_to(connection):
             self.outbox.send(connection, 0, "connection.blocked", self.reason)
 
-    def notify_end(self, connection: Connection) -> None:
+    def notify_end(self, connection: AmqpClientConnection) -> None:
         """Send connection.unblocked if the client knows it."""
         if connection.phase is Phase.RUNNING and self.is_known_to(connection):
             self.outbox.send(connection, 0, "connection.unblocked")
 
-    def is_known_to(self, connection: Connection) -> bool:
+    def is_known_to(self, connection: AmqpClientConnection) -> bool:
         """Whether the client has said so among its capabilities."""
         return connection.capabilities.get("connection.blocked") is True

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
-from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpFault, reply_text
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
+from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpReplyError, reply_text
 from plumbline.reference_broker.amqp.messages.acknowledging import Transactions
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
@@ -28,16 +28,16 @@ class Channels:
         self.transactions = transactions
         self.outbox = outbox
 
-    def on_channel_open(self, connection: Connection, operation: Method, now: int) -> None:
+    def on_channel_open(self, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         """channel.open."""
         self.open(connection, operation.channel)
 
-    def open(self, connection: Connection, number: int) -> None:
-        """Servers: how many there are counts, not their numbers. Raises ``AmqpFault`` (530)."""
+    def open(self, connection: AmqpClientConnection, number: int) -> None:
+        """Servers: how many there are counts, not their numbers. Raises ``AmqpReplyError`` (530)."""
         count, most = len(connection.channels), connection.channel_max
         if count >= most:
             text = f"number of channels opened ({count}) has reached the negotiated channel_max ({most})"
-            raise AmqpFault(NOT_ALLOWED, text, cause=(0, 0))
+            raise AmqpReplyError(NOT_ALLOWED, text, cause=(0, 0))
         connection.channels[number] = Channel(connection, number)
         self.outbox.send(connection, number, "channel.open-ok", "")
 
@@ -55,7 +55,7 @@ class Channels:
     def on_channel_flow(self, channel: Channel, operation: Method, now: int) -> None:
         """channel.flow: servers only accept active=true."""
         if not operation.arguments["active"]:
-            raise AmqpFault(NOT_IMPLEMENTED, "active=false")
+            raise AmqpReplyError(NOT_IMPLEMENTED, "active=false")
         self.outbox.answer(channel, "channel.flow-ok", True)
 
     def on_access_request(self, channel: Channel, operation: Method, now: int) -> None:
@@ -72,7 +72,7 @@ class Channels:
         """The channel ends: consumers go, and what is outstanding is requeued."""
         channel.closed = True
         if channel.transaction is not None:
-            self.transactions.undo(channel, channel.transaction)
+            self.transactions.restore_outstanding(channel, channel.transaction)
         consumers, channel.consumers = channel.consumers, {}
         left: list[Queue] = []
         for consumer in consumers.values():
@@ -82,10 +82,10 @@ class Channels:
         outstanding, channel.outstanding = channel.outstanding, {}
         queues = self.deliveries.requeue(outstanding.values(), now)
         for queue in left:
-            self.topology.consumer_left(queue, now)
-        self.deliveries.pump_all(queues, now)
+            self.topology.on_consumer_gone(queue, now)
+        self.deliveries.deliver_ready_all(queues, now)
 
-    def leave_all(self, connection: Connection, now: int) -> None:
+    def leave_all(self, connection: AmqpClientConnection, now: int) -> None:
         """The connection ends, and with it its channels and exclusive queues."""
         channels = list(connection.channels.values())
         connection.channels.clear()
@@ -101,4 +101,4 @@ class Channels:
             channel.closing = True
             for consumer in channel.consumers.values():
                 if not consumer.queue.deleted:
-                    consumer.queue.step_aside(consumer)
+                    consumer.queue.leave_turn(consumer)

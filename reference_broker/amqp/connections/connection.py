@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.reference_broker.amqp.lifecycle import Phase
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Decoder, Operation
 
 
-class Connection:
+class AmqpClientConnection:
     """One client."""
 
     def __init__(self, connection_id: int, peer: str, decoder: Decoder) -> None:
@@ -26,21 +26,23 @@ class Connection:
         self.channel_max = 0
         self.frame_max = 0  # bytes of the largest frame to this client; 0: no limit
         self.heartbeat = 0  # nanoseconds; 0: none
-        self.heard = 0
+        self.last_received = 0
         self.spoke = 0
         self.channels: dict[int, Channel] = {}
         self.exclusive_queues: set[Queue] = set()
-        self.lagging = False  # does not take what it is sent
-        self.held: list[Operation] | None = None  # what a publisher has sent while publishers are blocked
+        self.is_slow = False  # does not take what it is sent
+        self.held_operations: list[Operation] | None = (
+            None  # what a publisher has sent while publishers are blocked
+        )
         self.ending = False  # the socket is to be closed
 
 
-class Delivery:
+class UnackedDelivery:
     """A message that a client has to settle."""
 
     __slots__ = ("consumer", "entry", "queue")
 
-    def __init__(self, entry: Entry, queue: Queue, consumer: Consumer | None) -> None:
+    def __init__(self, entry: QueueEntry, queue: Queue, consumer: QueueConsumer | None) -> None:
         self.entry = entry
         self.queue = queue
         self.consumer = consumer  # None after basic.get
@@ -49,23 +51,23 @@ class Delivery:
 class Transaction:
     """What tx.commit will do."""
 
-    __slots__ = ("publishes", "settled")
+    __slots__ = ("publishes", "settlements")
 
     def __init__(self) -> None:
-        self.publishes: list[tuple[Message, bool, list[Queue]]] = []  # mandatory or not; where to
-        self.settled: list[tuple[dict[int, Delivery], str]] = []  # "ack", "requeue" or "discard"
+        self.publishes: list[tuple[PublishedMessage, bool, list[Queue]]] = []  # mandatory or not; where to
+        self.settlements: list[tuple[dict[int, UnackedDelivery], str]] = []  # "ack", "requeue" or "discard"
 
 
 class Channel:
     """One channel of a connection."""
 
-    def __init__(self, connection: Connection, number: int) -> None:
+    def __init__(self, connection: AmqpClientConnection, number: int) -> None:
         self.connection = connection
         self.number = number
         self.closing = False  # channel.close was sent: only its close-ok counts
         self.closed = False
-        self.consumers: dict[str, Consumer] = {}
-        self.outstanding: dict[int, Delivery] = {}  # by delivery tag, ascending
+        self.consumers: dict[str, QueueConsumer] = {}
+        self.outstanding: dict[int, UnackedDelivery] = {}  # by delivery tag, ascending
         self.last_tag = 0
         self.prefetch = 0  # for the consumers to come
         self.limit = 0  # for all consumers together

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
+from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.closing import Closing
-from plumbline.reference_broker.amqp.connections.connection import Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.connections.heartbeats import Heartbeats
-from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, NOT_ALLOWED, AmqpFault, reply_text
+from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, NOT_ALLOWED, AmqpReplyError, reply_text
 from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.wire.amqp import (
@@ -78,7 +78,7 @@ class Handshake:
         self.alarms = alarms
         self.outbox = outbox
 
-    def on_protocol_header(self, connection: Connection, header: ProtocolHeader, now: int) -> None:
+    def on_protocol_header(self, connection: AmqpClientConnection, header: ProtocolHeader, now: int) -> None:
         """The protocol header: connection.start, or the header that would have been right."""
         if header.raw not in VERSIONS:
             self.refuse_header(connection)
@@ -95,14 +95,14 @@ class Handshake:
             LOCALES,
         )
 
-    def refuse_header(self, connection: Connection) -> None:
+    def refuse_header(self, connection: AmqpClientConnection) -> None:
         self.outbox.write(connection, PROTOCOL_HEADER)
         connection.phase = Phase.REFUSED
         self.outbox.end(connection)
 
     # Login
 
-    def on_connection_start_ok(self, connection: Connection, operation: Method, now: int) -> None:
+    def on_connection_start_ok(self, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         """connection.start-ok."""
         arguments = operation.arguments
         capabilities = arguments["client_properties"].get("capabilities")
@@ -110,7 +110,7 @@ class Handshake:
         mechanism = arguments["mechanism"]
         credentials = self.credentials(mechanism, arguments["response"])
         if credentials is None:
-            self.closing.drop(connection, now)
+            self.closing.close_without_reply(connection, now)
         elif self.admits(*credentials):
             connection.user = credentials[0]
             connection.phase = Phase.TUNE_OK
@@ -138,22 +138,22 @@ class Handshake:
     def admits(self, user: str, password: str) -> bool:
         return self.config.users.get(user) == password
 
-    def login_failed(self, connection: Connection, mechanism: str, now: int) -> None:
+    def login_failed(self, connection: AmqpClientConnection, mechanism: str, now: int) -> None:
         """Told only to clients that say they understand it."""
         if connection.capabilities.get("authentication_failure_close") is True:
             code = ACCESS_REFUSED
             text = f"Login was refused using authentication mechanism {mechanism}. "
             text += "For details see the broker logfile."
             self.outbox.send(connection, 0, "connection.close", code, reply_text(code, text), 0, 0)
-        self.closing.drop(connection, now)
+        self.closing.close_without_reply(connection, now)
 
     # Tuning
 
-    def on_connection_tune_ok(self, connection: Connection, operation: Method, now: int) -> None:
+    def on_connection_tune_ok(self, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         """connection.tune-ok."""
         arguments = operation.arguments
         if not self.terms_are_acceptable(**arguments):
-            self.closing.drop(connection, now)
+            self.closing.close_without_reply(connection, now)
             return
         connection.channel_max = arguments["channel_max"]
         connection.frame_max = arguments["frame_max"]
@@ -171,20 +171,22 @@ class Handshake:
         """A decoder compares payloads."""
         return Limits(frame_max=frame_max - FRAME_OVERHEAD)
 
-    def on_connection_open(self, connection: Connection, operation: Method, now: int) -> None:
+    def on_connection_open(self, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         """connection.open."""
         self.open(connection, operation.arguments["virtual_host"])
 
-    def open(self, connection: Connection, vhost: str) -> None:
-        """Let a client use a virtual host. Raises ``AmqpFault`` (530)."""
+    def open(self, connection: AmqpClientConnection, vhost: str) -> None:
+        """Let a client use a virtual host. Raises ``AmqpReplyError`` (530)."""
         if vhost not in self.vhosts:
-            raise AmqpFault(NOT_ALLOWED, f"vhost {vhost} not found")
+            raise AmqpReplyError(NOT_ALLOWED, f"vhost {vhost} not found")
         connection.vhost = vhost
         connection.phase = Phase.RUNNING
-        self.alarms.clear((Alarm.HANDSHAKE, connection.id))
+        self.alarms.clear((AmqpTimer.HANDSHAKE, connection.id))
         self.outbox.send(connection, 0, "connection.open-ok", "")
         self.blocking.notify(connection)
 
-    def on_connection_update_secret(self, connection: Connection, operation: Method, now: int) -> None:
+    def on_connection_update_secret(
+        self, connection: AmqpClientConnection, operation: Method, now: int
+    ) -> None:
         """connection.update-secret: accepted, as no credential here expires."""
         self.outbox.send(connection, 0, "connection.update-secret-ok")

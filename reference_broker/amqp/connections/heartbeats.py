@@ -5,8 +5,8 @@ Source: AMQP 0-9-1, 4.2.7 ("Heartbeats").
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.connections.connection import Connection
+from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.wire.amqp import Heartbeat
 
@@ -22,24 +22,24 @@ class Heartbeats:
         self.alarms = alarms
         self.outbox = outbox
 
-    def start(self, connection: Connection, now: int) -> None:
+    def start(self, connection: AmqpClientConnection, now: int) -> None:
         """From now on, if there is an interval."""
         if connection.heartbeat:
-            self.alarms.set((Alarm.BEAT, connection.id), now + connection.heartbeat // BEATS_PER_INTERVAL)
-            self.alarms.set((Alarm.SILENCE, connection.id), now + SILENT_INTERVALS * connection.heartbeat)
+            self.alarms.set((AmqpTimer.BEAT, connection.id), now + connection.heartbeat // BEATS_PER_INTERVAL)
+            self.alarms.set((AmqpTimer.SILENCE, connection.id), now + SILENT_INTERVALS * connection.heartbeat)
 
-    def beat(self, connection: Connection, now: int) -> None:
+    def send_heartbeat(self, connection: AmqpClientConnection, now: int) -> None:
         """Send a heartbeat, unless something else was sent."""
         half = connection.heartbeat // BEATS_PER_INTERVAL
         if now - connection.spoke >= half:
             self.outbox.write(connection, HEARTBEAT)
             connection.spoke = now
-        self.alarms.set((Alarm.BEAT, connection.id), connection.spoke + half)
+        self.alarms.set((AmqpTimer.BEAT, connection.id), connection.spoke + half)
 
-    def check_silence(self, connection: Connection, now: int) -> None:
+    def check_heartbeat(self, connection: AmqpClientConnection, now: int) -> None:
         """End a connection that sent nothing for two intervals."""
-        until = connection.heard + SILENT_INTERVALS * connection.heartbeat
-        if now < until or connection.lagging:
-            self.alarms.set((Alarm.SILENCE, connection.id), max(until, now + connection.heartbeat))
+        until = connection.last_received + SILENT_INTERVALS * connection.heartbeat
+        if now < until or connection.is_slow:
+            self.alarms.set((AmqpTimer.SILENCE, connection.id), max(until, now + connection.heartbeat))
         else:
             self.outbox.end(connection)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.registry import Defect as _Defect
-from plumbline.reference_broker.registry import Registry, UnknownDefect, replace
+from plumbline.reference_broker.registry import Registry, UnknownDefectError, replace
 
 __all__ = [
     "Alteration",
     "Defect",
-    "UnknownDefect",
+    "UnknownDefectError",
     "add",
     "all_defects",
     "apply",
@@ -36,5 +36,5 @@ find = _REGISTRY.find
 
 
 def apply(broker: Broker, name: str) -> None:
-    """Alter ``broker``, which must be freshly built. Raises ``UnknownDefect``."""
+    """Alter ``broker``, which must be freshly built. Raises ``UnknownDefectError``."""
     find(name).alter(broker)

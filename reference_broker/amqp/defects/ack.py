@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.connections.connection import Channel, UnackedDelivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -11,10 +11,10 @@ from plumbline.reference_broker.amqp.defects.alterations import (
     with_arguments,
 )
 from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages.message import Entry
-from plumbline.reference_broker.amqp.topology.queues import Consumer
+from plumbline.reference_broker.amqp.messages.message import QueueEntry
+from plumbline.reference_broker.amqp.topology.queues import QueueConsumer
 from plumbline.wire.amqp import Method
 
 
@@ -50,7 +50,7 @@ def acks_must_come_in_order(broker: Broker) -> None:
 
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if not multiple and channel.outstanding and tag > min(channel.outstanding):
-            raise AmqpFault(PRECONDITION_FAILED, f"delivery tag {tag} is out of order")
+            raise AmqpReplyError(PRECONDITION_FAILED, f"delivery tag {tag} is out of order")
         return None
 
     takes(broker, "basic.ack", taken)
@@ -68,7 +68,7 @@ def ack_of_tag_0_needs_deliveries(broker: Broker) -> None:
 
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if multiple and not tag and not channel.outstanding:
-            raise AmqpFault(PRECONDITION_FAILED, f"{UNKNOWN} 0")
+            raise AmqpReplyError(PRECONDITION_FAILED, f"{UNKNOWN} 0")
         return None
 
     takes(broker, "basic.ack", taken)
@@ -119,7 +119,7 @@ def no_ack_deliveries_can_be_acknowledged(broker: Broker) -> None:
     without: set[tuple[Channel, int]] = set()
     original = broker.deliveries.deliver
 
-    def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
+    def deliver(consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
         original(consumer, entry, now)
         if consumer.no_ack:
             without.add((consumer.channel, consumer.channel.last_tag))
@@ -169,9 +169,9 @@ def acks_are_answered(broker: Broker) -> None:
 def acks_are_forgotten(broker: Broker) -> None:
     """When a channel ends, the last delivery that was acknowledged on it is requeued, too."""
     original_ack, original_leave = broker.acknowledging.acknowledge, broker.channels.leave
-    last: dict[str, Delivery] = {}
+    last: dict[str, UnackedDelivery] = {}
 
-    def acknowledge(delivery: Delivery, now: int) -> None:
+    def acknowledge(delivery: UnackedDelivery, now: int) -> None:
         last["one"] = delivery
         original_ack(delivery, now)
 
@@ -179,7 +179,7 @@ def acks_are_forgotten(broker: Broker) -> None:
         delivery = last.pop("one", None)
         original_leave(channel, now)
         if delivery is not None and not delivery.queue.deleted:
-            broker.deliveries.pump_all(broker.deliveries.requeue([delivery], now), now)
+            broker.deliveries.deliver_ready_all(broker.deliveries.requeue([delivery], now), now)
 
     replace(broker.acknowledging, "acknowledge", acknowledge)
     replace(broker.channels, "leave", leave_channel)
@@ -197,7 +197,7 @@ def what_was_got_cannot_be_nacked(broker: Broker) -> None:
 
     def taken(channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
         if tag in channel.outstanding and channel.outstanding[tag].consumer is None:
-            raise AmqpFault(PRECONDITION_FAILED, f"{UNKNOWN} {tag}")
+            raise AmqpReplyError(PRECONDITION_FAILED, f"{UNKNOWN} {tag}")
         return None
 
     takes(broker, "basic.nack", taken)

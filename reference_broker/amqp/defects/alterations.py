@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace as with_fields
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
-from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.amqp.errors import AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Handler, Phase
 from plumbline.reference_broker.registry import replace
 from plumbline.wire.amqp import AmqpError, Method
@@ -22,12 +22,12 @@ Around = Callable[[Handler, Any, Any, int], None]
 
 
 def before_sending(
-    broker: Broker, method: str, change: Callable[[Connection, int, Values], Values | None]
+    broker: Broker, method: str, change: Callable[[AmqpClientConnection, int, Values], Values | None]
 ) -> None:
     """The arguments of each ``method`` without content are changed on their way out; None: it is not sent."""
     original = broker.outbox.send
 
-    def send(connection: Connection, number: int, name: str, *values: Any) -> None:
+    def send(connection: AmqpClientConnection, number: int, name: str, *values: Any) -> None:
         changed = change(connection, number, values) if name == method else values
         if changed is not None:
             original(connection, number, name, *changed)
@@ -66,7 +66,7 @@ def with_arguments(operation: Method, **arguments: Any) -> Method:
 
 def on_faults(
     broker: Broker,
-    change: Callable[[Connection, Method, AmqpFault], AmqpFault | None],
+    change: Callable[[AmqpClientConnection, Method, AmqpReplyError], AmqpReplyError | None],
     *,
     code: int = 0,
     method: str = "",
@@ -75,8 +75,8 @@ def on_faults(
     """Refusals with this code, method and text are changed; None: the method has no effect and no answer."""
     original = broker.closing.fail
 
-    def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
-        changed: AmqpFault | None = fault
+    def fail(connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError, now: int) -> None:
+        changed: AmqpReplyError | None = fault
         if code in (0, fault.code) and method in ("", operation.method) and text in fault.detail:
             changed = change(connection, operation, fault)
         if changed is not None:
@@ -89,13 +89,13 @@ def forgives(
     broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
 ) -> None:
     """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
-    original = broker.closing.malformed
+    original = broker.closing.on_malformed
 
-    def malformed(connection: Connection, error: AmqpError, now: int) -> None:
+    def malformed(connection: AmqpClientConnection, error: AmqpError, now: int) -> None:
         as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
         if error.kind is kind and as_meant:
             connection.decoder = broker.closing.new_decoder(connection)
         else:
             original(connection, error, now)
 
-    replace(broker.closing, "malformed", malformed)
+    replace(broker.closing, "on_malformed", malformed)

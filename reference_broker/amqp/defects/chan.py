@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -13,7 +13,7 @@ from plumbline.reference_broker.amqp.defects.alterations import (
     on_faults,
 )
 from plumbline.reference_broker.amqp.errors import (
-    AmqpFault,
+    AmqpReplyError,
 )
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Handler
 from plumbline.wire.amqp import AmqpError, Method, Operation
@@ -23,7 +23,7 @@ from plumbline.wire.amqp import AmqpError, Method, Operation
 def open_ok_on_another_channel(broker: Broker) -> None:
     """channel.open of a connection's first channel is answered on channel 1, whatever its number."""
 
-    def opens_channel(connection: Connection, number: int) -> None:
+    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
         first = not connection.channels
         connection.channels[number] = Channel(connection, number)
         broker.outbox.send(connection, 1 if first else number, "channel.open-ok", "")
@@ -36,7 +36,7 @@ def channel_max_is_not_kept(broker: Broker) -> None:
     """More channels than channel_max can be opened."""
     original = broker.channels.open
 
-    def opens_channel(connection: Connection, number: int) -> None:
+    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
         connection.channel_max, agreed = 65535, connection.channel_max
         original(connection, number)
         connection.channel_max = agreed
@@ -48,7 +48,7 @@ def channel_max_is_not_kept(broker: Broker) -> None:
 def soft_errors_close_all_channels(broker: Broker) -> None:
     """After an error on one channel the others answer no more."""
 
-    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
+    def change(connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError) -> AmqpReplyError:
         if not fault.is_hard:
             for channel in connection.channels.values():
                 channel.closing = True
@@ -79,15 +79,15 @@ def failed_channels_stay_closed(broker: Broker) -> None:
 @defect("AMQP-CHAN-015")
 def closed_channels_swallow_methods(broker: Broker) -> None:
     """Methods on a channel that was closed are ignored."""
-    opened: set[tuple[Connection, int]] = set()
+    opened: set[tuple[AmqpClientConnection, int]] = set()
     original_open = broker.channels.open
 
-    def opens_channel(connection: Connection, number: int) -> None:
+    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
         original_open(connection, number)
         opened.add((connection, number))
 
     @handling(broker, OTHER, phase=ChannelPhase.UNOPENED)
-    def refuse(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+    def refuse(original: Handler, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         if (connection, operation.channel) not in opened:
             original(connection, operation, now)
 
@@ -100,7 +100,7 @@ def contents_do_not_interleave(broker: Broker) -> None:
     original = broker.decode
 
     def decode(
-        connection: Connection, data: bytes | Sequence[Operation]
+        connection: AmqpClientConnection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], AmqpError | None]:
         held = connection.decoder.held > 0
         operations, error = original(connection, data)
@@ -132,11 +132,11 @@ def server_methods_are_dropped(broker: Broker) -> None:
 @defect("AMQP-ERRORS-001")
 def returns_close_the_channel(broker: Broker) -> None:
     """An unroutable mandatory message closes the channel with 312, too."""
-    original = broker.publishing.give_back
+    original = broker.publishing.return_message
 
     def give_back(channel: Channel, message: object) -> None:
         original(channel, message)  # type: ignore[arg-type]
         broker.outbox.answer(channel, "channel.close", 312, "NO_ROUTE", 60, 40)
         channel.closing = True
 
-    replace(broker.publishing, "give_back", give_back)
+    replace(broker.publishing, "return_message", give_back)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -10,10 +10,10 @@ from plumbline.reference_broker.amqp.defects.alterations import (
     handling,
     on_faults,
 )
-from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 
 
@@ -43,7 +43,7 @@ def publishes_before_select_count(broker: Broker) -> None:
 @defect("AMQP-CONFIRM-005")
 def channels_share_confirm_numbers(broker: Broker) -> None:
     """Confirms are counted for the whole connection."""
-    numbers: dict[Connection, int] = {}
+    numbers: dict[AmqpClientConnection, int] = {}
 
     original = broker.confirms.confirm
 
@@ -64,7 +64,7 @@ def reopened_channels_go_on_confirming(broker: Broker) -> None:
         last[channel.connection.id, channel.number] = channel.published
         original_close(channel, now)
 
-    def opens_channel(connection: Connection, number: int) -> None:
+    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
         original_open(connection, number)
         connection.channels[number].published = last.get((connection.id, number), 0)
 
@@ -161,7 +161,7 @@ def _unrouted(broker: Broker, *, mandatory: bool, taken: bool) -> None:
         is_mandatory[0] = operation.arguments["mandatory"]
         original(channel, operation, now)
 
-    def distribute(queues: object, message: Message, now: int) -> bool:
+    def distribute(queues: object, message: PublishedMessage, now: int) -> bool:
         if not queues and is_mandatory[0] is mandatory:
             return taken
         return original_distribute(queues, message, now)  # type: ignore[arg-type]
@@ -178,8 +178,8 @@ def unroutable_is_nacked(broker: Broker) -> None:
 @defect("AMQP-CONFIRM-015")
 def ack_before_return(broker: Broker) -> None:
     """The ack of a returned message comes before the return."""
-    original_back, original_finish = broker.publishing.give_back, broker.confirms.send
-    waiting: list[tuple[Channel, Message]] = []
+    original_back, original_finish = broker.publishing.return_message, broker.confirms.send
+    waiting: list[tuple[Channel, PublishedMessage]] = []
 
     def send_confirms() -> None:
         original_finish()
@@ -187,7 +187,7 @@ def ack_before_return(broker: Broker) -> None:
             original_back(channel, message)
         waiting.clear()
 
-    replace(broker.publishing, "give_back", lambda channel, message: waiting.append((channel, message)))
+    replace(broker.publishing, "return_message", lambda channel, message: waiting.append((channel, message)))
     replace(broker.confirms, "send", send_confirms)
 
 
@@ -199,17 +199,17 @@ def confirms_wait_for_consumers(broker: Broker) -> None:
         broker.confirms.confirm,
         broker.acknowledging.acknowledge,
     )
-    given: set[Message] = set()
-    owed: dict[Message, tuple[Channel, int]] = {}
-    latest: list[Message] = []
+    given: set[PublishedMessage] = set()
+    owed: dict[PublishedMessage, tuple[Channel, int]] = {}
+    latest: list[PublishedMessage] = []
     original_distribute = broker.publishing.distribute
 
-    def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
+    def deliver(consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
         if not consumer.no_ack:
             given.add(entry.message)
         original_deliver(consumer, entry, now)
 
-    def distribute(queues: object, message: Message, now: int) -> bool:
+    def distribute(queues: object, message: PublishedMessage, now: int) -> bool:
         latest[:] = [message]
         return original_distribute(queues, message, now)  # type: ignore[arg-type]
 
@@ -234,7 +234,7 @@ def confirms_wait_for_consumers(broker: Broker) -> None:
 def one_queue_is_enough(broker: Broker) -> None:
     """A message is acked if at least one of its queues took it."""
 
-    def distribute(queues: list[Queue], message: Message, now: int) -> bool:
+    def distribute(queues: list[Queue], message: PublishedMessage, now: int) -> bool:
         taken = [broker.deliveries.enqueue(queue, message, now) for queue in queues]
         return any(taken) or not taken
 
@@ -246,7 +246,7 @@ def expired_at_once_is_not_acked(broker: Broker) -> None:
     """A message that expires at once is nacked."""
     original = broker.deliveries.enqueue
 
-    def enqueue(queue: Queue, message: Message, now: int) -> bool:
+    def enqueue(queue: Queue, message: PublishedMessage, now: int) -> bool:
         taken = original(queue, message, now)
         return taken and queue.message_ttl != 0 and message.properties.get("expiration") != "0"
 
@@ -257,7 +257,7 @@ def expired_at_once_is_not_acked(broker: Broker) -> None:
 def failed_publishes_are_acked(broker: Broker) -> None:
     """A publish that closes its channel is acked before."""
 
-    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault:
+    def change(connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError) -> AmqpReplyError:
         channel = connection.channels[operation.channel]
         if channel.confirms:
             broker.outbox.answer(channel, "basic.ack", channel.published + 1, False)
@@ -270,7 +270,9 @@ def failed_publishes_are_acked(broker: Broker) -> None:
 def publishers_can_ack(broker: Broker) -> None:
     """basic.ack of the number of a publish is ignored."""
 
-    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
+    def change(
+        connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError
+    ) -> AmqpReplyError | None:
         channel = connection.channels[operation.channel]
         own = 0 < operation.arguments["delivery_tag"] <= channel.published
         return None if own else fault
@@ -281,21 +283,21 @@ def publishers_can_ack(broker: Broker) -> None:
 @defect("AMQP-CONFIRM-028", "AMQP-DURABILITY-005")
 def acked_is_not_written(broker: Broker) -> None:
     """Persistent messages are confirmed unwritten; only an orderly end writes them."""
-    unwritten: list[tuple[Queue, Entry]] = []
+    unwritten: list[tuple[Queue, QueueEntry]] = []
     original_stop = broker.stop
-    original_stored = broker.store.stored
+    original_stored = broker.store.record_message_stored
 
     def stop(now: int) -> object:
         for queue, entry in unwritten:
-            if queue.kept.get(entry.position) is entry:
+            if queue.durable_entries.get(entry.position) is entry:
                 original_stored(queue, entry)
         return original_stop(now)
 
-    def stored(queue: Queue, entry: Entry) -> None:
-        queue.kept[entry.position] = entry
+    def stored(queue: Queue, entry: QueueEntry) -> None:
+        queue.durable_entries[entry.position] = entry
         unwritten.append((queue, entry))
 
-    replace(broker.store, "stored", stored)
+    replace(broker.store, "record_message_stored", stored)
     replace(broker, "stop", stop)
 
 
@@ -317,7 +319,9 @@ def transactions_publish_at_once(broker: Broker) -> None:
 def transactions_hide_wrong_tags(broker: Broker) -> None:
     """In a transaction basic.ack of an unknown tag is ignored."""
 
-    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
+    def change(
+        connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError
+    ) -> AmqpReplyError | None:
         return None if connection.channels[operation.channel].transaction is not None else fault
 
     on_faults(broker, change, code=PRECONDITION_FAILED, method="basic.ack")

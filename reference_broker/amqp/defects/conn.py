@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plumbline.reference_broker.amqp.alarms import Alarm
-from plumbline.reference_broker.amqp.connections.connection import Connection
+from plumbline.reference_broker.amqp.alarms import AmqpTimer
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -16,7 +16,7 @@ from plumbline.reference_broker.amqp.defects.alterations import (
 )
 from plumbline.reference_broker.amqp.errors import (
     NOT_ALLOWED,
-    AmqpFault,
+    AmqpReplyError,
 )
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
 from plumbline.wire.amqp import (
@@ -37,7 +37,7 @@ from plumbline.wire.errors import ErrorKind
 def wrong_header_gets_no_header(broker: Broker) -> None:
     """After an unsupported protocol header the socket is closed without a word."""
 
-    def refuse_header(connection: Connection) -> None:
+    def refuse_header(connection: AmqpClientConnection) -> None:
         connection.phase = Phase.REFUSED
         broker.outbox.end(connection)
 
@@ -50,7 +50,7 @@ def start_before_the_header_is_whole(broker: Broker) -> None:
     original = broker.decode
 
     def decode(
-        connection: Connection, data: bytes | Sequence[Operation]
+        connection: AmqpClientConnection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], AmqpError | None]:
         operations, error = original(connection, data)
         if connection.phase is Phase.HEADER and not operations and connection.decoder.unfinished:
@@ -166,10 +166,10 @@ def every_second_open_fails(broker: Broker) -> None:
     original = broker.handshake.open
     opens = [0]
 
-    def open_vhost(connection: Connection, vhost: str) -> None:
+    def open_vhost(connection: AmqpClientConnection, vhost: str) -> None:
         opens[0] += 1
         if opens[0] % 2 == 0:
-            raise AmqpFault(NOT_ALLOWED, f"vhost {vhost} is closed")
+            raise AmqpReplyError(NOT_ALLOWED, f"vhost {vhost} is closed")
         original(connection, vhost)
 
     replace(broker.handshake, "open", open_vhost)
@@ -180,7 +180,7 @@ def any_virtual_host_is_there(broker: Broker) -> None:
     """connection.open of an unknown virtual host opens the first one."""
     original = broker.handshake.open
 
-    def open_vhost(connection: Connection, vhost: str) -> None:
+    def open_vhost(connection: AmqpClientConnection, vhost: str) -> None:
         original(connection, vhost if vhost in broker.vhosts else next(iter(broker.vhosts)))
 
     replace(broker.handshake, "open", open_vhost)
@@ -190,7 +190,7 @@ def any_virtual_host_is_there(broker: Broker) -> None:
 def handshake_in_any_order(broker: Broker) -> None:
     """connection.open is accepted before connection.tune-ok, and even before the login."""
 
-    def open_early(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+    def open_early(original: Handler, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         connection.frame_max, connection.channel_max = broker.config.frame_max, broker.config.channel_max
         broker.handshake.on_connection_open(connection, operation, now)
 
@@ -202,13 +202,13 @@ def handshake_in_any_order(broker: Broker) -> None:
 def socket_outlives_close_ok(broker: Broker) -> None:
     """After the client's connection.close-ok the socket stays open."""
     broker.handlers[Phase.CLOSING] = dict(broker.handlers[Phase.REFUSED])
-    original = broker.ring
+    original = broker.on_timer
 
-    def ring(alarm: Alarm, connection: Connection, now: int) -> None:
-        if alarm is not Alarm.END or connection.phase is not Phase.CLOSING:
+    def ring(alarm: AmqpTimer, connection: AmqpClientConnection, now: int) -> None:
+        if alarm is not AmqpTimer.END or connection.phase is not Phase.CLOSING:
             original(alarm, connection, now)
 
-    replace(broker, "ring", ring)
+    replace(broker, "on_timer", ring)
 
 
 @defect("AMQP-CONN-028")
@@ -231,7 +231,7 @@ def bodies_are_not_split(broker: Broker) -> None:
     """A body goes out in one frame, however small the client's frame_max is."""
 
     @handling(broker, "connection.tune-ok", phase=Phase.TUNE_OK)
-    def tune_ok(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+    def tune_ok(original: Handler, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         original(connection, operation, now)
         connection.frame_max = 0
 
@@ -240,36 +240,36 @@ def bodies_are_not_split(broker: Broker) -> None:
 def heartbeats_on_channel_1(broker: Broker) -> None:
     """Heartbeat frames are sent on channel 1."""
 
-    def beat(connection: Connection, now: int) -> None:
+    def beat(connection: AmqpClientConnection, now: int) -> None:
         broker.outbox.write(connection, frame(FrameType.HEARTBEAT, 1, b""))
-        broker.alarms.set((Alarm.BEAT, connection.id), now + connection.heartbeat // 2)
+        broker.alarms.set((AmqpTimer.BEAT, connection.id), now + connection.heartbeat // 2)
 
-    replace(broker.heartbeats, "beat", beat)
+    replace(broker.heartbeats, "send_heartbeat", beat)
 
 
 @defect("AMQP-CONN-033")
 def no_heartbeats(broker: Broker) -> None:
     """The server sends no heartbeats."""
-    replace(broker.heartbeats, "beat", lambda connection, now: None)
+    replace(broker.heartbeats, "send_heartbeat", lambda connection, now: None)
 
 
 @defect("AMQP-CONN-034")
 def silence_is_not_noticed(broker: Broker) -> None:
     """A client that says nothing for two heartbeat intervals stays connected."""
-    replace(broker.heartbeats, "check_silence", lambda connection, now: None)
+    replace(broker.heartbeats, "check_heartbeat", lambda connection, now: None)
 
 
 @defect("AMQP-CONN-035")
 def only_heartbeats_count(broker: Broker) -> None:
     """Methods of the client do not count as a sign of life."""
-    original = broker.received
+    original = broker.on_data
 
     def received(connection_id: int, data: bytes | Sequence[Operation], now: int) -> Any:
         connection = broker.connections.get(connection_id)
-        before = connection.heard if connection is not None else 0
+        before = connection.last_received if connection is not None else 0
         outputs = original(connection_id, data, now)
         if connection is not None and connection.heartbeat and data != Heartbeat.make().raw:
-            connection.heard = before
+            connection.last_received = before
         return outputs
 
-    replace(broker, "received", received)
+    replace(broker, "on_data", received)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     handling,
 )
-from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpFault
+from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 
 
@@ -26,9 +26,9 @@ def deliveries_name_no_routing_key(broker: Broker) -> None:
     """basic.deliver has an empty routing key."""
     original = broker.deliveries.deliver
 
-    def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
+    def deliver(consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
         message = entry.message
-        entry.message = Message(message.operation, message.exchange, "", b"\0\0")
+        entry.message = PublishedMessage(message.operation, message.exchange, "", b"\0\0")
         original(consumer, entry, now)
         entry.message = message
 
@@ -73,7 +73,7 @@ def reopened_channels_go_on_counting(broker: Broker) -> None:
         last[channel.connection.id, channel.number] = channel.last_tag
         original_close(channel, now)
 
-    def opens_channel(connection: Connection, number: int) -> None:
+    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
         original_open(connection, number)
         connection.channels[number].last_tag = last.get((connection.id, number), 0)
 
@@ -86,7 +86,7 @@ def consuming_nothing_is_fine(broker: Broker) -> None:
     """basic.consume of an unknown queue is answered with consume-ok."""
     original = broker.closing.fail
 
-    def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
+    def fail(connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError, now: int) -> None:
         if fault.code == NOT_FOUND and operation.method == "basic.consume":
             tag = operation.arguments["consumer_tag"]
             broker.outbox.send(connection, operation.channel, "basic.consume-ok", tag or "c")
@@ -132,7 +132,7 @@ def unknown_consumers_cannot_be_cancelled(broker: Broker) -> None:
     def cancels(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         tag = operation.arguments["consumer_tag"]
         if tag not in channel.consumers:
-            raise AmqpFault(NOT_FOUND, f"no consumer '{tag}'")
+            raise AmqpReplyError(NOT_FOUND, f"no consumer '{tag}'")
         original(channel, operation, now)
 
 
@@ -146,7 +146,7 @@ def cancel_requeues(broker: Broker) -> None:
         original(channel, operation, now)
         tags = [tag for tag, one in channel.outstanding.items() if consumer and one.consumer is consumer]
         taken = [channel.outstanding.pop(tag) for tag in tags]
-        broker.deliveries.pump_all(broker.deliveries.requeue(taken, now), now)
+        broker.deliveries.deliver_ready_all(broker.deliveries.requeue(taken, now), now)
 
 
 @defect("AMQP-CONSUME-016")
@@ -156,7 +156,7 @@ def exclusive_consumers_push_in(broker: Broker) -> None:
 
     def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
         if not wanted:
-            original(queue, wanted=wanted)
+            original(queue, exclusive=wanted)
 
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
@@ -168,7 +168,7 @@ def exclusive_consumers_get_company(broker: Broker) -> None:
 
     def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
         if wanted:
-            original(queue, wanted=wanted)
+            original(queue, exclusive=wanted)
 
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
@@ -178,7 +178,7 @@ def everybody_hears_of_cancelled_consumers(broker: Broker) -> None:
     """basic.cancel is sent to clients that did not say they know it."""
     original = broker.topology.notify_cancel
 
-    def notify_cancel(consumer: Consumer) -> None:
+    def notify_cancel(consumer: QueueConsumer) -> None:
         connection = consumer.channel.connection
         told, connection.capabilities = connection.capabilities, {"consumer_cancel_notify": True}
         original(consumer)
@@ -194,7 +194,7 @@ def get_counts_itself(broker: Broker) -> None:
     @handling(broker, "basic.get")
     def gets(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         queue = broker.topology.usable_queue(channel, operation.arguments["queue"])
-        extra = Entry(Message.make("", "", {}, b"\0\0", b""), queue.last_position + 1, None)
+        extra = QueueEntry(PublishedMessage.make("", "", {}, b"\0\0", b""), queue.last_position + 1, None)
         if not len(queue.ready):
             original(channel, operation, now)
             return

@@ -8,8 +8,8 @@ from typing import Any
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
-from plumbline.reference_broker.amqp.storage.restoring import Restored
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
+from plumbline.reference_broker.amqp.storage.restoring import RestoredState
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
@@ -18,7 +18,7 @@ def _when_restored(broker: Broker, change: Any) -> None:
     """What a journal told is changed before the broker takes it up."""
     original = broker.recovery.restore
 
-    def restore(restored: Restored, now: int) -> None:
+    def restore(restored: RestoredState, now: int) -> None:
         change(restored)
         original(restored, now)
 
@@ -29,7 +29,7 @@ def _when_restored(broker: Broker, change: Any) -> None:
 def durable_queues_are_lost(broker: Broker) -> None:
     """Durable queues do not survive a restart."""
 
-    def change(restored: Restored) -> None:
+    def change(restored: RestoredState) -> None:
         restored.queues.clear()
         restored.bindings = {key: one for key, one in restored.bindings.items() if not one.to_queue}
 
@@ -45,21 +45,21 @@ def durable_bindings_are_lost(broker: Broker) -> None:
 @defect("AMQP-DURABILITY-003")
 def transient_exchanges_survive(broker: Broker) -> None:
     """Transient exchanges survive a restart."""
-    original = broker.store.exchange_declared
+    original = broker.store.record_exchange_declared
 
     def exchange_declared(vhost: str, exchange: Any) -> None:
         durable, exchange.durable = exchange.durable, True
         original(vhost, exchange)
         exchange.durable = durable
 
-    replace(broker.store, "exchange_declared", exchange_declared)
+    replace(broker.store, "record_exchange_declared", exchange_declared)
 
 
 @defect("AMQP-DURABILITY-004")
 def confirmed_messages_are_lost(broker: Broker) -> None:
     """Of the messages of a queue a restart gives only the first one back."""
 
-    def change(restored: Restored) -> None:
+    def change(restored: RestoredState) -> None:
         for kept in restored.queues.values():
             for position in sorted(kept.messages)[1:]:
                 del kept.messages[position]
@@ -70,28 +70,28 @@ def confirmed_messages_are_lost(broker: Broker) -> None:
 @defect("AMQP-DURABILITY-007")
 def transient_messages_survive(broker: Broker) -> None:
     """Messages without a delivery_mode survive a restart."""
-    original = broker.store.keeps
+    original = broker.store.is_durable_message
 
-    def keeps(queue: Queue, message: Message) -> bool:
+    def keeps(queue: Queue, message: PublishedMessage) -> bool:
         return original(queue, message) or (queue.number != 0 and "delivery_mode" not in message.properties)
 
-    replace(broker.store, "keeps", keeps)
+    replace(broker.store, "is_durable_message", keeps)
 
 
 @defect("AMQP-DURABILITY-008")
 def acknowledged_messages_come_back(broker: Broker) -> None:
     """After a restart acknowledged messages are there again."""
-    replace(broker.store, "removed", lambda queue, entry: None)
+    replace(broker.store, "record_message_removed", lambda queue, entry: None)
 
 
 @defect("AMQP-DURABILITY-011")
 def restarts_turn_queues_round(broker: Broker) -> None:
     """After a restart the newest message of a queue comes first."""
 
-    def change(restored: Restored) -> None:
+    def change(restored: RestoredState) -> None:
         original = restored.entries
 
-        def entries(number: int) -> Iterator[Entry]:
+        def entries(number: int) -> Iterator[QueueEntry]:
             found = list(original(number))
             places = [entry.position for entry in found]
             for entry, place in zip(reversed(found), places, strict=True):
@@ -123,11 +123,13 @@ def large_messages_are_cut(broker: Broker) -> None:
     """Of a message that came in several frames only the first one is kept."""
     original = broker.publishing.message
 
-    def message(operation: Method) -> Message:
+    def message(operation: Method) -> PublishedMessage:
         made = original(operation)
         first = operation.body[: 131072 - 8]
         if first == operation.body:
             return made
-        return Message.make(made.exchange, made.routing_key, made.properties, operation.raw_properties, first)
+        return PublishedMessage.make(
+            made.exchange, made.routing_key, made.properties, operation.raw_properties, first
+        )
 
     replace(broker.publishing, "message", message)

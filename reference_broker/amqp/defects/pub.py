@@ -8,9 +8,9 @@ from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling
-from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, AmqpFault
+from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages.message import Message
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage
 from plumbline.reference_broker.amqp.topology.exchanges import Exchange
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
@@ -28,19 +28,19 @@ def unroutable_messages_close_the_channel(broker: Broker) -> None:
         message = broker.publishing.message(operation)
         exchange = vhost.exchanges[message.exchange]
         if not arguments["mandatory"] and not broker.publishing.route(channel, exchange, message):
-            raise AmqpFault(ACCESS_REFUSED, "no route")
+            raise AmqpReplyError(ACCESS_REFUSED, "no route")
 
 
 @defect("AMQP-PUB-004")
 def mandatory_is_ignored(broker: Broker) -> None:
     """Unroutable mandatory messages are not returned."""
-    replace(broker.publishing, "give_back", lambda channel, message: None)
+    replace(broker.publishing, "return_message", lambda channel, message: None)
 
 
 def _returns(broker: Broker, change: Any) -> None:
     """What is returned is another message."""
-    original = broker.publishing.give_back
-    replace(broker.publishing, "give_back", lambda channel, message: original(channel, change(message)))
+    original = broker.publishing.return_message
+    replace(broker.publishing, "return_message", lambda channel, message: original(channel, change(message)))
 
 
 @defect("AMQP-PUB-005")
@@ -48,7 +48,7 @@ def returns_lose_their_properties(broker: Broker) -> None:
     """basic.return has no properties."""
     _returns(
         broker,
-        lambda message: Message.make(
+        lambda message: PublishedMessage.make(
             message.exchange, message.routing_key, {}, b"\0\0", message.operation.body
         ),
     )
@@ -68,32 +68,32 @@ def routable_messages_are_returned(broker: Broker) -> None:
             and exchange
             and broker.publishing.route(channel, exchange, message)
         ):
-            broker.publishing.give_back(channel, message)
+            broker.publishing.return_message(channel, message)
         original(channel, operation, now)
 
 
 @defect("AMQP-PUB-007")
 def returned_bodies_are_not_split(broker: Broker) -> None:
     """The body of a basic.return goes out in one frame."""
-    original = broker.publishing.give_back
+    original = broker.publishing.return_message
 
-    def give_back(channel: Channel, message: Message) -> None:
+    def give_back(channel: Channel, message: PublishedMessage) -> None:
         agreed, channel.connection.frame_max = channel.connection.frame_max, 0
         original(channel, message)
         channel.connection.frame_max = agreed
 
-    replace(broker.publishing, "give_back", give_back)
+    replace(broker.publishing, "return_message", give_back)
 
 
 @defect("AMQP-PUB-009")
 def returns_come_on_the_last_channel(broker: Broker) -> None:
     """basic.return comes on the highest channel of the connection."""
-    original = broker.publishing.give_back
+    original = broker.publishing.return_message
 
-    def give_back(channel: Channel, message: Message) -> None:
+    def give_back(channel: Channel, message: PublishedMessage) -> None:
         original(channel.connection.channels[max(channel.connection.channels)], message)
 
-    replace(broker.publishing, "give_back", give_back)
+    replace(broker.publishing, "return_message", give_back)
 
 
 @defect("AMQP-PUB-011")
@@ -101,11 +101,11 @@ def headers_lose_a_property(broker: Broker) -> None:
     """A message with all properties arrives without any."""
     original = broker.publishing.message
 
-    def message(operation: Method) -> Message:
+    def message(operation: Method) -> PublishedMessage:
         made = original(operation)
         if len(made.properties) < 10:
             return made
-        return Message.make(made.exchange, made.routing_key, {}, b"\0\0", operation.body)
+        return PublishedMessage.make(made.exchange, made.routing_key, {}, b"\0\0", operation.body)
 
     replace(broker.publishing, "message", message)
 
@@ -115,7 +115,7 @@ def every_third_message_overtakes(broker: Broker) -> None:
     """In a queue of several ready messages each third one overtakes the one before it."""
     original = broker.deliveries.enqueue
 
-    def enqueue(queue: Queue, message: Message, now: int) -> bool:
+    def enqueue(queue: Queue, message: PublishedMessage, now: int) -> bool:
         taken = original(queue, message, now)
         if len(queue.ready) > 1 and queue.last_position % 3 == 0:
             entries = queue.clear()
@@ -132,7 +132,7 @@ def default_exchange_knows_patterns(broker: Broker) -> None:
     """The default exchange delivers to every queue whose name begins with the routing key."""
     original = broker.publishing.route
 
-    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+    def route(channel: Channel, exchange: Exchange, message: PublishedMessage) -> list[Queue]:
         found = list(original(channel, exchange, message))
         if exchange.name or not message.routing_key:
             return found

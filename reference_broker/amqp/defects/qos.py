@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.connections.connection import Channel, UnackedDelivery
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.topology.queues import Consumer
+from plumbline.reference_broker.amqp.topology.queues import QueueConsumer
 from plumbline.wire.amqp import Method
 
 
@@ -46,7 +46,7 @@ def _after_settling(broker: Broker, frees: object) -> None:
     """Settling frees no slot where ``frees`` says so."""
     original = broker.deliveries.settle
 
-    def settle(delivery: Delivery) -> None:
+    def settle(delivery: UnackedDelivery) -> None:
         if frees(delivery):  # type: ignore[operator]
             original(delivery)
 
@@ -57,7 +57,7 @@ def _after_settling(broker: Broker, frees: object) -> None:
 def acks_out_of_order_free_nothing(broker: Broker) -> None:
     """Acknowledging a delivery that is not the oldest frees no slot."""
 
-    def is_oldest(delivery: Delivery) -> bool:
+    def is_oldest(delivery: UnackedDelivery) -> bool:
         consumer = delivery.consumer
         if consumer is None:
             return True
@@ -70,14 +70,14 @@ def acks_out_of_order_free_nothing(broker: Broker) -> None:
 @defect("AMQP-QOS-004")
 def ack_multiple_frees_one(broker: Broker) -> None:
     """Acknowledging several deliveries at once frees one slot."""
-    original_carry, original_settle = broker.acknowledging.carry_out, broker.deliveries.settle
+    original_carry, original_settle = broker.acknowledging.apply_settlement, broker.deliveries.settle
     left = [0]
 
-    def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:
+    def carry_out(deliveries: dict[int, UnackedDelivery], how: str, now: int) -> None:
         left[0] = 1 if how == "ack" else len(deliveries)
         original_carry(deliveries, how, now)
 
-    def settle(delivery: Delivery) -> None:
+    def settle(delivery: UnackedDelivery) -> None:
         if left[0] > 0:
             left[0] -= 1
             original_settle(delivery)
@@ -85,30 +85,30 @@ def ack_multiple_frees_one(broker: Broker) -> None:
     @handling(broker, "basic.ack")
     def acked(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         arguments = operation.arguments
-        broker.acknowledging.settled(
+        broker.acknowledging.settle_tag(
             channel, arguments["delivery_tag"], "ack", now, multiple=arguments["multiple"]
         )
 
-    replace(broker.acknowledging, "carry_out", carry_out)
+    replace(broker.acknowledging, "apply_settlement", carry_out)
     replace(broker.deliveries, "settle", settle)
 
 
 @defect("AMQP-QOS-005")
 def rejects_free_nothing(broker: Broker) -> None:
     """Rejecting a delivery frees no slot."""
-    original_carry, original_settle = broker.acknowledging.carry_out, broker.deliveries.settle
+    original_carry, original_settle = broker.acknowledging.apply_settlement, broker.deliveries.settle
     rejecting = [False]
 
-    def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:
+    def carry_out(deliveries: dict[int, UnackedDelivery], how: str, now: int) -> None:
         rejecting[0] = how == "discard"
         original_carry(deliveries, how, now)
         rejecting[0] = False
 
-    def settle(delivery: Delivery) -> None:
+    def settle(delivery: UnackedDelivery) -> None:
         if not rejecting[0]:
             original_settle(delivery)
 
-    replace(broker.acknowledging, "carry_out", carry_out)
+    replace(broker.acknowledging, "apply_settlement", carry_out)
     replace(broker.deliveries, "settle", settle)
 
 
@@ -122,17 +122,17 @@ def prefetch_0_is_five(broker: Broker) -> None:
 @defect("AMQP-QOS-007")
 def prefetch_limits_no_ack(broker: Broker) -> None:
     """A no_ack consumer gets no more than prefetch_count messages."""
-    original = broker.deliveries.may_take
-    given: dict[Consumer, int] = {}
+    original = broker.deliveries.has_capacity
+    given: dict[QueueConsumer, int] = {}
 
-    def may_take(consumer: Consumer) -> bool:
+    def may_take(consumer: QueueConsumer) -> bool:
         if consumer.no_ack and consumer.prefetch:
             given[consumer] = given.get(consumer, 0) + 1
             if given[consumer] > consumer.prefetch:
                 return False
         return original(consumer)
 
-    replace(broker.deliveries, "may_take", may_take)
+    replace(broker.deliveries, "has_capacity", may_take)
 
 
 @defect("AMQP-QOS-015")
@@ -154,19 +154,19 @@ def large_prefetch_is_refused(broker: Broker) -> None:
     @handling(broker, "basic.qos")
     def sets_qos(original: Handler, channel: Channel, operation: Method, now: int) -> None:
         if operation.arguments["prefetch_count"] > 32767:
-            raise AmqpFault(PRECONDITION_FAILED, "prefetch_count is too large")
+            raise AmqpReplyError(PRECONDITION_FAILED, "prefetch_count is too large")
         original(channel, operation, now)
 
 
 @defect("AMQP-QOS-019")
 def requeued_keeps_its_slot(broker: Broker) -> None:
     """A delivery that is rejected and requeued still counts against prefetch_count."""
-    original = broker.acknowledging.carry_out
+    original = broker.acknowledging.apply_settlement
 
-    def carry_out(deliveries: dict[int, Delivery], how: str, now: int) -> None:
+    def carry_out(deliveries: dict[int, UnackedDelivery], how: str, now: int) -> None:
         if how != "requeue":
             original(deliveries, how, now)
             return
-        broker.deliveries.pump_all(broker.deliveries.requeue(deliveries.values(), now), now)
+        broker.deliveries.deliver_ready_all(broker.deliveries.requeue(deliveries.values(), now), now)
 
-    replace(broker.acknowledging, "carry_out", carry_out)
+    replace(broker.acknowledging, "apply_settlement", carry_out)

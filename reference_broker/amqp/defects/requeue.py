@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.connections.connection import (
+    AmqpClientConnection,
+    Channel,
+    UnackedDelivery,
+)
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
-from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.amqp.errors import AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
-from plumbline.reference_broker.amqp.messages.message import Entry
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.messages.message import QueueEntry
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 
 
@@ -37,7 +41,7 @@ def closed_connections_lose_messages(broker: Broker) -> None:
     """What is outstanding when a client closes its connection is lost."""
 
     @handling(broker, "connection.close", phase=Phase.RUNNING)
-    def close(original: Handler, connection: Connection, operation: Method, now: int) -> None:
+    def close(original: Handler, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         for channel in connection.channels.values():
             channel.outstanding = {}
         original(connection, operation, now)
@@ -46,7 +50,7 @@ def closed_connections_lose_messages(broker: Broker) -> None:
 @defect("AMQP-REQUEUE-007", "AMQP-REQUEUE-008")
 def lost_connections_lose_messages(broker: Broker) -> None:
     """What is outstanding when a socket is closed without connection.close is lost."""
-    original = broker.closed
+    original = broker.on_disconnected
 
     def closed(connection_id: int, now: int) -> object:
         connection = broker.connections.get(connection_id)
@@ -54,7 +58,7 @@ def lost_connections_lose_messages(broker: Broker) -> None:
             channel.outstanding = {}
         return original(connection_id, now)
 
-    replace(broker, "closed", closed)
+    replace(broker, "on_disconnected", closed)
 
 
 @defect("AMQP-REQUEUE-009")
@@ -62,7 +66,7 @@ def failed_channels_lose_messages(broker: Broker) -> None:
     """What is outstanding when an error closes a channel is lost."""
     original = broker.closing.fail
 
-    def fail(connection: Connection, operation: Method, fault: AmqpFault, now: int) -> None:
+    def fail(connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError, now: int) -> None:
         if not fault.is_hard:
             connection.channels[operation.channel].outstanding = {}
         original(connection, operation, fault, now)
@@ -76,7 +80,12 @@ def failed_connections_lose_messages(broker: Broker) -> None:
     original = broker.closing.close
 
     def close_connection(
-        connection: Connection, code: int, detail: str, cause: tuple[int, int], wait: float, now: int
+        connection: AmqpClientConnection,
+        code: int,
+        detail: str,
+        cause: tuple[int, int],
+        wait: float,
+        now: int,
     ) -> None:
         for channel in connection.channels.values():
             channel.outstanding = {}
@@ -89,7 +98,7 @@ def failed_connections_lose_messages(broker: Broker) -> None:
 def requeued_comes_last(broker: Broker) -> None:
     """What is requeued goes to the end of its queue."""
 
-    def put_back(queue: Queue, entry: Entry) -> None:
+    def put_back(queue: Queue, entry: QueueEntry) -> None:
         queue.last_position += 1
         entry.position = queue.last_position
         queue.append(entry)
@@ -100,10 +109,10 @@ def requeued_comes_last(broker: Broker) -> None:
 @defect("AMQP-REQUEUE-013")
 def requeued_waits_for_its_consumer(broker: Broker) -> None:
     """A requeued message is not given to another consumer than the first one."""
-    first: dict[Entry, object] = {}
-    original_deliver, original_pump = broker.deliveries.deliver, broker.deliveries.pump
+    first: dict[QueueEntry, object] = {}
+    original_deliver, original_pump = broker.deliveries.deliver, broker.deliveries.deliver_ready
 
-    def deliver(consumer: Consumer, entry: Entry, now: int) -> None:
+    def deliver(consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
         first.setdefault(entry, consumer)
         original_deliver(consumer, entry, now)
 
@@ -115,7 +124,7 @@ def requeued_waits_for_its_consumer(broker: Broker) -> None:
         original_pump(queue, now)
 
     replace(broker.deliveries, "deliver", deliver)
-    replace(broker.deliveries, "pump", pump)
+    replace(broker.deliveries, "deliver_ready", pump)
 
 
 # basic.recover
@@ -125,9 +134,9 @@ def requeued_waits_for_its_consumer(broker: Broker) -> None:
 def recover_brings_back_what_was_acknowledged(broker: Broker) -> None:
     """basic.recover requeues the last delivery that was acknowledged, too."""
     original_ack = broker.acknowledging.acknowledge
-    last: list[Delivery] = []
+    last: list[UnackedDelivery] = []
 
-    def acknowledge(delivery: Delivery, now: int) -> None:
+    def acknowledge(delivery: UnackedDelivery, now: int) -> None:
         last[:] = [delivery]
         original_ack(delivery, now)
 
@@ -136,7 +145,7 @@ def recover_brings_back_what_was_acknowledged(broker: Broker) -> None:
         queues = broker.deliveries.requeue(last, now)
         last.clear()
         original(channel, operation, now)
-        broker.deliveries.pump_all(queues, now)
+        broker.deliveries.deliver_ready_all(queues, now)
 
     replace(broker.acknowledging, "acknowledge", acknowledge)
 
@@ -163,7 +172,7 @@ def recover_takes_all_channels(broker: Broker) -> None:
         for other in channel.connection.channels.values():
             if other is not channel:
                 taken, other.outstanding = other.outstanding, {}
-                broker.acknowledging.carry_out(taken, "requeue", now)
+                broker.acknowledging.apply_settlement(taken, "requeue", now)
         original(channel, operation, now)
 
 
@@ -180,7 +189,7 @@ def recover_needs_the_consumer(broker: Broker) -> None:
     """basic.recover after basic.cancel loses what that consumer had."""
     original = broker.deliveries.requeue
 
-    def requeue(deliveries: Iterable[Delivery], now: int) -> set[Queue]:
+    def requeue(deliveries: Iterable[UnackedDelivery], now: int) -> set[Queue]:
         return original(
             [
                 one

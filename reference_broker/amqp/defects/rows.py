@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import Defect, add, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
@@ -30,7 +30,7 @@ from plumbline.reference_broker.amqp.defects.alterations import (
     on_faults,
     with_arguments,
 )
-from plumbline.reference_broker.amqp.errors import AmqpFault
+from plumbline.reference_broker.amqp.errors import AmqpReplyError
 from plumbline.wire.amqp import SHAPES, Method
 from plumbline.wire.errors import ErrorKind
 
@@ -83,7 +83,7 @@ class OnSent(Row, tag="sent", kw_only=True, frozen=True):
     def alter(self, broker: Broker) -> None:
         original = broker.outbox.send
 
-        def send(connection: Connection, number: int, method: str, *values: Any) -> None:
+        def send(connection: AmqpClientConnection, number: int, method: str, *values: Any) -> None:
             if method not in self.methods:
                 original(connection, number, method, *values)
                 return
@@ -120,7 +120,9 @@ class OnRefusal(Row, tag="refusal", kw_only=True, frozen=True):
     answer: str = ""
 
     def alter(self, broker: Broker) -> None:
-        def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
+        def change(
+            connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError
+        ) -> AmqpReplyError | None:
             if not self._is_of(operation.method) or not self.applies(operation.arguments):
                 return fault
             if self.answer:
@@ -128,7 +130,7 @@ class OnRefusal(Row, tag="refusal", kw_only=True, frozen=True):
                 broker.outbox.send(connection, operation.channel, self.answer, *defaults)
             if self.answer or self.drop:
                 return None
-            return AmqpFault(self.set.code or fault.code, fault.detail, self.set.cause or fault.cause)
+            return AmqpReplyError(self.set.code or fault.code, fault.detail, self.set.cause or fault.cause)
 
         on_faults(broker, change, code=self.code, text=self.text)
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection, Delivery
+from plumbline.reference_broker.amqp.connections.connection import (
+    AmqpClientConnection,
+    Channel,
+    UnackedDelivery,
+)
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects.alterations import handling, on_faults
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.registry import replace
 from plumbline.wire.amqp import Method
 
-Taken = dict[int, Delivery]
+Taken = dict[int, UnackedDelivery]
 UNKNOWN = "unknown delivery tag"
 
 
-class Takes(Protocol):
+class TagSelector(Protocol):
     """Which deliveries a tag means; None: those that it should mean."""
 
     def __call__(self, channel: Channel, tag: int, *, multiple: bool) -> Taken | None:
@@ -25,7 +29,7 @@ class Takes(Protocol):
         ...
 
 
-def takes(broker: Broker, method: str, taken: Takes) -> None:
+def takes(broker: Broker, method: str, taken: TagSelector) -> None:
     """For ``method`` other deliveries are settled than it names; None: those that it names."""
     original_take = broker.acknowledging.take_outstanding
     handled = [""]
@@ -40,7 +44,7 @@ def takes(broker: Broker, method: str, taken: Takes) -> None:
         if operation.method == method == "basic.ack":  # past the quick way of single acks
             arguments = operation.arguments
             tag, multiple = arguments["delivery_tag"], arguments["multiple"]
-            broker.acknowledging.settled(channel, tag, "ack", now, multiple=multiple)
+            broker.acknowledging.settle_tag(channel, tag, "ack", now, multiple=multiple)
         else:
             original(channel, operation, now)
 
@@ -55,7 +59,9 @@ def pop(channel: Channel, tags: Iterable[int]) -> Taken:
 def overlooks(broker: Broker, is_meant: Callable[[Channel, int], bool], method: str = "basic.ack") -> None:
     """Unknown tags of this sort are ignored."""
 
-    def change(connection: Connection, operation: Method, fault: AmqpFault) -> AmqpFault | None:
+    def change(
+        connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError
+    ) -> AmqpReplyError | None:
         channel = connection.channels[operation.channel]
         return None if is_meant(channel, operation.arguments["delivery_tag"]) else fault
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Connection
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     with_arguments,
 )
-from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpFault
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
+from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpReplyError
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.arguments import configure
 from plumbline.reference_broker.amqp.topology.exchanges import TYPES, Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue
@@ -30,7 +30,7 @@ def equal_queues_are_refused(broker: Broker) -> None:
     """Declaring a queue again is refused, however equal."""
 
     def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
-        raise AmqpFault(PRECONDITION_FAILED, f"queue '{queue.name}' exists")
+        raise AmqpReplyError(PRECONDITION_FAILED, f"queue '{queue.name}' exists")
 
     replace(broker.queue_methods, "check_same_queue", check_same_queue)
 
@@ -115,7 +115,7 @@ def exclusive_queues_take_no_strangers(broker: Broker) -> None:
     """What another connection publishes never reaches an exclusive queue."""
     original = broker.publishing.route
 
-    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+    def route(channel: Channel, exchange: Exchange, message: PublishedMessage) -> list[Queue]:
         return [
             queue
             for queue in original(channel, exchange, message)
@@ -130,7 +130,7 @@ def exclusive_queues_outlive_their_connection(broker: Broker) -> None:
     """An exclusive queue is there for everybody after its connection's end."""
     original = broker.channels.leave_all
 
-    def leave_channels(connection: Connection, now: int) -> None:
+    def leave_channels(connection: AmqpClientConnection, now: int) -> None:
         for queue in connection.exclusive_queues:
             queue.owner = None
         connection.exclusive_queues.clear()
@@ -142,7 +142,7 @@ def exclusive_queues_outlive_their_connection(broker: Broker) -> None:
 @defect("AMQP-TOPO-014")
 def auto_delete_does_nothing(broker: Broker) -> None:
     """An auto-delete queue stays when its last consumer leaves."""
-    replace(broker.topology, "consumer_left", lambda queue, now: None)
+    replace(broker.topology, "on_consumer_gone", lambda queue, now: None)
 
 
 @defect("AMQP-TOPO-019")
@@ -150,7 +150,7 @@ def empty_queue_name_means_nothing(broker: Broker) -> None:
     """An empty queue name never means the last queue declared."""
 
     def last_declared(channel: Channel) -> str:
-        raise AmqpFault(NOT_FOUND, "no queue ''")
+        raise AmqpReplyError(NOT_FOUND, "no queue ''")
 
     replace(broker.topology, "last_declared", last_declared)
 
@@ -161,11 +161,11 @@ def purge_takes_what_was_delivered(broker: Broker) -> None:
     original_purge, original_put_back = broker.queue_methods.purge, broker.deliveries.put_back
     purged: dict[Queue, int] = {}
 
-    def purge(queue: Queue) -> list[Entry]:
+    def purge(queue: Queue) -> list[QueueEntry]:
         purged[queue] = queue.last_position
         return original_purge(queue)
 
-    def put_back(queue: Queue, entry: Entry) -> None:
+    def put_back(queue: Queue, entry: QueueEntry) -> None:
         if entry.position > purged.get(queue, 0):
             original_put_back(queue, entry)
 
@@ -180,7 +180,7 @@ def wrong_queue_arguments_are_dropped(broker: Broker) -> None:
     def change(channel: Channel, operation: Method) -> Method:
         try:
             configure(Queue("/", "", durable=False, auto_delete=False), operation.arguments["arguments"])
-        except AmqpFault:
+        except AmqpReplyError:
             return with_arguments(operation, arguments={})
         return operation
 
@@ -192,7 +192,7 @@ def exclusive_queues_miss_the_default_exchange(broker: Broker) -> None:
     """The default exchange does not know exclusive queues."""
     original = broker.publishing.route
 
-    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+    def route(channel: Channel, exchange: Exchange, message: PublishedMessage) -> list[Queue]:
         return [
             queue for queue in original(channel, exchange, message) if exchange.name or queue.owner is None
         ]
@@ -210,7 +210,7 @@ def _copies(broker: Broker, *, same_key: bool) -> None:
         binds[key] = binds.get(key, 0) + 1
         original_bind(vhost, binding)
 
-    def route(channel: Channel, exchange: Exchange, message: Message) -> list[Queue]:
+    def route(channel: Channel, exchange: Exchange, message: PublishedMessage) -> list[Queue]:
         queues = []
         for queue in original_route(channel, exchange, message):
             key = (exchange.name, queue.name, message.routing_key if same_key else "")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery, Transaction
-from plumbline.reference_broker.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpFault
+from plumbline.reference_broker.amqp.connections.connection import Channel, Transaction, UnackedDelivery
+from plumbline.reference_broker.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.messages.dead_letters import REJECTED
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.messages.publishing import Publishing
@@ -33,75 +33,75 @@ class Acknowledging:
         if not arguments["multiple"] and channel.transaction is None and tag in channel.outstanding:
             self.acknowledge(channel.outstanding.pop(tag), now)  # the common case, quickly
             return
-        self.settled(channel, tag, ACK, now, multiple=arguments["multiple"])
+        self.settle_tag(channel, tag, ACK, now, multiple=arguments["multiple"])
 
     def on_basic_nack(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.nack."""
         arguments = operation.arguments
         how = REQUEUE if arguments["requeue"] else DISCARD
-        self.settled(channel, arguments["delivery_tag"], how, now, multiple=arguments["multiple"])
+        self.settle_tag(channel, arguments["delivery_tag"], how, now, multiple=arguments["multiple"])
 
     def on_basic_reject(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.reject."""
         how = REQUEUE if operation.arguments["requeue"] else DISCARD
-        self.settled(channel, operation.arguments["delivery_tag"], how, now, multiple=False)
+        self.settle_tag(channel, operation.arguments["delivery_tag"], how, now, multiple=False)
 
-    def settled(self, channel: Channel, tag: int, how: str, now: int, *, multiple: bool) -> None:
+    def settle_tag(self, channel: Channel, tag: int, settlement: str, now: int, *, multiple: bool) -> None:
         deliveries = self.take_outstanding(channel, tag, multiple=multiple)
         if channel.transaction is not None:
-            channel.transaction.settled.append((deliveries, how))
+            channel.transaction.settlements.append((deliveries, settlement))
         else:
-            self.carry_out(deliveries, how, now)
+            self.apply_settlement(deliveries, settlement, now)
 
-    def take_outstanding(self, channel: Channel, tag: int, *, multiple: bool) -> dict[int, Delivery]:
-        """The deliveries that ``tag`` means, taken off the channel. Raises ``AmqpFault`` (406)."""
+    def take_outstanding(self, channel: Channel, tag: int, *, multiple: bool) -> dict[int, UnackedDelivery]:
+        """The deliveries that ``tag`` means, taken off the channel. Raises ``AmqpReplyError`` (406)."""
         outstanding = channel.outstanding
         if multiple and tag == 0:
             tags = list(outstanding)
         elif tag not in outstanding:
-            raise AmqpFault(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+            raise AmqpReplyError(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
         elif multiple:
             tags = list(takewhile(lambda one: one <= tag, outstanding))
         else:
             tags = [tag]
         return {one: outstanding.pop(one) for one in tags}
 
-    def carry_out(self, deliveries: dict[int, Delivery], how: str, now: int) -> None:
-        match how:
+    def apply_settlement(self, deliveries: dict[int, UnackedDelivery], settlement: str, now: int) -> None:
+        match settlement:
             case "ack":
                 for delivery in deliveries.values():
                     self.acknowledge(delivery, now)
             case "requeue":
                 for delivery in deliveries.values():
                     self.deliveries.settle(delivery)
-                self.deliveries.pump_all(self.deliveries.requeue(deliveries.values(), now), now)
+                self.deliveries.deliver_ready_all(self.deliveries.requeue(deliveries.values(), now), now)
             case _:
                 for delivery in deliveries.values():
-                    self.throw_away(delivery, now)
+                    self.discard_or_dead_letter(delivery, now)
 
-    def acknowledge(self, delivery: Delivery, now: int) -> None:
+    def acknowledge(self, delivery: UnackedDelivery, now: int) -> None:
         """It is the client's now."""
-        if delivery.queue.kept:
+        if delivery.queue.durable_entries:
             self.deliveries.discard(delivery.queue, delivery.entry)
         self.deliveries.settle(delivery)
-        self.go_on(delivery, now)
+        self.resume_delivery(delivery, now)
 
-    def go_on(self, delivery: Delivery, now: int) -> None:
+    def resume_delivery(self, delivery: UnackedDelivery, now: int) -> None:
         """What is settled makes room: for its own consumer, or for all of a channel with a limit."""
         queue, consumer = delivery.queue, delivery.consumer
         if consumer is not None and consumer.channel.limit:
-            self.deliveries.pump_all({one.queue for one in consumer.channel.consumers.values()}, now)
+            self.deliveries.deliver_ready_all({one.queue for one in consumer.channel.consumers.values()}, now)
         elif queue.turn and len(queue.ready):
-            self.deliveries.pump(queue, now)
+            self.deliveries.deliver_ready(queue, now)
 
-    def throw_away(self, delivery: Delivery, now: int) -> None:
+    def discard_or_dead_letter(self, delivery: UnackedDelivery, now: int) -> None:
         """Rejected for good: discarded or dead-lettered."""
         queue = delivery.queue
         self.deliveries.discard(queue, delivery.entry)
         if not queue.deleted:
             self.deliveries.dead_letter(queue, delivery.entry.message, REJECTED, now)
         self.deliveries.settle(delivery)
-        self.go_on(delivery, now)
+        self.resume_delivery(delivery, now)
 
     def on_basic_recover(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.recover: everything outstanding on this channel is requeued."""
@@ -116,11 +116,11 @@ class Acknowledging:
 
     def check_recover(self, operation: Method) -> None:
         if not operation.arguments["requeue"]:
-            raise AmqpFault(NOT_IMPLEMENTED, "requeue=false")
+            raise AmqpReplyError(NOT_IMPLEMENTED, "requeue=false")
 
     def requeue_all(self, channel: Channel, now: int) -> None:
         deliveries, channel.outstanding = channel.outstanding, {}
-        self.carry_out(deliveries, REQUEUE, now)
+        self.apply_settlement(deliveries, REQUEUE, now)
 
 
 class Transactions:
@@ -134,15 +134,15 @@ class Transactions:
     def on_tx_select(self, channel: Channel, operation: Method, now: int) -> None:
         """tx.select."""
         if channel.confirms:
-            raise AmqpFault(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+            raise AmqpReplyError(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
         if channel.transaction is None:
             channel.transaction = Transaction()
         self.outbox.answer(channel, "tx.select-ok")
 
     def end(self, channel: Channel) -> Transaction:
-        """End the transaction of a channel and begin a new one. Raises ``AmqpFault`` (406)."""
+        """End the transaction of a channel and begin a new one. Raises ``AmqpReplyError`` (406)."""
         if channel.transaction is None:
-            raise AmqpFault(PRECONDITION_FAILED, "channel is not transactional")
+            raise AmqpReplyError(PRECONDITION_FAILED, "channel is not transactional")
         ended, channel.transaction = channel.transaction, Transaction()
         return ended
 
@@ -152,22 +152,22 @@ class Transactions:
         taken = True
         for message, mandatory, queues in ended.publishes:
             if mandatory and not queues:
-                self.publishing.give_back(channel, message)
+                self.publishing.return_message(channel, message)
             taken &= self.publishing.distribute(
                 [queue for queue in queues if not queue.deleted], message, now
             )
-        for deliveries, how in ended.settled:
-            self.acknowledging.carry_out(deliveries, how, now)
+        for deliveries, how in ended.settlements:
+            self.acknowledging.apply_settlement(deliveries, how, now)
         if not taken:
-            raise AmqpFault(PRECONDITION_FAILED, "partial tx completion")
+            raise AmqpReplyError(PRECONDITION_FAILED, "partial tx completion")
         self.outbox.answer(channel, "tx.commit-ok")
 
     def on_tx_rollback(self, channel: Channel, operation: Method, now: int) -> None:
         """tx.rollback: nothing was published, and what was settled is outstanding again."""
-        self.undo(channel, self.end(channel))
+        self.restore_outstanding(channel, self.end(channel))
         self.outbox.answer(channel, "tx.rollback-ok")
 
-    def undo(self, channel: Channel, ended: Transaction) -> None:
-        for deliveries, _ in ended.settled:
+    def restore_outstanding(self, channel: Channel, ended: Transaction) -> None:
+        for deliveries, _ in ended.settlements:
             channel.outstanding.update(deliveries)
         channel.outstanding = dict(sorted(channel.outstanding.items()))

@@ -27,10 +27,10 @@ MILLISECOND = 1_000_000
 _STEP = re.compile(r"(ack|nack|pause) (\d+)( multiple)?|close|cut")
 
 
-class Step(Struct, frozen=True):
+class ConfirmStep(Struct, frozen=True):
     """``number`` is a delivery tag, or milliseconds of a ``pause``."""
 
-    what: str
+    action: str
     number: int = 0
     multiple: bool = False
 
@@ -39,7 +39,7 @@ class ConfirmScript(Struct, frozen=True):
     """What is sent once ``publishes`` messages were counted on a channel."""
 
     publishes: int
-    steps: tuple[Step, ...]
+    steps: tuple[ConfirmStep, ...]
 
 
 def read_script(text: str) -> ConfirmScript:
@@ -49,39 +49,39 @@ def read_script(text: str) -> ConfirmScript:
         raise ConfigError(f"confirm script {text!r}: begin with a number of publishes and a colon")
     script = ConfirmScript(int(count), tuple(_step(one.strip()) for one in steps.split(",") if one.strip()))
     for step in script.steps:
-        if step.what in ("ack", "nack") and not 1 <= step.number <= script.publishes:
+        if step.action in ("ack", "nack") and not 1 <= step.number <= script.publishes:
             raise ConfigError(
-                f"confirm script {text!r}: {step.what} {step.number} is not one of the publishes"
+                f"confirm script {text!r}: {step.action} {step.number} is not one of the publishes"
             )
     return script
 
 
-def _step(text: str) -> Step:
+def _step(text: str) -> ConfirmStep:
     found = _STEP.fullmatch(text)
     if found is None or (found[1] == "pause" and found[3]):
         raise ConfigError(f"{text!r} is no step: write ack TAG, nack TAG (multiple), pause MS, close or cut")
-    return Step(found[1] or text, int(found[2] or 0), found[3] is not None)
+    return ConfirmStep(found[1] or text, int(found[2] or 0), found[3] is not None)
 
 
-class _Progress:
+class _ChannelProgress:
     """How far one channel has come."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(self, steps: tuple[ConfirmStep, ...]) -> None:
         self.steps = deque(steps)
         self.due = 0
-        self.begun = False
+        self.is_started = False
 
 
-def follow(broker: Broker, script: ConfirmScript) -> None:
+def apply_script(broker: Broker, script: ConfirmScript) -> None:
     """Alter a freshly built broker so that its confirms follow the script."""
-    channels: WeakKeyDictionary[Channel, _Progress] = WeakKeyDictionary()
-    original_confirms, original_finish = broker.confirms.send, broker.finish
+    channels: WeakKeyDictionary[Channel, _ChannelProgress] = WeakKeyDictionary()
+    original_confirms, original_finish = broker.confirms.send, broker.end_event
     original_next = broker.next_wake
 
     def send_confirms() -> None:
         for channel in broker.confirms.confirming:
-            progress = channels.setdefault(channel, _Progress(script.steps))
-            progress.begun |= channel.published >= script.publishes
+            progress = channels.setdefault(channel, _ChannelProgress(script.steps))
+            progress.is_started |= channel.published >= script.publishes
             channel.acked = [tag for tag in channel.acked if tag > script.publishes]
             channel.nacked = [tag for tag in channel.nacked if tag > script.publishes]
         original_confirms()
@@ -89,23 +89,23 @@ def follow(broker: Broker, script: ConfirmScript) -> None:
     def finish(now: int) -> list[Output]:
         broker.confirms.send()
         for channel, progress in list(channels.items()):
-            if progress.begun and not channel.closed:
+            if progress.is_started and not channel.closed:
                 play(channel, progress, now)
         return original_finish(now)
 
-    def play(channel: Channel, progress: _Progress, now: int) -> None:
+    def play(channel: Channel, progress: _ChannelProgress, now: int) -> None:
         while progress.steps and progress.due <= now:
             step = progress.steps.popleft()
-            if step.what == "pause":
+            if step.action == "pause":
                 progress.due = now + step.number * MILLISECOND
-            elif step.what == "cut":
+            elif step.action == "cut":
                 broker.outbox.end(channel.connection)
-            elif step.what == "close":
+            elif step.action == "close":
                 close(channel, now)
                 return
             else:
-                more = (True,) if step.what == "nack" else ()  # requeue, as RabbitMQ sets it
-                broker.outbox.answer(channel, f"basic.{step.what}", step.number, step.multiple, *more)
+                more = (True,) if step.action == "nack" else ()  # requeue, as RabbitMQ sets it
+                broker.outbox.answer(channel, f"basic.{step.action}", step.number, step.multiple, *more)
 
     def close(channel: Channel, now: int) -> None:
         publish = SHAPES["basic.publish"]
@@ -114,7 +114,9 @@ def follow(broker: Broker, script: ConfirmScript) -> None:
 
     def paused() -> list[int]:
         return [
-            one.due for channel, one in channels.items() if one.begun and one.steps and not channel.closed
+            one.due
+            for channel, one in channels.items()
+            if one.is_started and one.steps and not channel.closed
         ]
 
     def next_wake() -> int | None:
@@ -122,5 +124,5 @@ def follow(broker: Broker, script: ConfirmScript) -> None:
         return min(times, default=None)
 
     replace(broker.confirms, "send", send_confirms)
-    replace(broker, "finish", finish)
+    replace(broker, "end_event", finish)
     replace(broker, "next_wake", next_wake)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.connections.connection import Channel, UnackedDelivery
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
-    AmqpFault,
+    AmqpReplyError,
     quoted,
 )
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.topology.arguments import check_priority
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
 from plumbline.wire.amqp.fields import encode_short
@@ -47,8 +47,8 @@ class Consuming:
         queue = self.topology.usable_queue(channel, arguments["queue"])
         tag = tag or self.unique("amq.ctag-")
         priority = check_priority(queue, arguments["arguments"])
-        self.check_exclusive_use(queue, wanted=arguments["exclusive"])
-        consumer = Consumer(channel, queue, tag, _DELIVER.ids + encode_short(tag))
+        self.check_exclusive_use(queue, exclusive=arguments["exclusive"])
+        consumer = QueueConsumer(channel, queue, tag, _DELIVER.ids + encode_short(tag))
         consumer.no_ack = arguments["no_ack"]
         consumer.exclusive = arguments["exclusive"]
         consumer.priority = priority
@@ -57,19 +57,19 @@ class Consuming:
         queue.consumers.append(consumer)
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "basic.consume-ok", tag)
-        queue.queue_up(consumer)
-        self.topology.in_use(queue, now)
-        self.deliveries.pump(queue, now)
+        queue.enter_turn(consumer)
+        self.topology.on_queue_used(queue, now)
+        self.deliveries.deliver_ready(queue, now)
 
     def check_tag(self, channel: Channel, tag: str) -> None:
-        """A consumer's tag is its own on the channel. Raises ``AmqpFault`` (530)."""
+        """A consumer's tag is its own on the channel. Raises ``AmqpReplyError`` (530)."""
         if tag in channel.consumers:
-            raise AmqpFault(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+            raise AmqpReplyError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
 
-    def check_exclusive_use(self, queue: Queue, *, wanted: bool) -> None:
-        if (wanted and queue.consumers) or any(one.exclusive for one in queue.consumers):
+    def check_exclusive_use(self, queue: Queue, *, exclusive: bool) -> None:
+        if (exclusive and queue.consumers) or any(one.exclusive for one in queue.consumers):
             what = quoted("queue", queue.name, queue.vhost)
-            raise AmqpFault(ACCESS_REFUSED, f"{what} in exclusive use")
+            raise AmqpReplyError(ACCESS_REFUSED, f"{what} in exclusive use")
 
     def prefetch_of(self, channel: Channel) -> int:
         """What basic.qos said before counts for each new consumer by itself."""
@@ -84,7 +84,7 @@ class Consuming:
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "basic.cancel-ok", tag)
         if consumer is not None:
-            self.topology.consumer_left(consumer.queue, now)
+            self.topology.on_consumer_gone(consumer.queue, now)
 
     def on_basic_cancel_ok(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.cancel-ok: the client knows that a consumer has ended."""
@@ -92,7 +92,7 @@ class Consuming:
     def on_basic_get(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.get."""
         queue = self.topology.usable_queue(channel, operation.arguments["queue"])
-        self.topology.in_use(queue, now)
+        self.topology.on_queue_used(queue, now)
         self.deliveries.drop_expired(queue, now)
         if not len(queue.ready):
             self.outbox.answer(channel, "basic.get-empty", "")
@@ -112,14 +112,14 @@ class Consuming:
         if operation.arguments["no_ack"]:
             self.deliveries.discard(queue, entry)
         else:
-            channel.outstanding[tag] = Delivery(entry, queue, None)
+            channel.outstanding[tag] = UnackedDelivery(entry, queue, None)
 
     def on_basic_qos(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.qos."""
         arguments = operation.arguments
         if arguments["prefetch_size"]:
             text = f"prefetch_size!=0 ({arguments['prefetch_size']})"
-            raise AmqpFault(NOT_IMPLEMENTED, text)
+            raise AmqpReplyError(NOT_IMPLEMENTED, text)
         if arguments["global"]:
             self.limit_channel(channel, arguments["prefetch_count"])
         else:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.reference_broker.amqp.config import NS
-from plumbline.reference_broker.amqp.messages.message import Message, altered
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, altered
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Timestamp
 
 REJECTED, EXPIRED, MAXLEN = "rejected", "expired", "maxlen"
 
 
-def dead_letter(queue: Queue, message: Message, reason: str, now: int) -> Message:
+def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> PublishedMessage:
     """The message as it is published again. Its own time to live is taken off, lest it dies once more."""
     assert queue.dead_letter_exchange is not None
     key = queue.dead_letter_routing_key
@@ -35,10 +35,10 @@ def dead_letter(queue: Queue, message: Message, reason: str, now: int) -> Messag
     )
 
 
-def _deaths(deaths: list[Any], queue: Queue, message: Message, reason: str, now: int) -> list[Any]:
+def _deaths(deaths: list[Any], queue: Queue, message: PublishedMessage, reason: str, now: int) -> list[Any]:
     """``x-death`` with this death first: one entry for each queue and reason."""
-    same = [one for one in deaths if _is(one, queue.name, reason)]
-    others = [one for one in deaths if not _is(one, queue.name, reason)]
+    same = [one for one in deaths if _is_same_death(one, queue.name, reason)]
+    others = [one for one in deaths if not _is_same_death(one, queue.name, reason)]
     if same:
         entry = {**same[0], "count": Integer(int(same[0].get("count", 0)) + 1, "l")}
     else:
@@ -55,11 +55,11 @@ def _deaths(deaths: list[Any], queue: Queue, message: Message, reason: str, now:
     return [dict(sorted(entry.items())), *others]
 
 
-def _is(death: Any, queue: str, reason: str) -> bool:
+def _is_same_death(death: Any, queue: str, reason: str) -> bool:
     return isinstance(death, dict) and death.get("queue") == queue and death.get("reason") == reason
 
 
-def would_cycle(letter: Message, target: Queue, reason: str) -> bool:
+def would_cycle(letter: PublishedMessage, target: Queue, reason: str) -> bool:
     """Whether it died in ``target`` before and nobody rejected it since: then it is dropped there."""
     if reason == REJECTED:
         return False

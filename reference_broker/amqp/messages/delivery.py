@@ -9,14 +9,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
-from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
-from plumbline.reference_broker.amqp.connections.connection import Channel, Delivery
+from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
+from plumbline.reference_broker.amqp.connections.connection import Channel, UnackedDelivery
 from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp.frames import FRAME_HEAD
 
 MILLISECOND = 1_000_000
@@ -29,7 +29,7 @@ class Deliveries:
     """What queues do with messages."""
 
     def __init__(
-        self, vhosts: Mapping[str, VirtualHost], store: Store, alarms: Alarms, outbox: Outbox
+        self, vhosts: Mapping[str, VirtualHost], store: AmqpRecordStore, alarms: Alarms, outbox: Outbox
     ) -> None:
         self.vhosts = vhosts
         self.store = store
@@ -38,26 +38,26 @@ class Deliveries:
 
     # Into a queue
 
-    def enqueue(self, queue: Queue, message: Message, now: int) -> bool:
+    def enqueue(self, queue: Queue, message: PublishedMessage, now: int) -> bool:
         """Put a message into a queue and hand on what can be; False if the queue rejects it."""
-        if queue.limited and self.rejects(queue, message):
+        if queue.limited and self.is_rejected_by_full_queue(queue, message):
             if queue.overflow == "reject-publish-dlx":
                 self.dead_letter(queue, message, MAXLEN, now)
             return False
         queue.last_position += 1
-        entry = Entry(message, queue.last_position, self.expiry(queue, message, now))
-        if self.store.keeps(queue, message):
-            self.store.stored(queue, entry)
+        entry = QueueEntry(message, queue.last_position, self.expiry(queue, message, now))
+        if self.store.is_durable_message(queue, message):
+            self.store.record_message_stored(queue, entry)
         queue.append(entry)
         if queue.turn:
-            self.pump(queue, now)
+            self.deliver_ready(queue, now)
         if queue.limited:
             self.drop_overflow(queue, now)
         if entry.expires is not None:
             self.drop_expired(queue, now)
         return True
 
-    def rejects(self, queue: Queue, message: Message) -> bool:
+    def is_rejected_by_full_queue(self, queue: Queue, message: PublishedMessage) -> bool:
         """Whether a full queue takes no more, as ``x-overflow`` says."""
         return queue.overflow != "drop-head" and self.is_over(queue, 1, message.size)
 
@@ -74,7 +74,7 @@ class Deliveries:
             self.discard(queue, entry)
             self.dead_letter(queue, entry.message, MAXLEN, now)
 
-    def expiry(self, queue: Queue, message: Message, now: int) -> int | None:
+    def expiry(self, queue: Queue, message: PublishedMessage, now: int) -> int | None:
         """The sooner of the queue's and the message's own time to live, as a moment."""
         ttl = queue.message_ttl
         own = message.properties.get("expiration")
@@ -89,18 +89,18 @@ class Deliveries:
             if expires is None:
                 return
             if expires > now:
-                self.alarms.set((Alarm.HEAD, queue), expires)
+                self.alarms.set((AmqpTimer.HEAD, queue), expires)
                 return
             entry = queue.pop()
             self.discard(queue, entry)
             self.dead_letter(queue, entry.message, EXPIRED, now)
 
-    def discard(self, queue: Queue, entry: Entry) -> None:
+    def discard(self, queue: Queue, entry: QueueEntry) -> None:
         """The entry is gone from its queue for good."""
-        if queue.kept:
-            self.store.removed(queue, entry)
+        if queue.durable_entries:
+            self.store.record_message_removed(queue, entry)
 
-    def dead_letter(self, queue: Queue, message: Message, reason: str, now: int) -> None:
+    def dead_letter(self, queue: Queue, message: PublishedMessage, reason: str, now: int) -> None:
         """Publish it again where ``x-dead-letter-exchange`` says, if it says so and the exchange exists."""
         if queue.dead_letter_exchange is None:
             return
@@ -115,12 +115,12 @@ class Deliveries:
 
     # Out of a queue
 
-    def pump(self, queue: Queue, now: int) -> None:
+    def deliver_ready(self, queue: Queue, now: int) -> None:
         """Deliver while there is a message and a consumer that may have it."""
         turn, ready = queue.turn, queue.ready
         while turn and len(ready):
             consumer = turn[0]
-            if not self.may_take(consumer):
+            if not self.has_capacity(consumer):
                 consumer.active = False
                 turn.popleft()
                 continue
@@ -132,10 +132,10 @@ class Deliveries:
                 self.take_turns(queue)
             self.deliver(consumer, queue.pop(), now)
 
-    def may_take(self, consumer: Consumer) -> bool:
+    def has_capacity(self, consumer: QueueConsumer) -> bool:
         """Prefetch limits count what is not settled; without acknowledgements nothing is."""
         channel = consumer.channel
-        if channel.connection.lagging:
+        if channel.connection.is_slow:
             return False
         if consumer.no_ack:
             return True
@@ -146,9 +146,9 @@ class Deliveries:
     def take_turns(self, queue: Queue) -> None:
         """Round robin among consumers of the same priority."""
         consumer = queue.turn.popleft()
-        queue.queue_up(consumer)
+        queue.enter_turn(consumer)
 
-    def deliver(self, consumer: Consumer, entry: Entry, now: int) -> None:
+    def deliver(self, consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
         """basic.deliver."""
         channel, queue, message = consumer.channel, consumer.queue, entry.message
         tag = self.next_tag(channel)
@@ -158,7 +158,7 @@ class Deliveries:
         if consumer.no_ack:
             self.discard(queue, entry)
             return
-        channel.outstanding[tag] = Delivery(entry, queue, consumer)
+        channel.outstanding[tag] = UnackedDelivery(entry, queue, consumer)
         consumer.outstanding += 1
         channel.limited += 1
 
@@ -167,12 +167,12 @@ class Deliveries:
         channel.last_tag += 1
         return channel.last_tag
 
-    def is_redelivered(self, entry: Entry) -> bool:
+    def is_redelivered(self, entry: QueueEntry) -> bool:
         return entry.redelivered
 
     # Back into a queue, or settled
 
-    def settle(self, delivery: Delivery) -> None:
+    def settle(self, delivery: UnackedDelivery) -> None:
         """It no longer counts against a prefetch limit."""
         consumer = delivery.consumer
         if consumer is None:
@@ -194,14 +194,14 @@ class Deliveries:
     def offer_again(self, channel: Channel, now: int) -> None:
         """All consumers of a channel may have room again: deliver what their queues have."""
         self.requeue_consumers(channel)
-        self.pump_all({consumer.queue for consumer in channel.consumers.values()}, now)
+        self.deliver_ready_all({consumer.queue for consumer in channel.consumers.values()}, now)
 
-    def wait_for_turn(self, consumer: Consumer) -> None:
+    def wait_for_turn(self, consumer: QueueConsumer) -> None:
         """A consumer that may take a message stands in its queue's turn."""
         if consumer.channel.consumers.get(consumer.tag) is consumer and not consumer.queue.deleted:
-            consumer.queue.queue_up(consumer)
+            consumer.queue.enter_turn(consumer)
 
-    def requeue(self, deliveries: Iterable[Delivery], now: int) -> set[Queue]:
+    def requeue(self, deliveries: Iterable[UnackedDelivery], now: int) -> set[Queue]:
         """Back to where they were, marked as delivered before; the queues still have to be pumped."""
         queues = set()
         for delivery in deliveries:
@@ -213,14 +213,14 @@ class Deliveries:
             queues.add(queue)
         return queues
 
-    def put_back(self, queue: Queue, entry: Entry) -> None:
+    def put_back(self, queue: Queue, entry: QueueEntry) -> None:
         """To its original position if possible. RabbitMQ, "Consumer Acknowledgements", requeueing."""
         queue.put_back(entry)
 
-    def pump_all(self, queues: Iterable[Queue], now: int) -> None:
+    def deliver_ready_all(self, queues: Iterable[Queue], now: int) -> None:
         for queue in sorted(queues, key=lambda queue: queue.name):
             if not queue.deleted:
-                self.pump(queue, now)
+                self.deliver_ready(queue, now)
                 if queue.limited:
                     self.drop_overflow(queue, now)
                 if len(queue.ready) and queue.ready.first().expires is not None:

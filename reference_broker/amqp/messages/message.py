@@ -16,7 +16,7 @@ PERSISTENT = 2
 _NO_HEADERS: Mapping[str, Any] = {}
 
 
-class Message:
+class PublishedMessage:
     """What was published; every queue that got it shares it. Read-only."""
 
     __slots__ = ("exchange", "operation", "persistent", "properties", "route", "routing_key")
@@ -33,7 +33,7 @@ class Message:
     @classmethod
     def make(
         cls, exchange: str, routing_key: str, properties: Mapping[str, Any], raw: bytes, body: bytes
-    ) -> Message:
+    ) -> PublishedMessage:
         """A message that no client's frames made; ``raw`` is its properties as they are sent."""
         operation = _publish(exchange, routing_key, properties, raw, body)
         return cls(operation, exchange, routing_key, encode_route(exchange, routing_key))
@@ -54,8 +54,8 @@ class Message:
         raw, head = operation.raw, operation.head
         if operation.channel == channel and len(raw) - head <= frame_max:
             return raw[head:]
-        most = frame_max or len(raw)
-        return content_frames(channel, operation.raw_properties, operation.body, frame_max=most)
+        size_limit = frame_max or len(raw)
+        return content_frames(channel, operation.raw_properties, operation.body, frame_max=size_limit)
 
 
 def _publish(exchange: str, key: str, properties: Mapping[str, Any], raw: bytes, body: bytes) -> Method:
@@ -64,9 +64,11 @@ def _publish(exchange: str, key: str, properties: Mapping[str, Any], raw: bytes,
     return Method(frames, 0, method.shape, method.arguments, properties, method.head)
 
 
-def altered(message: Message, exchange: str, routing_key: str, properties: Mapping[str, Any]) -> Message:
+def altered(
+    message: PublishedMessage, exchange: str, routing_key: str, properties: Mapping[str, Any]
+) -> PublishedMessage:
     """The same body with other properties, published elsewhere."""
-    return Message.make(
+    return PublishedMessage.make(
         exchange, routing_key, properties, encode_properties(properties), message.operation.body
     )
 
@@ -76,12 +78,12 @@ def encode_route(exchange: str, routing_key: str) -> bytes:
     return encode_short(exchange) + encode_short(routing_key)
 
 
-class Entry:
+class QueueEntry:
     """A message's place in one queue. ``position`` rises with each; a requeued one gets its own again."""
 
     __slots__ = ("expires", "message", "position", "redelivered")
 
-    def __init__(self, message: Message, position: int, expires: int | None) -> None:
+    def __init__(self, message: PublishedMessage, position: int, expires: int | None) -> None:
         self.message = message
         self.position = position
         self.expires = expires  # nanoseconds since the epoch

@@ -17,19 +17,19 @@ from plumbline.reference_broker.amqp.errors import (
     NOT_FOUND,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
-    AmqpFault,
+    AmqpReplyError,
     quoted,
 )
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
-from plumbline.reference_broker.amqp.messages.message import Message
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.topology.arguments import LONGEST_TTL
+from plumbline.reference_broker.amqp.topology.arguments import MAX_TTL_MS
 from plumbline.reference_broker.amqp.topology.exchanges import Exchange, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
 
 _RETURN = SHAPES["basic.return"]
-_ROUTES_KEPT = 4096
+_MAX_CACHED_ROUTES = 4096
 _LONGEST_NUMBER = 20  # characters; a short string may hold more, which is too large anyway
 
 
@@ -43,7 +43,7 @@ class Confirms:
     def on_confirm_select(self, channel: Channel, operation: Method, now: int) -> None:
         """confirm.select."""
         if channel.transaction is not None:
-            raise AmqpFault(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+            raise AmqpReplyError(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
         channel.confirms = True
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "confirm.select-ok")
@@ -101,17 +101,17 @@ class Publishing:
         """basic.publish with its content."""
         arguments = operation.arguments
         if arguments["immediate"]:
-            raise AmqpFault(NOT_IMPLEMENTED, "immediate=true")
+            raise AmqpReplyError(NOT_IMPLEMENTED, "immediate=true")
         message = self.message(operation)
         vhost = self.vhosts[channel.connection.vhost]
         exchange = vhost.exchanges.get(message.exchange)
         if len(operation.raw) > self.max_message_size:
             self.check_size(operation)
         if exchange is None:
-            raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', message.exchange, vhost.name)}")
+            raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', message.exchange, vhost.name)}")
         if exchange.internal:
             what = quoted("internal exchange", exchange.name, vhost.name)
-            raise AmqpFault(ACCESS_REFUSED, f"cannot publish to {what}")
+            raise AmqpReplyError(ACCESS_REFUSED, f"cannot publish to {what}")
         if message.properties:
             self.check_properties(channel, message.properties)
         queues = self.route(channel, exchange, message)
@@ -122,29 +122,29 @@ class Publishing:
         if channel.confirms:
             channel.published += 1
         if not queues and arguments["mandatory"]:
-            self.give_back(channel, message)
+            self.return_message(channel, message)
         taken = self.distribute(queues, message, now)
         if channel.confirms:
             self.confirms.confirm(channel, channel.published, taken=taken)
 
-    def message(self, operation: Method) -> Message:
+    def message(self, operation: Method) -> PublishedMessage:
         arguments = operation.arguments
         exchange, key = arguments["exchange"], arguments["routing_key"]
         route = self._encoded_routes.get((exchange, key))
         if route is None:
-            if len(self._encoded_routes) >= _ROUTES_KEPT:
+            if len(self._encoded_routes) >= _MAX_CACHED_ROUTES:
                 self._encoded_routes.clear()
             shape = operation.shape
             # exchange and routing key follow class, method and reserved-1 in the method frame
             start = 7 + len(shape.ids) + 2
             route = operation.raw[start : operation.head - 2]
             self._encoded_routes[exchange, key] = route
-        return Message(operation, exchange, key, route)
+        return PublishedMessage(operation, exchange, key, route)
 
-    def route(self, channel: Channel, exchange: Exchange, message: Message) -> Sequence[Queue]:
+    def route(self, channel: Channel, exchange: Exchange, message: PublishedMessage) -> Sequence[Queue]:
         return self.vhosts[channel.connection.vhost].route(exchange, message.routing_key, message.headers)
 
-    def distribute(self, queues: Iterable[Queue], message: Message, now: int) -> bool:
+    def distribute(self, queues: Iterable[Queue], message: PublishedMessage, now: int) -> bool:
         """One copy for each queue; whether all of them took it."""
         taken = True
         for queue in queues:
@@ -154,18 +154,18 @@ class Publishing:
     def check_size(self, operation: Method) -> None:
         if (size := len(operation.body)) > self.max_message_size:
             text = f"message size {size} is larger than configured max size {self.max_message_size}"
-            raise AmqpFault(PRECONDITION_FAILED, text)
+            raise AmqpReplyError(PRECONDITION_FAILED, text)
 
     def check_properties(self, channel: Channel, properties: Mapping[str, Any]) -> None:
         user = properties.get("user_id")
         if user is not None and user != channel.connection.user:
             text = f"user_id property set to '{user}' but authenticated user was '{channel.connection.user}'"
-            raise AmqpFault(PRECONDITION_FAILED, text)
+            raise AmqpReplyError(PRECONDITION_FAILED, text)
         expiration = properties.get("expiration")
         if expiration is not None and (why := _invalid_expiration(expiration)) is not None:
-            raise AmqpFault(PRECONDITION_FAILED, f"invalid expiration '{expiration}': {why}")
+            raise AmqpReplyError(PRECONDITION_FAILED, f"invalid expiration '{expiration}': {why}")
 
-    def give_back(self, channel: Channel, message: Message) -> None:
+    def return_message(self, channel: Channel, message: PublishedMessage) -> None:
         """basic.return, with the content as it came."""
         values = (NO_ROUTE, "NO_ROUTE", message.exchange, message.routing_key)
         method = frame(FrameType.METHOD, channel.number, _RETURN.encode_values(values))
@@ -182,4 +182,4 @@ def _invalid_expiration(expiration: str) -> str | None:
     value = int(number[0][:_LONGEST_NUMBER])
     if value < 0:
         return f"{{value_negative,{value}}}"
-    return f"{{value_too_large,{value}}}" if value > LONGEST_TTL else None
+    return f"{{value_too_large,{value}}}" if value > MAX_TTL_MS else None

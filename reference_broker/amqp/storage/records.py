@@ -51,7 +51,7 @@ class QueueDeleted(_Record, frozen=True, array_like=True, tag="q"):
     number: int
 
 
-class Bound(_Record, frozen=True, array_like=True, tag="B"):
+class BindingAdded(_Record, frozen=True, array_like=True, tag="B"):
     """A binding between durable things."""
 
     vhost: str
@@ -62,7 +62,7 @@ class Bound(_Record, frozen=True, array_like=True, tag="B"):
     arguments: bytes
 
 
-class Unbound(_Record, frozen=True, array_like=True, tag="b"):
+class BindingRemoved(_Record, frozen=True, array_like=True, tag="b"):
     """Such a binding is gone."""
 
     vhost: str
@@ -73,7 +73,7 @@ class Unbound(_Record, frozen=True, array_like=True, tag="b"):
     arguments: bytes
 
 
-class Stored(_Record, frozen=True, array_like=True, tag="M"):
+class MessageStored(_Record, frozen=True, array_like=True, tag="M"):
     """A persistent message in a durable queue; ``expires`` in nanoseconds since the epoch."""
 
     queue: int
@@ -85,21 +85,21 @@ class Stored(_Record, frozen=True, array_like=True, tag="M"):
     body: bytes
 
 
-class Removed(_Record, frozen=True, array_like=True, tag="r"):
+class MessageRemoved(_Record, frozen=True, array_like=True, tag="r"):
     """A message left its queue for good."""
 
     queue: int
     position: int
 
 
-class Delivered(_Record, frozen=True, array_like=True, tag="D"):
+class MessagesDelivered(_Record, frozen=True, array_like=True, tag="D"):
     """Messages that had been delivered before an orderly end."""
 
     queue: int
     positions: list[int]
 
 
-class ShutDown(_Record, frozen=True, array_like=True, tag="S"):
+class CleanShutdown(_Record, frozen=True, array_like=True, tag="S"):
     """The broker ended in order: what it says of deliveries is true."""
 
 
@@ -108,12 +108,12 @@ Record = (
     | ExchangeDeleted
     | QueueDeclared
     | QueueDeleted
-    | Bound
-    | Unbound
-    | Stored
-    | Removed
-    | Delivered
-    | ShutDown
+    | BindingAdded
+    | BindingRemoved
+    | MessageStored
+    | MessageRemoved
+    | MessagesDelivered
+    | CleanShutdown
 )
 JOURNAL = "journal/records"
 # A frame: length and CRC-32 of what follows, in little endian; then the records of one event, in MessagePack.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
-from plumbline.reference_broker.amqp.storage.restoring import Restored, read_journal
-from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.storage.restoring import RestoredState, read_journal
+from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.arguments import configure
 from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue
@@ -20,20 +20,20 @@ from plumbline.wire.amqp import decode_entries
 class Recovery:
     """What happens before any client connects."""
 
-    def __init__(self, topology: Topology, deliveries: Deliveries, store: Store) -> None:
+    def __init__(self, topology: Topology, deliveries: Deliveries, store: AmqpRecordStore) -> None:
         self.topology = topology
         self.deliveries = deliveries
         self.store = store
 
     def recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
         """Restore what ``files`` hold, by path; returns a sentence for each thing that was damaged."""
-        restored = Restored()
+        restored = RestoredState()
         warnings = read_journal(files, restored)
         self.restore(restored, now)
         self.store.rewrite(self.topology.vhosts.values())
         return warnings
 
-    def restore(self, restored: Restored, now: int) -> None:
+    def restore(self, restored: RestoredState, now: int) -> None:
         vhosts = self.topology.vhosts
         for name in sorted(restored.vhost_names()):
             vhost = vhosts.setdefault(name, VirtualHost(name))
@@ -44,7 +44,7 @@ class Recovery:
             for binding in restored.bindings_of(name):
                 vhost.bind(binding)
 
-    def restore_queues(self, restored: Restored, now: int) -> None:
+    def restore_queues(self, restored: RestoredState, now: int) -> None:
         """The queues of a journal, their messages in their places."""
         for number, declared in restored.declared():
             queue = Queue(declared.vhost, declared.name, durable=True, auto_delete=declared.auto_delete)
@@ -52,9 +52,9 @@ class Recovery:
             queue.number = number
             for entry in restored.entries(number):
                 queue.append(entry)
-                queue.kept[entry.position] = entry
+                queue.durable_entries[entry.position] = entry
                 queue.last_position = entry.position
             self.store.queues = max(self.store.queues, number)
             self.topology.vhosts[declared.vhost].queues[queue.name] = queue
             self.deliveries.drop_expired(queue, now)
-            self.topology.in_use(queue, now)
+            self.topology.on_queue_used(queue, now)

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from plumbline.reference_broker.amqp.messages.message import Entry, Message
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.storage.records import (
     JOURNAL,
-    Bound,
-    Delivered,
+    BindingAdded,
+    BindingRemoved,
+    CleanShutdown,
     ExchangeDeclared,
     ExchangeDeleted,
+    MessageRemoved,
+    MessagesDelivered,
+    MessageStored,
     QueueDeclared,
     QueueDeleted,
     Record,
-    Removed,
-    ShutDown,
-    Stored,
-    Unbound,
     encode_frame,
 )
 from plumbline.reference_broker.amqp.topology.exchanges import PREDECLARED, Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue
-from plumbline.reference_broker.ledger import Ledger, Replace
+from plumbline.reference_broker.write_queue import Replace, WriteQueue
 from plumbline.wire.amqp import encode_entries
 
 GROWS_TO = 32 * 1024 * 1024  # bytes; beyond this, and
 GROWS_BY = 4  # times what it had to be, the journal is written anew
 
 
-class Store:
+class AmqpRecordStore:
     """Records that are not in the ledger yet. Without a ledger it takes none."""
 
-    def __init__(self, ledger: Ledger | None) -> None:
+    def __init__(self, ledger: WriteQueue | None) -> None:
         self.ledger = ledger
         self.enabled = ledger is not None
         self.records: list[Record] = []
@@ -65,55 +65,59 @@ class Store:
         self.size = self.least = len(data)
         self.ledger.enter(Replace(JOURNAL, data))
 
-    def exchange_declared(self, vhost: str, exchange: Exchange) -> None:
+    def record_exchange_declared(self, vhost: str, exchange: Exchange) -> None:
         if self.enabled and exchange.durable:
             self.add(_exchange(vhost, exchange))
 
-    def exchange_deleted(self, vhost: str, exchange: Exchange) -> None:
+    def record_exchange_deleted(self, vhost: str, exchange: Exchange) -> None:
         if self.enabled and exchange.durable:
             self.add(ExchangeDeleted(vhost, exchange.name))
 
-    def queue_declared(self, queue: Queue) -> None:
+    def record_queue_declared(self, queue: Queue) -> None:
         """Exclusive queues end with their connection, so with the broker."""
         if self.enabled and queue.durable and not queue.exclusive:
             self.queues += 1
             queue.number = self.queues
             self.add(_queue(queue))
 
-    def queue_deleted(self, queue: Queue) -> None:
+    def record_queue_deleted(self, queue: Queue) -> None:
         if queue.number:
             self.add(QueueDeleted(queue.number))
 
-    def bound(self, vhost: VirtualHost, binding: Binding) -> None:
+    def record_binding_added(self, vhost: VirtualHost, binding: Binding) -> None:
         if self.enabled and _is_durable(vhost, binding):
-            self.add(Bound(*_binding(vhost.name, binding)))
+            self.add(BindingAdded(*_binding(vhost.name, binding)))
 
-    def unbound(self, vhost: VirtualHost, binding: Binding) -> None:
+    def record_binding_removed(self, vhost: VirtualHost, binding: Binding) -> None:
         if self.enabled and _is_durable(vhost, binding):
-            self.add(Unbound(*_binding(vhost.name, binding)))
+            self.add(BindingRemoved(*_binding(vhost.name, binding)))
 
-    def keeps(self, queue: Queue, message: Message) -> bool:
+    def is_durable_message(self, queue: Queue, message: PublishedMessage) -> bool:
         """Whether the message has to survive in this queue."""
         return queue.number != 0 and message.persistent
 
-    def stored(self, queue: Queue, entry: Entry) -> None:
-        queue.kept[entry.position] = entry
+    def record_message_stored(self, queue: Queue, entry: QueueEntry) -> None:
+        queue.durable_entries[entry.position] = entry
         self.add(_stored(queue, entry))
 
-    def removed(self, queue: Queue, entry: Entry) -> None:
+    def record_message_removed(self, queue: Queue, entry: QueueEntry) -> None:
         """Whoever takes an entry out of a queue for good says so here."""
-        if queue.kept and queue.kept.pop(entry.position, None) is not None and not queue.deleted:
-            self.add(Removed(queue.number, entry.position))
+        if (
+            queue.durable_entries
+            and queue.durable_entries.pop(entry.position, None) is not None
+            and not queue.deleted
+        ):
+            self.add(MessageRemoved(queue.number, entry.position))
 
-    def shut_down(self, vhosts: Iterable[VirtualHost]) -> None:
+    def record_shutdown(self, vhosts: Iterable[VirtualHost]) -> None:
         """Everything is requeued: remember what had been delivered."""
         if not self.enabled:
             return
         for queue in _durable_queues(vhosts):
-            seen = [position for position, entry in queue.kept.items() if entry.redelivered]
+            seen = [position for position, entry in queue.durable_entries.items() if entry.redelivered]
             if seen:
-                self.add(Delivered(queue.number, seen))
-        self.add(ShutDown())
+                self.add(MessagesDelivered(queue.number, seen))
+        self.add(CleanShutdown())
 
 
 def snapshot(vhosts: Iterable[VirtualHost]) -> Iterator[Record]:
@@ -125,12 +129,12 @@ def snapshot(vhosts: Iterable[VirtualHost]) -> Iterator[Record]:
                 yield _exchange(vhost.name, exchange)
     for queue in _durable_queues(known):
         yield _queue(queue)
-        yield from (_stored(queue, entry) for entry in queue.kept.values())
+        yield from (_stored(queue, entry) for entry in queue.durable_entries.values())
     for vhost in known:
         for exchange in vhost.exchanges.values():
             for binding in exchange.bindings.values():
                 if _is_durable(vhost, binding):
-                    yield Bound(*_binding(vhost.name, binding))
+                    yield BindingAdded(*_binding(vhost.name, binding))
 
 
 def _durable_queues(vhosts: Iterable[VirtualHost]) -> Iterator[Queue]:
@@ -169,9 +173,9 @@ def _binding(vhost: str, binding: Binding) -> tuple[str, str, bool, str, str, by
     )
 
 
-def _stored(queue: Queue, entry: Entry) -> Stored:
+def _stored(queue: Queue, entry: QueueEntry) -> MessageStored:
     message = entry.message
-    return Stored(
+    return MessageStored(
         queue.number,
         entry.position,
         entry.expires,

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
-from plumbline.reference_broker.amqp.topology.queues import PriorityLanes, Queue
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError, quoted
+from plumbline.reference_broker.amqp.topology.queues import PriorityEntryQueue, Queue
 from plumbline.wire.amqp import Decimal, Float, Integer, Timestamp
 
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
-MOST_PRIORITIES = 255
-LONGEST_TTL = 2**32 - 1  # milliseconds
+MAX_PRIORITIES = 255
+MAX_TTL_MS = 2**32 - 1  # milliseconds
 _NUMBERS = {
-    "x-message-ttl": LONGEST_TTL,
-    "x-expires": LONGEST_TTL,
+    "x-message-ttl": MAX_TTL_MS,
+    "x-expires": MAX_TTL_MS,
     "x-max-length": None,
     "x-max-length-bytes": None,
-    "x-max-priority": MOST_PRIORITIES,
+    "x-max-priority": MAX_PRIORITIES,
 }
 _NAMES = ("x-dead-letter-exchange", "x-dead-letter-routing-key")
 _COMPARED = (
@@ -77,24 +77,26 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool | Timestamp)
 
 
-def not_of_type(expected: str, value: Any) -> str:
+def wrong_type_text(expected: str, value: Any) -> str:
     """The reason that servers give for a value of a wrong type."""
     return f'"expected {expected}, got {type_name(value)}"'
 
 
-def invalid(name: str, kind: str, where: str, vhost: str, why: str) -> AmqpFault:
+def invalid(name: str, kind: str, where: str, vhost: str, why: str) -> AmqpReplyError:
     """A 406 for an optional argument."""
-    return AmqpFault(PRECONDITION_FAILED, f"invalid arg '{name}' for {quoted(kind, where, vhost)}: {why}")
+    return AmqpReplyError(
+        PRECONDITION_FAILED, f"invalid arg '{name}' for {quoted(kind, where, vhost)}: {why}"
+    )
 
 
 def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
-    """Give ``queue`` what its arguments ask for. Raises ``AmqpFault`` (406)."""
+    """Give ``queue`` what its arguments ask for. Raises ``AmqpReplyError`` (406)."""
     for name, value in arguments.items():
         if name in _NAMES and not isinstance(value, str):
             where = quoted("queue", queue.name, queue.vhost)
             text = f"invalid type '{type_name(value)}' for arg '{name}' in {where}"
-            raise AmqpFault(PRECONDITION_FAILED, text)
-        why = _objection(name, value)
+            raise AmqpReplyError(PRECONDITION_FAILED, text)
+        why = _argument_error(name, value)
         if why is not None:
             raise invalid(name, "queue", queue.name, queue.vhost, why)
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
@@ -110,24 +112,24 @@ def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
     queue.dead_letter_routing_key = arguments.get("x-dead-letter-routing-key")
     queue.single_active = arguments.get("x-single-active-consumer") is True
     if "x-max-priority" in arguments:
-        queue.ready = PriorityLanes(arguments["x-max-priority"])
+        queue.ready = PriorityEntryQueue(arguments["x-max-priority"])
     queue.limited = any(
         limit is not None for limit in (queue.message_ttl, queue.max_length, queue.max_length_bytes)
     )
 
 
-def _objection(name: str, value: Any) -> str | None:
+def _argument_error(name: str, value: Any) -> str | None:
     if name in _NUMBERS:
         if not is_integer(value):
-            return not_of_type("integer", value)
-        most = _NUMBERS[name]
+            return wrong_type_text("integer", value)
+        maximum = _NUMBERS[name]
         if value < 0:
             return f"{{value_negative,{value}}}"
         if name == "x-expires" and value == 0:
             return "{value_zero,0}"
-        if name == "x-max-priority" and value > MOST_PRIORITIES:
+        if name == "x-max-priority" and value > MAX_PRIORITIES:
             return f"{{max_value_exceeded,{value}}}"
-        return f"{{value_too_large,{value}}}" if most is not None and value > most else None
+        return f"{{value_too_large,{value}}}" if maximum is not None and value > maximum else None
     if name == "x-overflow":
         if not isinstance(value, str):
             return f"{{unacceptable_type,{type_name(value)}}}"
@@ -138,15 +140,15 @@ def _objection(name: str, value: Any) -> str | None:
 
 
 def check_priority(queue: Queue, arguments: Mapping[str, Any]) -> int:
-    """``x-priority`` of a consumer. Raises ``AmqpFault`` (406)."""
+    """``x-priority`` of a consumer. Raises ``AmqpReplyError`` (406)."""
     value = arguments.get("x-priority", 0)
     if not is_integer(value):
-        raise invalid("x-priority", "queue", queue.name, queue.vhost, not_of_type("integer", value))
+        raise invalid("x-priority", "queue", queue.name, queue.vhost, wrong_type_text("integer", value))
     return int(value)
 
 
 def check_equivalent(queue: Queue, arguments: Mapping[str, Any]) -> None:
-    """The arguments of a second declaration. Raises ``AmqpFault`` (406)."""
+    """The arguments of a second declaration. Raises ``AmqpReplyError`` (406)."""
     for name in _COMPARED:
         received, current = arguments.get(name, _ABSENT), queue.arguments.get(name, _ABSENT)
         if (received is _ABSENT and current is _ABSENT) or received == current:
@@ -157,7 +159,7 @@ def check_equivalent(queue: Queue, arguments: Mapping[str, Any]) -> None:
             if _ABSENT in (received, current)
             else f"{start}received '{received}' but current is '{current}'"
         )
-        raise AmqpFault(PRECONDITION_FAILED, detail)
+        raise AmqpReplyError(PRECONDITION_FAILED, detail)
 
 
 class _Absent:

@@ -13,11 +13,11 @@ from plumbline.reference_broker.amqp.errors import (
     COMMAND_INVALID,
     NOT_FOUND,
     PRECONDITION_FAILED,
-    AmqpFault,
+    AmqpReplyError,
     quoted,
 )
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.arguments import invalid, type_name
 from plumbline.reference_broker.amqp.topology.exchanges import (
     PREDECLARED,
@@ -30,7 +30,7 @@ from plumbline.reference_broker.amqp.topology.topology import (
     Topology,
     check_same,
     default_exchange_refused,
-    stripped,
+    strip_line_ends,
 )
 from plumbline.wire.amqp import Method
 
@@ -40,7 +40,7 @@ _ALTERNATE = "alternate-exchange"
 class ExchangeMethods:
     """What clients may do with exchanges."""
 
-    def __init__(self, topology: Topology, store: Store, outbox: Outbox) -> None:
+    def __init__(self, topology: Topology, store: AmqpRecordStore, outbox: Outbox) -> None:
         self.topology = topology
         self.store = store
         self.outbox = outbox
@@ -48,14 +48,14 @@ class ExchangeMethods:
     def on_exchange_declare(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.declare."""
         arguments = operation.arguments
-        name = stripped(arguments["exchange"])
+        name = strip_line_ends(arguments["exchange"])
         vhost = self.topology.vhosts[channel.connection.vhost]
         if not name:
             raise default_exchange_refused()
         existing = vhost.exchanges.get(name)
         if arguments["passive"]:
             if existing is None:
-                raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
+                raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
         else:
             self.check_type(arguments["type"])
             if existing is not None:
@@ -68,7 +68,7 @@ class ExchangeMethods:
 
     def check_type(self, kind: str) -> None:
         if kind not in TYPES:
-            raise AmqpFault(COMMAND_INVALID, f"unknown exchange type '{kind}'")
+            raise AmqpReplyError(COMMAND_INVALID, f"unknown exchange type '{kind}'")
 
     def check_same_exchange(self, vhost: VirtualHost, exchange: Exchange, arguments: Any) -> None:
         what = quoted("exchange", exchange.name, vhost.name)
@@ -78,14 +78,14 @@ class ExchangeMethods:
         check_same("internal", what, arguments["internal"], exchange.internal)
         received, current = arguments["arguments"].get(_ALTERNATE), exchange.alternate
         if received != current:
-            shown = [
+            values = [
                 "none" if one is None else f"the value '{one}' of type '{type_name(one)}'"
                 for one in (received, current)
             ]
             text = (
-                f"inequivalent arg '{_ALTERNATE}' for {what}: received {shown[0]} but current is {shown[1]}"
+                f"inequivalent arg '{_ALTERNATE}' for {what}: received {values[0]} but current is {values[1]}"
             )
-            raise AmqpFault(PRECONDITION_FAILED, text)
+            raise AmqpReplyError(PRECONDITION_FAILED, text)
 
     def make_exchange(self, vhost: VirtualHost, name: str, arguments: Any) -> None:
         optional = arguments["arguments"]
@@ -101,8 +101,8 @@ class ExchangeMethods:
             arguments=optional,
         )
         vhost.exchanges[name] = exchange
-        vhost.changed()
-        self.store.exchange_declared(vhost.name, exchange)
+        vhost.forget_routes()
+        self.store.record_exchange_declared(vhost.name, exchange)
 
     def on_exchange_delete(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.delete. What does not exist is deleted already."""
@@ -114,11 +114,11 @@ class ExchangeMethods:
         if exchange is not None:
             what = quoted("exchange", name, vhost.name)
             if name in PREDECLARED:
-                raise AmqpFault(ACCESS_REFUSED, f"deletion of system {what} not allowed")
+                raise AmqpReplyError(ACCESS_REFUSED, f"deletion of system {what} not allowed")
             if operation.arguments["if_unused"] and exchange.bindings:
-                raise AmqpFault(PRECONDITION_FAILED, f"{what} in use")
+                raise AmqpReplyError(PRECONDITION_FAILED, f"{what} in use")
             for binding in list(exchange.bindings.values()):
-                self.store.unbound(vhost, binding)
+                self.store.record_binding_removed(vhost, binding)
             exchange.bindings.clear()
             self.topology.remove_exchange(vhost, exchange)
         if not operation.arguments["no_wait"]:
@@ -127,7 +127,7 @@ class ExchangeMethods:
     def on_exchange_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.bind, an extension."""
         vhost = self.topology.vhosts[channel.connection.vhost]
-        self.topology.add_binding(vhost, self.between_exchanges(vhost, operation.arguments))
+        self.topology.add_binding(vhost, self.exchange_binding(vhost, operation.arguments))
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.bind-ok")
 
@@ -147,7 +147,7 @@ class ExchangeMethods:
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.unbind-ok")
 
-    def between_exchanges(self, vhost: VirtualHost, arguments: Any) -> Binding:
+    def exchange_binding(self, vhost: VirtualHost, arguments: Any) -> Binding:
         source = self.topology.bindable(vhost, arguments["source"])
         destination = self.topology.bindable(vhost, arguments["destination"])
         return Binding(source.name, False, destination.name, arguments["routing_key"], arguments["arguments"])

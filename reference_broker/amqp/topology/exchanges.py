@@ -25,7 +25,7 @@ PREDECLARED = {
     "amq.match": "headers",
     "amq.topic": "topic",
 }
-ROUTES_KEPT = 10_000
+MAX_CACHED_ROUTES = 10_000
 
 
 class Binding(Struct, frozen=True, eq=False):
@@ -101,7 +101,7 @@ class VirtualHost:
         self.exchanges = {one: Exchange(one, kind) for one, kind in PREDECLARED.items()}
         self._routes: dict[tuple[str, str], tuple[Queue, ...]] = {}
 
-    def changed(self) -> None:
+    def forget_routes(self) -> None:
         """Routes that were found before may be others now."""
         self._routes.clear()
 
@@ -110,14 +110,14 @@ class VirtualHost:
         key = (exchange.name, routing_key)
         found = self._routes.get(key)
         if found is None:
-            found, by_headers = self._search(exchange, routing_key, headers)
+            found, by_headers = self._find_queues(exchange, routing_key, headers)
             if not by_headers:
-                if len(self._routes) >= ROUTES_KEPT:
+                if len(self._routes) >= MAX_CACHED_ROUTES:
                     self._routes.clear()
                 self._routes[key] = found
         return found
 
-    def _search(
+    def _find_queues(
         self, start: Exchange, routing_key: str, headers: Mapping[str, Any]
     ) -> tuple[tuple[Queue, ...], bool]:
         """The queues, and whether headers had a say."""
@@ -159,7 +159,7 @@ class VirtualHost:
         if binding.key in bindings:
             return False
         bindings[binding.key] = binding
-        self.changed()
+        self.forget_routes()
         return True
 
     def bound_to(self, name: str, *, is_queue: bool) -> list[Binding]:
@@ -192,13 +192,13 @@ def topic_matches(pattern: str, routing_key: str) -> bool:
     return len(words) in reached
 
 
-def headers_match(wanted: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
+def headers_match(binding_headers: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
     """Every header that a binding names, or any of them (``x-match``). AMQP 0-9-1, 3.1.3.4."""
-    how = wanted.get("x-match", "all")
+    how = binding_headers.get("x-match", "all")
     compared = (
-        wanted.items()
+        binding_headers.items()
         if how.endswith("-with-x")
-        else ((name, value) for name, value in wanted.items() if not name.startswith("x-"))
+        else ((name, value) for name, value in binding_headers.items() if not name.startswith("x-"))
     )
     agree: Iterable[bool] = (
         name in headers and (value is None or _same(value, headers[name]))

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from plumbline.reference_broker.amqp.connections.connection import Channel
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpFault, quoted
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError, quoted
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
-from plumbline.reference_broker.amqp.messages.message import Entry
+from plumbline.reference_broker.amqp.messages.message import QueueEntry
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.arguments import check_equivalent, configure
 from plumbline.reference_broker.amqp.topology.exchanges import Binding, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue
@@ -21,7 +21,7 @@ from plumbline.reference_broker.amqp.topology.topology import (
     Topology,
     check_same,
     default_exchange_refused,
-    stripped,
+    strip_line_ends,
 )
 from plumbline.wire.amqp import Method
 
@@ -33,7 +33,7 @@ class QueueMethods:
         self,
         topology: Topology,
         deliveries: Deliveries,
-        store: Store,
+        store: AmqpRecordStore,
         outbox: Outbox,
         unique: Callable[[str], str],
     ) -> None:
@@ -46,7 +46,7 @@ class QueueMethods:
     def on_queue_declare(self, channel: Channel, operation: Method, now: int) -> None:
         """queue.declare."""
         arguments = operation.arguments
-        name = stripped(arguments["queue"])
+        name = strip_line_ends(arguments["queue"])
         vhost = self.topology.vhosts[channel.connection.vhost]
         if arguments["passive"]:
             queue = self.topology.usable_queue(channel, name)
@@ -60,7 +60,7 @@ class QueueMethods:
                 self.topology.check_name("queue", name)
             queue = self.make_queue(vhost, name, channel, arguments)
         channel.last_queue = queue.name
-        self.topology.in_use(queue, now)
+        self.topology.on_queue_used(queue, now)
         if not arguments["no_wait"]:
             self.outbox.answer(
                 channel, "queue.declare-ok", queue.name, self.message_count(queue), len(queue.consumers)
@@ -73,8 +73,8 @@ class QueueMethods:
             queue.owner = channel.connection
             channel.connection.exclusive_queues.add(queue)
         vhost.queues[name] = queue
-        vhost.changed()
-        self.store.queue_declared(queue)
+        vhost.forget_routes()
+        self.store.record_queue_declared(queue)
         return queue
 
     def check_same_queue(self, queue: Queue, channel: Channel, arguments: Any) -> None:
@@ -131,7 +131,7 @@ class QueueMethods:
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "queue.purge-ok", len(entries))
 
-    def purge(self, queue: Queue) -> list[Entry]:
+    def purge(self, queue: Queue) -> list[QueueEntry]:
         return queue.clear()
 
     def on_queue_delete(self, channel: Channel, operation: Method, now: int) -> None:
@@ -144,9 +144,9 @@ class QueueMethods:
             self.topology.check_owner(queue, channel)
             what = quoted("queue", queue.name, queue.vhost)
             if arguments["if_unused"] and queue.consumers:
-                raise AmqpFault(PRECONDITION_FAILED, f"{what} in use")
+                raise AmqpReplyError(PRECONDITION_FAILED, f"{what} in use")
             if arguments["if_empty"] and len(queue.ready):
-                raise AmqpFault(PRECONDITION_FAILED, f"{what} not empty")
+                raise AmqpReplyError(PRECONDITION_FAILED, f"{what} not empty")
             count = len(queue.ready)
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "queue.delete-ok", count)

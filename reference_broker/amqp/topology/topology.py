@@ -8,42 +8,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.alarms import Alarm, Alarms
+from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
     PRECONDITION_FAILED,
     RESOURCE_LOCKED,
-    AmqpFault,
+    AmqpReplyError,
     quoted,
 )
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.storage.store import Store
+from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.exchanges import Binding, Exchange, VirtualHost
-from plumbline.reference_broker.amqp.topology.queues import Consumer, Queue
+from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 
 MILLISECOND = 1_000_000
 RESERVED = "amq."
 
 
-def stripped(name: str) -> str:
+def strip_line_ends(name: str) -> str:
     """Servers: line ends are no part of a name."""
     return name.replace("\r", "").replace("\n", "")
 
 
-def default_exchange_refused() -> AmqpFault:
+def default_exchange_refused() -> AmqpReplyError:
     """Clients cannot declare, delete or bind the default exchange (403)."""
-    return AmqpFault(ACCESS_REFUSED, "operation not permitted on the default exchange")
+    return AmqpReplyError(ACCESS_REFUSED, "operation not permitted on the default exchange")
 
 
 def check_same(name: str, what: str, received: Any, current: Any) -> None:
-    """An argument of a second declaration. AMQP 0-9-1 XML, rule "equivalent". Raises ``AmqpFault`` (406)."""
+    """An argument of a second declaration. AMQP 0-9-1 XML, rule "equivalent". Raises
+    ``AmqpReplyError`` (406)."""
     if received != current:
         shown = [str(one).lower() if isinstance(one, bool) else one for one in (received, current)]
         text = f"inequivalent arg '{name}' for {what}: received '{shown[0]}' but current is '{shown[1]}'"
-        raise AmqpFault(PRECONDITION_FAILED, text)
+        raise AmqpReplyError(PRECONDITION_FAILED, text)
 
 
 class Topology:
@@ -53,7 +54,7 @@ class Topology:
         self,
         vhosts: dict[str, VirtualHost],
         deliveries: Deliveries,
-        store: Store,
+        store: AmqpRecordStore,
         alarms: Alarms,
         outbox: Outbox,
     ) -> None:
@@ -64,22 +65,22 @@ class Topology:
         self.outbox = outbox
 
     def check_name(self, kind: str, name: str) -> None:
-        """Only the broker makes names with the reserved prefix. Raises ``AmqpFault`` (403)."""
+        """Only the broker makes names with the reserved prefix. Raises ``AmqpReplyError`` (403)."""
         if name.startswith(RESERVED):
-            raise AmqpFault(ACCESS_REFUSED, f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+            raise AmqpReplyError(ACCESS_REFUSED, f"{kind} name '{name}' contains reserved prefix 'amq.*'")
 
     def named_queue(self, channel: Channel, name: str) -> Queue:
-        """The queue of that name, or the last one declared on the channel. Raises ``AmqpFault``."""
+        """The queue of that name, or the last one declared on the channel. Raises ``AmqpReplyError``."""
         if not name:
             name = self.last_declared(channel)
         queue = self.vhosts[channel.connection.vhost].queues.get(name)
         if queue is None:
-            raise AmqpFault(NOT_FOUND, f"no {quoted('queue', name, channel.connection.vhost)}")
+            raise AmqpReplyError(NOT_FOUND, f"no {quoted('queue', name, channel.connection.vhost)}")
         return queue
 
     def last_declared(self, channel: Channel) -> str:
         if not channel.last_queue:
-            raise AmqpFault(NOT_FOUND, "no previously declared queue")
+            raise AmqpReplyError(NOT_FOUND, "no previously declared queue")
         return channel.last_queue
 
     def usable_queue(self, channel: Channel, name: str) -> Queue:
@@ -89,7 +90,7 @@ class Topology:
         return queue
 
     def check_owner(self, queue: Queue, channel: Channel) -> None:
-        """An exclusive queue is its connection's alone. Raises ``AmqpFault`` (405)."""
+        """An exclusive queue is its connection's alone. Raises ``AmqpReplyError`` (405)."""
         if queue.owner is not None and queue.owner is not channel.connection:
             self.refuse_locked(queue)
 
@@ -99,19 +100,19 @@ class Topology:
             f"cannot obtain exclusive access to locked {what}. It could be originally declared on another "
             "connection or the exclusive property value does not match that of the original declaration."
         )
-        raise AmqpFault(RESOURCE_LOCKED, text)
+        raise AmqpReplyError(RESOURCE_LOCKED, text)
 
     def bindable(self, vhost: VirtualHost, name: str) -> Exchange:
-        """An exchange that takes bindings. Raises ``AmqpFault``."""
+        """An exchange that takes bindings. Raises ``AmqpReplyError``."""
         if not name:
             raise default_exchange_refused()
         if name not in vhost.exchanges:
-            raise AmqpFault(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
+            raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
         return vhost.exchanges[name]
 
     def add_binding(self, vhost: VirtualHost, binding: Binding) -> None:
         if vhost.bind(binding):
-            self.store.bound(vhost, binding)
+            self.store.record_binding_added(vhost, binding)
 
     def drop_binding(self, channel: Channel, binding: Binding) -> None:
         vhost = self.vhosts[channel.connection.vhost]
@@ -122,10 +123,10 @@ class Topology:
 
     def remove_binding(self, vhost: VirtualHost, binding: Binding) -> None:
         """An exchange that should go with its last binding goes."""
-        self.store.unbound(vhost, binding)
+        self.store.record_binding_removed(vhost, binding)
         exchange = vhost.exchanges[binding.source]
         del exchange.bindings[binding.key]
-        vhost.changed()
+        vhost.forget_routes()
         if exchange.auto_delete and not exchange.bindings:
             self.remove_exchange(vhost, exchange)
 
@@ -133,8 +134,8 @@ class Topology:
         """The exchange and all its bindings."""
         if vhost.exchanges.pop(exchange.name, None) is None:
             return
-        self.store.exchange_deleted(vhost.name, exchange)
-        vhost.changed()
+        self.store.record_exchange_deleted(vhost.name, exchange)
+        vhost.forget_routes()
         vhost.exchanges[exchange.name] = exchange  # while its bindings are told
         for binding in vhost.bound_to(exchange.name, is_queue=False):
             self.remove_binding(vhost, binding)
@@ -149,10 +150,10 @@ class Topology:
             self.remove_binding(vhost, binding)
         queue.deleted = True
         vhost.queues.pop(queue.name, None)
-        vhost.changed()
-        self.store.queue_deleted(queue)
-        self.alarms.clear((Alarm.HEAD, queue))
-        self.alarms.clear((Alarm.UNUSED, queue))
+        vhost.forget_routes()
+        self.store.record_queue_deleted(queue)
+        self.alarms.clear((AmqpTimer.HEAD, queue))
+        self.alarms.clear((AmqpTimer.UNUSED, queue))
         if queue.owner is not None:
             queue.owner.exclusive_queues.discard(queue)
         consumers, queue.consumers = queue.consumers, []
@@ -161,26 +162,26 @@ class Topology:
         for consumer in consumers:
             self.notify_cancel(consumer)
 
-    def notify_cancel(self, consumer: Consumer) -> None:
+    def notify_cancel(self, consumer: QueueConsumer) -> None:
         """Its queue went away. Told only to clients that know what that means."""
         channel = consumer.channel
         channel.consumers.pop(consumer.tag, None)
         if channel.connection.capabilities.get("consumer_cancel_notify") is True and not channel.closing:
             self.outbox.answer(channel, "basic.cancel", consumer.tag, True)
 
-    def in_use(self, queue: Queue, now: int) -> None:
+    def on_queue_used(self, queue: Queue, now: int) -> None:
         """A queue with ``x-expires`` lasts that long after its last use, and while it has consumers."""
         if queue.expires is None or queue.deleted:
             return
         if queue.consumers:
-            self.alarms.clear((Alarm.UNUSED, queue))
+            self.alarms.clear((AmqpTimer.UNUSED, queue))
         else:
-            self.alarms.set((Alarm.UNUSED, queue), now + queue.expires * MILLISECOND)
+            self.alarms.set((AmqpTimer.UNUSED, queue), now + queue.expires * MILLISECOND)
 
-    def consumer_left(self, queue: Queue, now: int) -> None:
+    def on_consumer_gone(self, queue: Queue, now: int) -> None:
         """An auto-delete queue goes with its last consumer."""
         if queue.auto_delete and not queue.consumers:
             self.remove_queue(queue)
         else:
-            self.in_use(queue, now)
-            self.deliveries.pump(queue, now)  # for the one whose turn it is now
+            self.on_queue_used(queue, now)
+            self.deliveries.deliver_ready(queue, now)  # for the one whose turn it is now

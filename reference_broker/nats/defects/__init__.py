@@ -13,13 +13,13 @@ from collections.abc import Callable
 from plumbline.errors import PlumblineError
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.registry import Defect as _Defect
-from plumbline.reference_broker.registry import Registry, UnknownDefect, replace
+from plumbline.reference_broker.registry import Registry, UnknownDefectError, replace
 
 __all__ = [
     "Alteration",
     "Defect",
-    "DefectNotApplicable",
-    "UnknownDefect",
+    "DefectNotApplicableError",
+    "UnknownDefectError",
     "add",
     "all_defects",
     "apply",
@@ -34,7 +34,7 @@ Alteration = Callable[[Broker], None]
 Defect = _Defect[Broker]
 
 
-class DefectNotApplicable(PlumblineError, ValueError):
+class DefectNotApplicableError(PlumblineError, ValueError):
     """The broker lacks what the defect alters; the text says what to switch on."""
 
 
@@ -64,8 +64,9 @@ def default_needs(breaks: tuple[str, ...], needs: tuple[str, ...] | None = None)
 
 
 def apply(broker: Broker, name: str) -> None:
-    """Alter ``broker``, which must be freshly built. Raises ``UnknownDefect`` or ``DefectNotApplicable``."""
+    """Alter ``broker``, which must be freshly built. Raises ``UnknownDefectError`` or
+    ``DefectNotApplicableError``."""
     found = find(name)
     if "jetstream" in found.needs and broker.service is None:
-        raise DefectNotApplicable(f"defect {name!r} needs JetStream: start the broker with -js")
+        raise DefectNotApplicableError(f"defect {name!r} needs JetStream: start the broker with -js")
     found.alter(broker)

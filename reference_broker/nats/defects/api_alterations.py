@@ -14,7 +14,7 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import replace
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
-from plumbline.reference_broker.nats.jetstream.api.routing import Route
+from plumbline.reference_broker.nats.jetstream.api.routing import ApiRoute
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 
 Fields = dict[str, Any]
@@ -40,7 +40,7 @@ def alter_request(broker: Broker, kind: str, change: Callable[[Request], Request
     api = jetstream_of(broker).api
     answer = api.answer
 
-    def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+    def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
         return answer(route, change(request) if route.kind == kind else request, header_block)
 
     replace(api, "answer", altered)
@@ -51,7 +51,7 @@ def alter_answer(broker: Broker, kind: str, change: Callable[[Fields, Request], 
     api = jetstream_of(broker).api
     answer = api.answer
 
-    def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+    def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
         fields = answer(route, request, header_block)
         if route.kind == kind:
             change(fields, request)
@@ -75,7 +75,7 @@ def refuse(broker: Broker, kind: str, error: JetStreamError, when: Callable[[Req
     api = jetstream_of(broker).api
     answer = api.answer
 
-    def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+    def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
         if route.kind == kind and when(request):
             return {"type": f"io.nats.jetstream.api.v1.{kind}_response", "error": error.reply()}
         return answer(route, request, header_block)

@@ -25,7 +25,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import Defect, add, default_needs, replace
 from plumbline.reference_broker.nats.defects.api_alterations import (
@@ -173,7 +173,7 @@ class Refusal(Row, tag="refusal", kw_only=True, frozen=True):
     reason: str = ""
 
     def alter(self, broker: Broker) -> None:
-        error: errors.Kind = getattr(errors, self.error)
+        error: errors.ErrorCode = getattr(errors, self.error)
 
         def when(request: Request) -> bool:
             return self.applies(body_of(request) or {})
@@ -187,7 +187,7 @@ class OnInfo(Row, tag="info", kw_only=True, frozen=True):
     def alter(self, broker: Broker) -> None:
         original = broker.identity.fields
 
-        def fields(connection: Connection) -> Fields:
+        def fields(connection: NatsClientConnection) -> Fields:
             found = original(connection)
             if self.applies(found):
                 self.change(found)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time
 
 if TYPE_CHECKING:
-    from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+    from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
     from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-    from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
+    from plumbline.reference_broker.nats.jetstream.consumers.delivery import ConsumerDelivery
     from plumbline.reference_broker.nats.jetstream.service import JetStream
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
@@ -31,58 +31,68 @@ def stream_action(stream: Stream, event: str, action: str, now: int) -> None:
 
 def consumer_action(consumer: Consumer, event: str, action: str, now: int) -> None:
     """``event`` is CREATED or DELETED; ``action`` create or delete."""
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.{event}", "advisory.v1.consumer_action", {"action": action}, now)
+    _publish_advisory(
+        consumer, f"{_ADVISORY}.CONSUMER.{event}", "advisory.v1.consumer_action", {"action": action}, now
+    )
 
 
 def api_audit(jetstream: JetStream, path: bytes, request: bytes, response: bytes, now: int) -> None:
     """Somebody asked the API for ``path``; whoever listens may see what, and what the answer was."""
-    if not jetstream.is_heard(_AUDIT):
+    if not jetstream.has_listeners(_AUDIT):
         return
     client = jetstream.host.requester()
     if "start" in client:
         client["start"] = format_time(client["start"])
     fields = {"server": client["server"], "client": client, "subject": f"$JS.API.{_text(path)}"}
-    asked = {"request": _text(request)} if request else {}
-    jetstream.advise(_AUDIT, "advisory.v1.api_audit", {**fields, **asked, "response": _text(response)}, now)
+    request_fields = {"request": _text(request)} if request else {}
+    jetstream.advise(
+        _AUDIT, "advisory.v1.api_audit", {**fields, **request_fields, "response": _text(response)}, now
+    )
 
 
-def pause(consumer: Delivery, now: int) -> None:
+def pause(consumer: ConsumerDelivery, now: int) -> None:
     """A consumer is paused, or no longer."""
     until = consumer.paused_until
     fields = {"paused": until > now, "pause_until": format_time(until) if until else NEVER}
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.PAUSE", "advisory.v1.consumer_pause", fields, now)
+    _publish_advisory(consumer, f"{_ADVISORY}.CONSUMER.PAUSE", "advisory.v1.consumer_pause", fields, now)
 
 
-def pinned(consumer: Delivery, pin: str, now: int) -> None:
+def pinned(consumer: ConsumerDelivery, pin: str, now: int) -> None:
     """ADR-42: a client of a priority group is the one that is served."""
     fields = {"account": _ACCOUNT, "group": consumer.config.priority_groups[0], "pinned_id": pin}
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.PINNED", "advisory.v1.consumer_group_pinned", fields, now)
+    _publish_advisory(
+        consumer, f"{_ADVISORY}.CONSUMER.PINNED", "advisory.v1.consumer_group_pinned", fields, now
+    )
 
 
-def unpinned(consumer: Delivery, reason: str, now: int) -> None:
+def unpinned(consumer: ConsumerDelivery, reason: str, now: int) -> None:
     """It no longer is; ``reason`` is admin or timeout."""
     fields = {"account": _ACCOUNT, "group": consumer.config.priority_groups[0], "reason": reason}
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.UNPINNED", "advisory.v1.consumer_group_unpinned", fields, now)
+    _publish_advisory(
+        consumer, f"{_ADVISORY}.CONSUMER.UNPINNED", "advisory.v1.consumer_group_unpinned", fields, now
+    )
 
 
-def max_deliveries(consumer: Delivery, seq: int, deliveries: int, now: int) -> None:
+def max_deliveries(consumer: ConsumerDelivery, seq: int, deliveries: int, now: int) -> None:
     """A message was delivered as often as it may be."""
     fields = {"stream_seq": seq, "deliveries": deliveries}
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver", fields, now)
+    _publish_advisory(
+        consumer, f"{_ADVISORY}.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver", fields, now
+    )
 
 
-def nak(consumer: Consumer, subject: AckSubject, now: int) -> None:
+def nak(consumer: Consumer, subject: AckSubjectFields, now: int) -> None:
     """-NAK came."""
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.MSG_NAKED", "advisory.v1.nak", _delivery(subject), now)
+    _publish_advisory(consumer, f"{_ADVISORY}.CONSUMER.MSG_NAKED", "advisory.v1.nak", _delivery(subject), now)
 
 
-def terminated(consumer: Consumer, subject: AckSubject, reason: str, now: int) -> None:
+def terminated(consumer: Consumer, subject: AckSubjectFields, reason: str, now: int) -> None:
     """+TERM came, or the stream lost a message that was pending."""
     fields = _delivery(subject) | ({"reason": reason} if reason else {})
-    _tell(consumer, f"{_ADVISORY}.CONSUMER.MSG_TERMINATED", "advisory.v1.terminated", fields, now)
+    _publish_advisory(consumer, f"{_ADVISORY}.CONSUMER.MSG_TERMINATED", "advisory.v1.terminated", fields, now)
 
 
-def ack_sample(consumer: Consumer, subject: AckSubject, now: int) -> None:
+def ack_sample(consumer: Consumer, subject: AckSubjectFields, now: int) -> None:
     """One in 100/sample_freq acknowledgements, evenly."""
     pending = consumer.acks.pending.get(subject.stream_seq)
     if pending is None:
@@ -92,14 +102,14 @@ def ack_sample(consumer: Consumer, subject: AckSubject, now: int) -> None:
         return
     consumer.sample_debt = min(consumer.sample_debt - 100, 100)
     fields = _delivery(subject) | {"ack_time": now - pending.stamp}
-    _tell(consumer, _ACK_METRIC, "metric.v1.consumer_ack", fields, now)
+    _publish_advisory(consumer, _ACK_METRIC, "metric.v1.consumer_ack", fields, now)
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _delivery(subject: AckSubject) -> dict[str, Any]:
+def _delivery(subject: AckSubjectFields) -> dict[str, Any]:
     return {
         "consumer_seq": subject.consumer_seq,
         "stream_seq": subject.stream_seq,
@@ -107,7 +117,9 @@ def _delivery(subject: AckSubject) -> dict[str, Any]:
     }
 
 
-def _tell(consumer: Delivery, subject: str, kind: str, fields: dict[str, Any], now: int) -> None:
+def _publish_advisory(
+    consumer: ConsumerDelivery, subject: str, kind: str, fields: dict[str, Any], now: int
+) -> None:
     stream = consumer.stream.config.name
     names = {"stream": stream, "consumer": consumer.name}
     consumer.stream.jetstream.advise(f"{subject}.{stream}.{consumer.name}", kind, names | fields, now)

@@ -24,7 +24,7 @@ class JetStreamError(Exception):
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
-class Kind(Struct, frozen=True):
+class ErrorCode(Struct, frozen=True):
     """One row of the table; calling it makes the error, with the row's placeholders filled in."""
 
     code: int
@@ -35,128 +35,134 @@ class Kind(Struct, frozen=True):
         return JetStreamError(self.code, self.err_code, self.text.format(**values))
 
 
-BAD_REQUEST = Kind(400, 10003, "bad request")
-INVALID_JSON = Kind(400, 10025, "invalid JSON{detail}")
-NOT_EMPTY_REQUEST = Kind(400, 10038, "expected an empty request payload")
-REQUIRED_API_LEVEL = Kind(412, 10185, "JetStream minimum api level required")
+BAD_REQUEST = ErrorCode(400, 10003, "bad request")
+INVALID_JSON = ErrorCode(400, 10025, "invalid JSON{detail}")
+NOT_EMPTY_REQUEST = ErrorCode(400, 10038, "expected an empty request payload")
+REQUIRED_API_LEVEL = ErrorCode(412, 10185, "JetStream minimum api level required")
 
-STREAM_NOT_FOUND = Kind(404, 10059, "stream not found")
-STREAM_MISMATCH = Kind(400, 10056, "stream name in subject does not match request")
-STREAM_NAME_IN_USE = Kind(400, 10058, "stream name already in use with a different configuration")
-STREAM_SUBJECT_OVERLAP = Kind(400, 10065, "subjects overlap with an existing stream")
-STREAM_INVALID_CONFIG = Kind(500, 10052, "{reason}")
-STREAM_NAME_HAS_PATH_SEPARATORS = Kind(400, 10128, "Stream name can not contain path separators")
-STREAM_REPLICAS_NOT_SUPPORTED = Kind(500, 10074, "replicas > 1 not supported in non-clustered mode")
-REPLICAS_NEGATIVE = Kind(400, 10133, "replicas count cannot be negative")
-MIRROR_WITH_SUBJECTS = Kind(400, 10034, "stream mirrors can not contain subjects")
-STREAM_SEALED = Kind(400, 10109, "invalid operation on sealed stream")
-STREAM_PURGE_FAILED = Kind(500, 10110, "stream purge not permitted")
-MESSAGE_DELETE_FAILED = Kind(500, 10057, "message delete not permitted")
-STORE_REFUSED = Kind(500, 10057, "{reason}")
-SNAPSHOT_FAILED = Kind(500, 10064, "snapshot failed: {reason}")
-NO_MESSAGE_FOUND = Kind(404, 10037, "no message found")
-SEQUENCE_NOT_FOUND = Kind(400, 10043, "sequence {seq} not found")
+STREAM_NOT_FOUND = ErrorCode(404, 10059, "stream not found")
+STREAM_MISMATCH = ErrorCode(400, 10056, "stream name in subject does not match request")
+STREAM_NAME_IN_USE = ErrorCode(400, 10058, "stream name already in use with a different configuration")
+STREAM_SUBJECT_OVERLAP = ErrorCode(400, 10065, "subjects overlap with an existing stream")
+STREAM_INVALID_CONFIG = ErrorCode(500, 10052, "{reason}")
+STREAM_NAME_HAS_PATH_SEPARATORS = ErrorCode(400, 10128, "Stream name can not contain path separators")
+STREAM_REPLICAS_NOT_SUPPORTED = ErrorCode(500, 10074, "replicas > 1 not supported in non-clustered mode")
+REPLICAS_NEGATIVE = ErrorCode(400, 10133, "replicas count cannot be negative")
+MIRROR_WITH_SUBJECTS = ErrorCode(400, 10034, "stream mirrors can not contain subjects")
+STREAM_SEALED = ErrorCode(400, 10109, "invalid operation on sealed stream")
+STREAM_PURGE_FAILED = ErrorCode(500, 10110, "stream purge not permitted")
+MESSAGE_DELETE_FAILED = ErrorCode(500, 10057, "message delete not permitted")
+STORE_REFUSED = ErrorCode(500, 10057, "{reason}")
+SNAPSHOT_FAILED = ErrorCode(500, 10064, "snapshot failed: {reason}")
+NO_MESSAGE_FOUND = ErrorCode(404, 10037, "no message found")
+SEQUENCE_NOT_FOUND = ErrorCode(400, 10043, "sequence {seq} not found")
 
-STORE_FAILED = Kind(503, 10077, "{reason}")
-WRONG_LAST_SEQUENCE = Kind(400, 10071, "wrong last sequence: {seq}")
-WRONG_LAST_MSG_ID = Kind(400, 10070, "wrong last msg ID: {msg_id}")
-EXPECTED_STREAM_MISMATCH = Kind(400, 10060, "expected stream does not match")
-MESSAGE_TOO_LARGE = Kind(400, 10054, "message size exceeds maximum allowed")
-HEADER_TOO_LARGE = Kind(400, 10097, "header size exceeds maximum allowed of 64k")
-ROLLUP_FAILED = Kind(500, 10111, "{reason}")
-MESSAGE_TTL_DISABLED = Kind(400, 10166, "per-message TTL is disabled")
-MESSAGE_TTL_INVALID = Kind(400, 10165, "invalid per-message TTL")
+STORE_FAILED = ErrorCode(503, 10077, "{reason}")
+WRONG_LAST_SEQUENCE = ErrorCode(400, 10071, "wrong last sequence: {seq}")
+WRONG_LAST_MSG_ID = ErrorCode(400, 10070, "wrong last msg ID: {msg_id}")
+EXPECTED_STREAM_MISMATCH = ErrorCode(400, 10060, "expected stream does not match")
+MESSAGE_TOO_LARGE = ErrorCode(400, 10054, "message size exceeds maximum allowed")
+HEADER_TOO_LARGE = ErrorCode(400, 10097, "header size exceeds maximum allowed of 64k")
+ROLLUP_FAILED = ErrorCode(500, 10111, "{reason}")
+MESSAGE_TTL_DISABLED = ErrorCode(400, 10166, "per-message TTL is disabled")
+MESSAGE_TTL_INVALID = ErrorCode(400, 10165, "invalid per-message TTL")
 
-BATCHES_DISABLED = Kind(400, 10174, "atomic publish is disabled")
-BATCH_SEQUENCE_MISSING = Kind(400, 10175, "atomic publish sequence is missing")
-BATCH_INCOMPLETE = Kind(400, 10176, "atomic publish batch is incomplete")
-BATCH_ID_INVALID = Kind(400, 10179, "atomic publish batch ID is invalid")
-BATCH_TOO_LARGE = Kind(400, 10199, "atomic publish batch is too large: {size}")
-BATCH_COMMIT_INVALID = Kind(400, 10200, "atomic publish batch commit is invalid")
-BATCH_WITH_DUPLICATE = Kind(400, 10201, "atomic publish batch contains duplicate message id")
+BATCHES_DISABLED = ErrorCode(400, 10174, "atomic publish is disabled")
+BATCH_SEQUENCE_MISSING = ErrorCode(400, 10175, "atomic publish sequence is missing")
+BATCH_INCOMPLETE = ErrorCode(400, 10176, "atomic publish batch is incomplete")
+BATCH_ID_INVALID = ErrorCode(400, 10179, "atomic publish batch ID is invalid")
+BATCH_TOO_LARGE = ErrorCode(400, 10199, "atomic publish batch is too large: {size}")
+BATCH_COMMIT_INVALID = ErrorCode(400, 10200, "atomic publish batch commit is invalid")
+BATCH_WITH_DUPLICATE = ErrorCode(400, 10201, "atomic publish batch contains duplicate message id")
 
-CONSUMER_NOT_FOUND = Kind(404, 10014, "consumer not found")
-CONSUMER_CREATE_FAILED = Kind(500, 10012, "{reason}")
-CONSUMER_NAME_IN_USE = Kind(400, 10013, "consumer name already in use")
-CONSUMER_ALREADY_EXISTS = Kind(400, 10148, "consumer already exists")
-CONSUMER_DOES_NOT_EXIST = Kind(400, 10149, "consumer does not exist")
-CONSUMER_LIMIT_REACHED = Kind(400, 10026, "maximum consumers limit reached")
-CONSUMER_DURABLE_NOT_IN_SUBJECT = Kind(
+CONSUMER_NOT_FOUND = ErrorCode(404, 10014, "consumer not found")
+CONSUMER_CREATE_FAILED = ErrorCode(500, 10012, "{reason}")
+CONSUMER_NAME_IN_USE = ErrorCode(400, 10013, "consumer name already in use")
+CONSUMER_ALREADY_EXISTS = ErrorCode(400, 10148, "consumer already exists")
+CONSUMER_DOES_NOT_EXIST = ErrorCode(400, 10149, "consumer does not exist")
+CONSUMER_LIMIT_REACHED = ErrorCode(400, 10026, "maximum consumers limit reached")
+CONSUMER_DURABLE_NOT_IN_SUBJECT = ErrorCode(
     400, 10016, "consumer expected to be durable but no durable name set in subject"
 )
-CONSUMER_DURABLE_NOT_MATCHING_SUBJECT = Kind(
+CONSUMER_DURABLE_NOT_MATCHING_SUBJECT = ErrorCode(
     400, 10017, "consumer name in subject does not match durable name in request"
 )
-CONSUMER_DURABLE_NOT_SET = Kind(400, 10018, "consumer expected to be durable but a durable name was not set")
-CONSUMER_EPHEMERAL_WITH_DURABLE = Kind(
+CONSUMER_DURABLE_NOT_SET = ErrorCode(
+    400, 10018, "consumer expected to be durable but a durable name was not set"
+)
+CONSUMER_EPHEMERAL_WITH_DURABLE = ErrorCode(
     400, 10020, "consumer expected to be ephemeral but a durable name was set in request"
 )
-CONSUMER_NAME_HAS_PATH_SEPARATORS = Kind(400, 10127, "Consumer name can not contain path separators")
-CONSUMER_NAME_TOO_LONG = Kind(400, 10102, "consumer name is too long, maximum allowed is 255")
-CONSUMER_BAD_DURABLE_NAME = Kind(400, 10103, "durable name can not contain '.', '*', '>'")
-CONSUMER_DURABLE_AND_NAME_DIFFER = Kind(
+CONSUMER_NAME_HAS_PATH_SEPARATORS = ErrorCode(400, 10127, "Consumer name can not contain path separators")
+CONSUMER_NAME_TOO_LONG = ErrorCode(400, 10102, "consumer name is too long, maximum allowed is 255")
+CONSUMER_BAD_DURABLE_NAME = ErrorCode(400, 10103, "durable name can not contain '.', '*', '>'")
+CONSUMER_DURABLE_AND_NAME_DIFFER = ErrorCode(
     400, 10132, "Consumer Durable and Name have to be equal if both are provided"
 )
-CONSUMER_DESCRIPTION_TOO_LONG = Kind(400, 10107, "consumer description is too long, maximum allowed is 4096")
-CONSUMER_FILTER_NOT_MATCHING_SUBJECT = Kind(
+CONSUMER_DESCRIPTION_TOO_LONG = ErrorCode(
+    400, 10107, "consumer description is too long, maximum allowed is 4096"
+)
+CONSUMER_FILTER_NOT_MATCHING_SUBJECT = ErrorCode(
     400, 10131, "Consumer create request did not match filtered subject from create subject"
 )
-CONSUMER_FILTER_NOT_SUBSET = Kind(
+CONSUMER_FILTER_NOT_SUBSET = ErrorCode(
     400, 10093, "consumer filter subject is not a valid subset of the interest subjects"
 )
-CONSUMER_DUPLICATE_FILTERS = Kind(
+CONSUMER_DUPLICATE_FILTERS = ErrorCode(
     400, 10136, "consumer cannot have both FilterSubject and FilterSubjects specified"
 )
-CONSUMER_MULTIPLE_FILTERS_IN_SUBJECT = Kind(
+CONSUMER_MULTIPLE_FILTERS_IN_SUBJECT = ErrorCode(
     400, 10137, "consumer with multiple subject filters cannot use subject based API"
 )
-CONSUMER_OVERLAPPING_FILTERS = Kind(400, 10138, "consumer subject filters cannot overlap")
-CONSUMER_EMPTY_FILTER = Kind(400, 10139, "consumer filter in FilterSubjects cannot be empty")
-CONSUMER_INVALID_POLICY = Kind(400, 10094, "{reason}")
-CONSUMER_INVALID_SAMPLING = Kind(400, 10095, "failed to parse consumer sampling configuration: {reason}")
-CONSUMER_MAX_DELIVER_BACKOFF = Kind(400, 10116, "max deliver is required to be > length of backoff values")
-FLOW_ACKS_NEED_PUSH = Kind(400, 10218, "flow control ack policy requires a push based consumer")
-FLOW_ACKS_WITH_ACK_WAIT = Kind(400, 10221, "flow control ack policy requires unset ack wait")
-FLOW_ACKS_WITH_MAX_DELIVER = Kind(400, 10222, "flow control ack policy requires unset max deliver")
-CONSUMER_ACK_WAIT_NEGATIVE = Kind(400, 10183, "consumer ack wait needs to be positive")
-CONSUMER_BACKOFF_NEGATIVE = Kind(400, 10184, "consumer backoff needs to be positive")
-CONSUMER_REPLICAS_EXCEED_STREAM = Kind(400, 10126, "consumer config replica count exceeds parent stream")
-CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY = Kind(
+CONSUMER_OVERLAPPING_FILTERS = ErrorCode(400, 10138, "consumer subject filters cannot overlap")
+CONSUMER_EMPTY_FILTER = ErrorCode(400, 10139, "consumer filter in FilterSubjects cannot be empty")
+CONSUMER_INVALID_POLICY = ErrorCode(400, 10094, "{reason}")
+CONSUMER_INVALID_SAMPLING = ErrorCode(400, 10095, "failed to parse consumer sampling configuration: {reason}")
+CONSUMER_MAX_DELIVER_BACKOFF = ErrorCode(
+    400, 10116, "max deliver is required to be > length of backoff values"
+)
+FLOW_ACKS_NEED_PUSH = ErrorCode(400, 10218, "flow control ack policy requires a push based consumer")
+FLOW_ACKS_WITH_ACK_WAIT = ErrorCode(400, 10221, "flow control ack policy requires unset ack wait")
+FLOW_ACKS_WITH_MAX_DELIVER = ErrorCode(400, 10222, "flow control ack policy requires unset max deliver")
+CONSUMER_ACK_WAIT_NEGATIVE = ErrorCode(400, 10183, "consumer ack wait needs to be positive")
+CONSUMER_BACKOFF_NEGATIVE = ErrorCode(400, 10184, "consumer backoff needs to be positive")
+CONSUMER_REPLICAS_EXCEED_STREAM = ErrorCode(400, 10126, "consumer config replica count exceeds parent stream")
+CONSUMER_PRIORITY_GROUPS_WITHOUT_POLICY = ErrorCode(
     400, 10196, "consumer can not have priority groups when policy is none"
 )
 
-PRIORITY_POLICY_WITHOUT_GROUP = Kind(
+PRIORITY_POLICY_WITHOUT_GROUP = ErrorCode(
     400, 10159, "Setting PriorityPolicy requires at least one PriorityGroup to be set"
 )
-PRIORITY_GROUP_UNKNOWN = Kind(400, 10160, "Provided priority group does not exist for this consumer")
-PRIORITY_GROUP_EMPTY = Kind(400, 10161, "Group name cannot be an empty string")
-PRIORITY_GROUP_INVALID = Kind(
+PRIORITY_GROUP_UNKNOWN = ErrorCode(400, 10160, "Provided priority group does not exist for this consumer")
+PRIORITY_GROUP_EMPTY = ErrorCode(400, 10161, "Group name cannot be an empty string")
+PRIORITY_GROUP_INVALID = ErrorCode(
     400,
     10162,
     "Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ and may not exceed 16 characters",
 )
-PRIORITY_WITH_PUSH = Kind(400, 10178, "priority groups can not be used with push consumers")
-PRIORITY_TIMEOUT_WITHOUT_POLICY = Kind(400, 10197, "PinnedTTL cannot be set when PriorityPolicy is none")
+PRIORITY_WITH_PUSH = ErrorCode(400, 10178, "priority groups can not be used with push consumers")
+PRIORITY_TIMEOUT_WITHOUT_POLICY = ErrorCode(400, 10197, "PinnedTTL cannot be set when PriorityPolicy is none")
 
-PULL_REQUIRES_ACK = Kind(400, 10084, "{reason}")
-PULL_WITH_RATE_LIMIT = Kind(400, 10086, "consumer in pull mode can not have rate limit set")
-PULL_MAX_WAITING_NEGATIVE = Kind(400, 10087, "consumer max waiting needs to be positive")
-PULL_WITH_HEARTBEAT = Kind(400, 10088, "consumer idle heartbeat requires a push based consumer")
-PULL_WITH_FLOW_CONTROL = Kind(400, 10089, "consumer flow control requires a push based consumer")
-PULL_MAX_BATCH_NEGATIVE = Kind(400, 10114, "consumer max request batch needs to be > 0")
-PULL_MAX_EXPIRES_TOO_SMALL = Kind(400, 10115, "consumer max request expires needs to be >= 1ms")
+PULL_REQUIRES_ACK = ErrorCode(400, 10084, "{reason}")
+PULL_WITH_RATE_LIMIT = ErrorCode(400, 10086, "consumer in pull mode can not have rate limit set")
+PULL_MAX_WAITING_NEGATIVE = ErrorCode(400, 10087, "consumer max waiting needs to be positive")
+PULL_WITH_HEARTBEAT = ErrorCode(400, 10088, "consumer idle heartbeat requires a push based consumer")
+PULL_WITH_FLOW_CONTROL = ErrorCode(400, 10089, "consumer flow control requires a push based consumer")
+PULL_MAX_BATCH_NEGATIVE = ErrorCode(400, 10114, "consumer max request batch needs to be > 0")
+PULL_MAX_EXPIRES_TOO_SMALL = ErrorCode(400, 10115, "consumer max request expires needs to be >= 1ms")
 
-PUSH_TO_WILDCARDS = Kind(400, 10079, "consumer deliver subject has wildcards")
-PUSH_INVALID_DELIVER_SUBJECT = Kind(400, 10112, "invalid push consumer deliver subject")
-PUSH_WITH_MAX_WAITING = Kind(400, 10080, "consumer in push mode can not set max waiting")
-PUSH_CYCLE = Kind(400, 10081, "consumer deliver subject forms a cycle")
-PUSH_MAX_ACK_PENDING_NEEDS_ACKS = Kind(400, 10082, "consumer requires ack policy for max ack pending")
-PUSH_HEARTBEAT_TOO_SMALL = Kind(400, 10083, "consumer idle heartbeat needs to be >= 100ms")
-PUSH_FLOW_CONTROL_NEEDS_HEARTBEAT = Kind(400, 10108, "consumer with flow control also needs heartbeats")
+PUSH_TO_WILDCARDS = ErrorCode(400, 10079, "consumer deliver subject has wildcards")
+PUSH_INVALID_DELIVER_SUBJECT = ErrorCode(400, 10112, "invalid push consumer deliver subject")
+PUSH_WITH_MAX_WAITING = ErrorCode(400, 10080, "consumer in push mode can not set max waiting")
+PUSH_CYCLE = ErrorCode(400, 10081, "consumer deliver subject forms a cycle")
+PUSH_MAX_ACK_PENDING_NEEDS_ACKS = ErrorCode(400, 10082, "consumer requires ack policy for max ack pending")
+PUSH_HEARTBEAT_TOO_SMALL = ErrorCode(400, 10083, "consumer idle heartbeat needs to be >= 100ms")
+PUSH_FLOW_CONTROL_NEEDS_HEARTBEAT = ErrorCode(400, 10108, "consumer with flow control also needs heartbeats")
 
-WORKQUEUE_NEEDS_EXPLICIT_ACK = Kind(400, 10098, "workqueue stream requires explicit ack")
-WORKQUEUE_MULTIPLE_UNFILTERED = Kind(
+WORKQUEUE_NEEDS_EXPLICIT_ACK = ErrorCode(400, 10098, "workqueue stream requires explicit ack")
+WORKQUEUE_MULTIPLE_UNFILTERED = ErrorCode(
     400, 10099, "multiple non-filtered consumers not allowed on workqueue stream"
 )
-WORKQUEUE_FILTER_NOT_UNIQUE = Kind(400, 10100, "filtered consumer not unique on workqueue stream")
-WORKQUEUE_NEEDS_DELIVER_ALL = Kind(400, 10101, "consumer must be deliver all on workqueue stream")
+WORKQUEUE_FILTER_NOT_UNIQUE = ErrorCode(400, 10100, "filtered consumer not unique on workqueue stream")
+WORKQUEUE_NEEDS_DELIVER_ALL = ErrorCode(400, 10101, "consumer must be deliver all on workqueue stream")

@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.ledger import Ledger
 from plumbline.reference_broker.nats.host import Host
 from plumbline.reference_broker.nats.jetstream.api.routing import Api
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.consumers.push import FLOW_CONTROL, Push
+from plumbline.reference_broker.nats.jetstream.consumers.push import FLOW_CONTROL, PushDelivery
 from plumbline.reference_broker.nats.jetstream.files.stream_files import StreamFiles
 from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams import copying
@@ -27,6 +26,7 @@ from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.reference_broker.nats.jetstream.timers import Timers
 from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.reference_broker.write_queue import WriteQueue
 from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED
 from plumbline.wire.nats.subjects import covers
@@ -38,7 +38,7 @@ _ACK = b"$JS.ACK."
 _NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
 _ALPHABET = ascii_letters + digits
 _WILDCARDS = {b"*", b">"}
-_MOST_CACHED_SUBJECTS = 100_000
+_MAX_CACHED_SUBJECTS = 100_000
 
 
 class JetStreamConfig(Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class JetStreamConfig(Struct, frozen=True, kw_only=True):
     level: Level = NEWEST
     domain: str | None = None
     max_payload: int = 1024 * 1024
-    ledger: Ledger | None = None
+    ledger: WriteQueue | None = None
     random: Random = msgspec.field(default_factory=lambda: Random(0))
 
 
@@ -72,7 +72,7 @@ class JetStream:
         self.rules = Rules.of(config.level)
         self.timers = Timers()
         self.streams: dict[str, Stream] = {}
-        self.targets: dict[bytes, list[Push]] = {}  # push consumers by deliver_subject
+        self.targets: dict[bytes, list[PushDelivery]] = {}  # push consumers by deliver_subject
         self.now = 0
         self.encode: Callable[[Any], bytes] = msgspec.json.encode
         self.api = Api(self)
@@ -96,10 +96,10 @@ class JetStream:
 
     # host.Service
 
-    def listens(self, subject: bytes) -> bool:
+    def handles_subject(self, subject: bytes) -> bool:
         return subject.startswith(_SYSTEM) or self.find_stream(subject) is not None
 
-    def received(
+    def on_message(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
     ) -> bool:
         """A message that a client published. True if somebody here answered for it."""
@@ -115,16 +115,16 @@ class JetStream:
             return True
         return stream is not None
 
-    def subscribed(self, subject: bytes, now: int) -> None:
-        self.interest_changed(subject, now)
+    def on_subscribed(self, subject: bytes, now: int) -> None:
+        self.on_interest_changed(subject, now)
 
-    def unsubscribed(self, subject: bytes, now: int) -> None:
-        self.interest_changed(subject, now)
+    def on_unsubscribed(self, subject: bytes, now: int) -> None:
+        self.on_interest_changed(subject, now)
 
-    def interest_changed(self, subject: bytes, now: int) -> None:
+    def on_interest_changed(self, subject: bytes, now: int) -> None:
         self.now = now
         for consumer in tuple(self.targets.get(subject, ())):
-            consumer.interest_changed(now)
+            consumer.on_interest_changed(now)
 
     def wake(self, now: int) -> None:
         self.now = now
@@ -135,11 +135,11 @@ class JetStream:
 
     # Push consumers
 
-    def listen(self, consumer: Push) -> None:
+    def watch_interest(self, consumer: PushDelivery) -> None:
         """The consumer is to be told who subscribes to its deliver_subject."""
         self.targets.setdefault(consumer.target, []).append(consumer)
 
-    def unlisten(self, consumer: Push) -> None:
+    def unwatch_interest(self, consumer: PushDelivery) -> None:
         others = [one for one in self.targets.pop(consumer.target, ()) if one is not consumer]
         if others:
             self.targets[consumer.target] = others
@@ -158,13 +158,13 @@ class JetStream:
             if any(covers(pattern, subject) for pattern in stream.config.patterns):
                 found = stream
         if (
-            len(self._capturing) >= _MOST_CACHED_SUBJECTS
+            len(self._capturing) >= _MAX_CACHED_SUBJECTS
         ):  # many subjects seen once must not hold memory for ever
             self._capturing.clear()
         self._capturing[subject] = found
         return found
 
-    def streams_changed(self) -> None:
+    def on_streams_changed(self) -> None:
         """A stream was made, changed or deleted: subjects may go elsewhere now."""
         copying.connect(self)
         self._capturing.clear()
@@ -196,16 +196,16 @@ class JetStream:
 
     def acknowledge(self, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
         """False if no consumer listens on this ack subject."""
-        parsed = AckSubject.parse(subject)
+        parsed = AckSubjectFields.parse(subject)
         consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None
-        if parsed is None or consumer is None or not self.hears_acks(consumer):
+        if parsed is None or consumer is None or not self.has_ack_subject(consumer):
             return False
         consumer.acknowledged(parsed, reply, payload, now)
         return True
 
-    def hears_acks(self, consumer: Consumer) -> bool:
+    def has_ack_subject(self, consumer: Consumer) -> bool:
         if consumer.config.ack_policy == "none":
-            return not self.rules.ack_none_has_no_responder
+            return not self.rules.ack_none_gets_503
         return consumer.config.ack_policy != "flow_control"
 
     def pull(self, names: bytes, reply: bytes | None, body: bytes, now: int) -> bool:
@@ -213,7 +213,7 @@ class JetStream:
         stream, _, name = names.partition(b".")
         consumer = self.find_consumer(stream, name)
         if consumer is None:
-            return not self.rules.missing_consumer_has_no_responder
+            return not self.rules.missing_consumer_gets_503
         if consumer.config.is_pull:
             consumer.pull(reply, body, now)
         elif reply is not None:
@@ -226,7 +226,7 @@ class JetStream:
         consumer = self.find_consumer(names[0], names[1]) if len(names) == 3 else None
         if consumer is None or consumer.window is None:
             return False
-        consumer.flow_answered(subject, header_block, now)
+        consumer.on_flow_reply(subject, header_block, now)
         return True
 
     def refuse_pull(self, consumer: Consumer, reply: bytes, status: Status) -> None:
@@ -238,14 +238,14 @@ class JetStream:
         """Of a consumer without a name (8 characters), or an advisory's id (22)."""
         return "".join(self.config.random.choices(_ALPHABET, k=length))
 
-    def is_heard(self, subject: str) -> bool:
+    def has_listeners(self, subject: str) -> bool:
         """Whether anybody would see an event; what nobody sees need not be made."""
         target = subject.encode()
         return self.host.has_interest(target) or self.find_stream(target) is not None
 
     def advise(self, subject: str, kind: str, fields: dict[str, Any], now: int) -> None:
         """Publish an event to whoever listens, streams included."""
-        if not self.is_heard(subject):
+        if not self.has_listeners(subject):
             return
         target = subject.encode()
         stream = self.find_stream(target)

@@ -25,7 +25,7 @@ def is_asset_name(name: str) -> bool:
 
 def matcher(patterns: Iterable[bytes]) -> Callable[[bytes], bool]:
     """A fast test for "any of these patterns", which remembers what it has seen."""
-    wanted = tuple(patterns)
+    patterns_list = tuple(patterns)
     seen: dict[bytes, bool] = {}
 
     def test(subject: bytes) -> bool:
@@ -33,7 +33,7 @@ def matcher(patterns: Iterable[bytes]) -> Callable[[bytes], bool]:
         if known is None:
             if len(seen) >= _REMEMBERED:
                 seen.clear()
-            known = seen[subject] = any(covers(pattern, subject) for pattern in wanted)
+            known = seen[subject] = any(covers(pattern, subject) for pattern in patterns_list)
         return known
 
     return test

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.cli.watched_brokers import Stands
-from plumbline.conformance.clients.gate import Gated, Wanted, gate
+from plumbline.cli.scenario_services import ScenarioServices
+from plumbline.conformance.clients.gate import GateOptions, GateResult, gate
 from plumbline.verdicts import Level
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients" / "adapters"
@@ -23,12 +23,12 @@ INSTALLED_WITHIN_S = 100.0
 BUILT_WITHIN_S = 600.0  # by Maven, which downloads its plugins first; by Cargo, of a hundred crates
 
 
-def gated(command: Sequence[str], *select: str, waivers: Path | None = None) -> Gated:
+def gated(command: Sequence[str], *select: str, waivers: Path | None = None) -> GateResult:
     """One run of ``plumbline gate``."""
-    return gate(Wanted(tuple(command), select=select, waivers=waivers), Stands(), [])
+    return gate(GateOptions(tuple(command), select=select, waivers=waivers), ScenarioServices(), [])
 
 
-def red(result: Gated) -> dict[str, str]:
+def red(result: GateResult) -> dict[str, str]:
     """The MUSTs that are not met, with the message of the first check that says so."""
     found = {}
     checks = {check.id: check for check in result.result.checks}

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from plumbline.conformance.clients.client_references import scenario_references
 from plumbline.conformance.clients.gate import REQUIREMENTS, catalogue
 from plumbline.conformance.clients.scenario import all_scenarios
-from plumbline.conformance.clients.written import written_scenarios
 from plumbline.conformance.requirements.coverage import problems
 from plumbline.verdicts import ExitCode
 
@@ -72,7 +72,7 @@ def test_a_failed_should_is_red_only_with_strict() -> None:
     assert gate(*arguments, "--strict", command=broken).returncode == ExitCode.NOT_CONFORMANT
 
 
-def test_an_adapter_that_crashes_in_a_scenario_is_a_verdict_with_its_stderr() -> None:
+def test_adapter_crash_fails_scenario_with_stderr() -> None:
     program = HELLO + "sys.stdin.readline(); print('segmentation of faults', file=sys.stderr); sys.exit(9)"
     ran = gate("--select", "CLIENT-STATUS-001", command=(sys.executable, "-c", program))
     assert ran.returncode == ExitCode.NOT_CONFORMANT
@@ -86,7 +86,7 @@ def test_an_adapter_without_hello_is_a_lost_target() -> None:
     assert "cannot import lib" in ran.stderr
 
 
-def test_what_an_adapter_does_not_claim_is_unsupported() -> None:
+def test_unclaimed_feature_is_unsupported() -> None:
     program = HELLO + "sys.stdin.read()"
     ran = gate("--select", "CLIENT-PUB-*", command=(sys.executable, "-c", program))
     assert ran.returncode == ExitCode.NOT_CONFORMANT  # nothing was tested
@@ -104,7 +104,7 @@ def test_what_an_adapter_does_not_claim_is_unsupported() -> None:
         ((), (), "say what to start"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_usage_errors_are_one_sentence(
     arguments: tuple[str, ...], command: tuple[str, ...], said: str
 ) -> None:
     ran = gate(*arguments, command=command)
@@ -132,8 +132,8 @@ def test_ctrl_c_ends_the_adapters_with_the_run(tmp_path: Path) -> None:
             os.kill(pid, 0)
 
 
-def test_every_requirement_of_clients_has_a_scenario_and_every_scenario_a_requirement() -> None:
-    assert list(problems(catalogue(), written_scenarios(), frozenset())) == []
+def test_client_requirements_and_scenarios_match() -> None:
+    assert list(problems(catalogue(), scenario_references(), frozenset())) == []
 
 
 def test_the_published_set_names_every_requirement_of_clients() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.clients import testee
-from plumbline.conformance.clients.testee import Testee, TesteeProblem
+from plumbline.conformance.clients import client_under_test
+from plumbline.conformance.clients.client_under_test import AdapterError, ClientUnderTest
 
 HELLO = (
     "import json, os, subprocess, sys, time\n"
@@ -26,8 +26,8 @@ OTHER_VERSION = (
 
 
 @contextmanager
-def adapter(program: str, *, hello: bool = True) -> Iterator[Testee]:
-    with Testee((sys.executable, "-c", (HELLO if hello else "") + program)) as running:
+def adapter(program: str, *, hello: bool = True) -> Iterator[ClientUnderTest]:
+    with ClientUnderTest((sys.executable, "-c", (HELLO if hello else "") + program)) as running:
         if hello:
             assert running.hello().library == "lib"
         yield running
@@ -35,13 +35,13 @@ def adapter(program: str, *, hello: bool = True) -> Iterator[Testee]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testee, "ANSWER_WITHIN_S", 0.3)
-    monkeypatch.setattr(testee, "HELLO_WITHIN_S", 0.5)
+    monkeypatch.setattr(client_under_test, "ANSWER_WITHIN_S", 0.3)
+    monkeypatch.setattr(client_under_test, "HELLO_WITHIN_S", 0.5)
 
 
 def test_a_command_is_answered() -> None:
     with adapter("for line in sys.stdin: say(id=json.loads(line)['id'], ok={'seq': 7})") as running:
-        answer = running.ask("js.publish", subject="a", data="b")
+        answer = running.send_command("js.publish", subject="a", data="b")
         assert answer.ok is not None
         assert answer.ok.seq == 7
         assert running.end() == 0
@@ -52,41 +52,41 @@ def test_answer_and_error_may_come_together() -> None:
         "for line in sys.stdin: say(id=1, ok={'messages': [{'ref': 1}]}, error={'text': 'late', 'code': 408})"
     )
     with adapter(program) as running:
-        answer = running.ask("fetch")
+        answer = running.send_command("fetch")
         assert answer.error is not None
         assert str(answer.error) == "late (code 408)"
         assert answer.ok is not None
         assert answer.ok.messages[0].ref == 1
 
 
-def test_a_crash_is_told_with_its_signal_and_stderr() -> None:
+def test_crash_reports_signal_and_stderr() -> None:
     program = "sys.stdin.readline(); print('out of cheese', file=sys.stderr, flush=True); os.abort()"
-    with adapter(program) as running, pytest.raises(TesteeProblem) as told:
-        running.ask("fetch")
+    with adapter(program) as running, pytest.raises(AdapterError) as told:
+        running.send_command("fetch")
     assert told.value.message == "the adapter ended"
     assert told.value.expected == "an answer to fetch"
     assert "killed by SIGABRT" in told.value.actual
     assert "out of cheese" in told.value.actual
 
 
-def test_an_exit_is_told_with_its_code() -> None:
-    with adapter("sys.stdin.readline(); sys.exit(3)") as running, pytest.raises(TesteeProblem) as told:
-        running.ask("fetch")
+def test_exit_reports_exit_code() -> None:
+    with adapter("sys.stdin.readline(); sys.exit(3)") as running, pytest.raises(AdapterError) as told:
+        running.send_command("fetch")
     assert told.value.actual == "exit code 3; nothing on stderr"
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_hang_is_told_and_ended() -> None:
+def test_hang_is_reported_and_killed() -> None:
     """It sleeps longer than a test may take: only the limit for an answer ends this one."""
-    with adapter("time.sleep(3600)") as running, pytest.raises(TesteeProblem) as told:
-        running.ask("fetch")
+    with adapter("time.sleep(3600)") as running, pytest.raises(AdapterError) as told:
+        running.send_command("fetch")
     assert told.value.message == "the adapter does not answer: no answer to fetch"
 
 
 @pytest.mark.usefixtures("impatient")
-def test_no_hello_is_told() -> None:
+def test_missing_hello_is_reported() -> None:
     program = "import sys, time; print('waking up', file=sys.stderr, flush=True); time.sleep(60)"
-    with adapter(program, hello=False) as running, pytest.raises(TesteeProblem) as told:
+    with adapter(program, hello=False) as running, pytest.raises(AdapterError) as told:
         running.hello()
     assert told.value.expected.startswith("hello within")
 
@@ -105,10 +105,10 @@ def test_no_hello_is_told() -> None:
         ('{"event": "confirmed", "publish": 1}', "needs 'publish' and 'ack'"),
     ],
 )
-def test_nonsense_is_told_with_the_line(line: str, why: str) -> None:
+def test_malformed_line_is_reported_with_text(line: str, why: str) -> None:
     program = f"sys.stdin.readline(); print({line!r}, flush=True); sys.stdin.readline()"
-    with adapter(program) as running, pytest.raises(TesteeProblem) as told:
-        running.ask("fetch")
+    with adapter(program) as running, pytest.raises(AdapterError) as told:
+        running.send_command("fetch")
     assert why in told.value.message
     assert line in told.value.actual
 
@@ -116,20 +116,20 @@ def test_nonsense_is_told_with_the_line(line: str, why: str) -> None:
 @pytest.mark.parametrize(
     "program", ["sys.stdout.write('x' * 3_000_000)", "while True: say(event='error', text='x' * 100_000)"]
 )
-def test_a_flood_is_told(program: str) -> None:
-    with adapter(f"sys.stdin.readline()\n{program}") as running, pytest.raises(TesteeProblem) as told:
-        running.ask("fetch", within=60)
+def test_too_much_output_is_reported(program: str) -> None:
+    with adapter(f"sys.stdin.readline()\n{program}") as running, pytest.raises(AdapterError) as told:
+        running.send_command("fetch", within=60)
     assert told.value.message == "the adapter floods its stdout"
 
 
-def test_a_second_answer_is_told() -> None:
+def test_duplicate_answer_is_reported() -> None:
     program = (
         "sys.stdin.readline(); say(id=1, ok={}); sys.stdin.readline(); say(id=1, ok={}); sys.stdin.readline()"
     )
     with adapter(program) as running:
-        running.ask("flush")
-        with pytest.raises(TesteeProblem, match="which it has answered before"):
-            running.ask("flush")
+        running.send_command("flush")
+        with pytest.raises(AdapterError, match="which it has answered before"):
+            running.send_command("flush")
 
 
 def test_of_a_long_stderr_the_beginning_and_the_end_are_kept() -> None:
@@ -142,7 +142,7 @@ def test_of_a_long_stderr_the_beginning_and_the_end_are_kept() -> None:
         assert len(running.stderr) < 40_000
 
 
-def test_what_the_adapter_started_ends_with_it(tmp_path: Path) -> None:
+def test_child_processes_end_with_adapter(tmp_path: Path) -> None:
     told = tmp_path / "pid"
     program = (
         "child = subprocess.Popen(['sleep', '60'])\n"
@@ -151,7 +151,7 @@ def test_what_the_adapter_started_ends_with_it(tmp_path: Path) -> None:
         "time.sleep(60)"
     )
     with adapter(program) as running:
-        running.ask("flush")
+        running.send_command("flush")
         child = os.pidfd_open(int(told.read_text()))
         running.kill()
     try:
@@ -161,22 +161,22 @@ def test_what_the_adapter_started_ends_with_it(tmp_path: Path) -> None:
     assert ended
 
 
-def test_an_adapter_that_closes_its_stdout_and_lives_on_is_told() -> None:
-    with adapter("os.close(1); time.sleep(60)") as running, pytest.raises(TesteeProblem) as told:
-        running.ask("fetch")
+def test_closed_stdout_of_running_adapter_is_reported() -> None:
+    with adapter("os.close(1); time.sleep(60)") as running, pytest.raises(AdapterError) as told:
+        running.send_command("fetch")
     assert "its stdout ended and it runs on" in told.value.actual
 
 
-def test_kill_from_another_thread_wakes_who_waits() -> None:
+def test_kill_from_other_thread_wakes_waiter() -> None:
     with adapter("time.sleep(60)") as running:
         threading.Timer(0.2, running.kill).start()
-        with pytest.raises(TesteeProblem, match="the adapter ended"):
-            running.ask("fetch", within=60)
+        with pytest.raises(AdapterError, match="the adapter ended"):
+            running.send_command("fetch", within=60)
 
 
-def test_a_command_that_is_none_is_told() -> None:
-    with pytest.raises(TesteeProblem, match="cannot be started: No such file"):
-        Testee(("/nonexistent/adapter",)).start()
+def test_missing_command_is_reported() -> None:
+    with pytest.raises(AdapterError, match="cannot be started: No such file"):
+        ClientUnderTest(("/nonexistent/adapter",)).start()
 
 
 def test_the_environment_is_added_to() -> None:
@@ -184,8 +184,8 @@ def test_the_environment_is_added_to() -> None:
         "say(id=1, error={'text': os.environ['PLUMBLINE_PROTOCOL'] + os.environ['HOME']}); sys.stdin.read()"
     )
     command = (sys.executable, "-c", HELLO + "sys.stdin.readline()\n" + program)
-    with Testee(command, {"PLUMBLINE_PROTOCOL": "amqp"}) as running:
+    with ClientUnderTest(command, {"PLUMBLINE_PROTOCOL": "amqp"}) as running:
         running.hello()
-        error = running.ask("flush").error
+        error = running.send_command("flush").error
     assert error is not None
     assert error.text == f"amqp{os.environ['HOME']}"

@@ -17,10 +17,10 @@ from plumbline.conformance.explore.commands import (
     Purge,
     Restart,
 )
-from plumbline.conformance.explore.known import Fault, known_faults
+from plumbline.conformance.explore.known import KnownDivergence, known_divergences
+from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program
-from plumbline.conformance.explore.scribe import write
-from plumbline.conformance.explore.trial import attempt
+from plumbline.conformance.explore.trial import play_script
 from plumbline.conformance.own_server import OwnServer
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import holds
@@ -62,21 +62,23 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-def fault(words: str) -> Fault:
-    (found,) = [one for one in known_faults() if one.reason.startswith(words)]
+def fault(words: str) -> KnownDivergence:
+    (found,) = [one for one in known_divergences() if one.reason.startswith(words)]
     return found
 
 
 @pytest.mark.parametrize("words", PROGRAMS)
-def test_a_known_fault_is_where_it_is_said_to_be(words: str, server_binary: ServerBinary) -> None:
+def test_known_divergence_occurs_on_listed_versions(words: str, server_binary: ServerBinary) -> None:
     program, known = PROGRAMS[words], fault(words)
     server = OwnServer((str(server_binary.path),), {})
     try:
         target = access(server.start(), "real", program=(str(server_binary.path),))
         level = ".".join(map(str, target.level[:2]))
-        difference = attempt(write(program, reference(level)), program, target)
+        difference = play_script(write(program, reference(level)), program, target)
         explained = [
-            one for one in known_faults() if difference and one.explains(difference, program, target.level)
+            one
+            for one in known_divergences()
+            if difference and one.explains(difference, program, target.level)
         ]
         expected_here = holds(known.versions, ".".join(map(str, target.level)))
         if expected_here:

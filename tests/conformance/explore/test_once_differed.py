@@ -19,9 +19,9 @@ from plumbline.conformance.explore.commands import (
     Purge,
     Wait,
 )
+from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program
-from plumbline.conformance.explore.scribe import write
-from plumbline.conformance.explore.trial import attempt
+from plumbline.conformance.explore.trial import play_script
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.wire.units import SECOND
 from tests.conformance.explore.worlds import access, reference
@@ -131,4 +131,4 @@ PROGRAMS: dict[str, Program] = {
 def test_a_real_server_and_the_reference_broker_answer_the_same(name: str, nats_server: NatsServer) -> None:
     target = access(nats_server.url, "real")
     program = PROGRAMS[name]
-    assert attempt(write(program, reference(target.target.level)), program, target) is None
+    assert play_script(write(program, reference(target.target.level)), program, target) is None

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.explore.commands import CreateConsumer, CreateStream, Publish, Pull, Restart
-from plumbline.conformance.explore.findings import Teller
+from plumbline.conformance.explore.findings import FindingsPrinter
 from plumbline.conformance.explore.programs import Program
 from plumbline.conformance.explore.search import Budget, Search
-from plumbline.conformance.explore.trial import BACK, NOT_BACK
+from plumbline.conformance.explore.trial import RESTART_EXPECTED, RESTART_FAILED
 from plumbline.reference_broker.nats.server import NatsBroker
 from tests.conformance.explore.worlds import SEED, access, reference
 
@@ -64,23 +64,23 @@ def test_a_server_that_does_not_come_back_is_found(searching: Making) -> None:
     difference = search.new_difference(PROGRAM)
     assert difference is not None
     assert difference.command == Restart()
-    assert NOT_BACK in difference.message
-    assert difference.expected == BACK
+    assert RESTART_FAILED in difference.message
+    assert difference.expected == RESTART_EXPECTED
     assert "the store is damaged" in difference.actual
-    search.keep(PROGRAM, difference)
-    (found,) = search.found.values()
-    assert found.steady
+    search.shrink_and_keep(PROGRAM, difference)
+    (found,) = search.divergences.values()
+    assert found.is_reproducible
     assert not search.progress.unsteady
 
 
-def test_what_a_server_has_lost_once_is_found_and_told_so(searching: Making, tmp_path: Path) -> None:
+def test_data_lost_once_is_reported_as_not_reproducible(searching: Making, tmp_path: Path) -> None:
     search = searching(FORGETS, once=True)
     assert search.new_difference(PROGRAM) is None  # not again
-    (found,) = search.found.values()
-    assert not found.steady
+    (found,) = search.divergences.values()
+    assert not found.is_reproducible
     assert found.program == PROGRAM
     assert "ack_floor" in found.difference.message
     assert not search.progress.unsteady
     told = io.StringIO()
-    Teller(search.target, "2.15", tmp_path, "", out=told, err=io.StringIO()).found(found)
+    FindingsPrinter(search.target, "2.15", tmp_path, "", out=told, err=io.StringIO()).print_divergence(found)
     assert "DIVERGED  Restart, but not every time" in told.getvalue()

@@ -18,12 +18,12 @@ from plumbline.conformance.explore.commands import (
     Restart,
 )
 from plumbline.conformance.explore.findings import write_trace
+from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program, programs
-from plumbline.conformance.explore.scribe import write
 from plumbline.conformance.explore.script import Script
 from plumbline.conformance.explore.search import Budget, Search
-from plumbline.conformance.explore.trial import attempt, trace_text
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.explore.trial import play_script, trace_text
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.trace.cases import parse_trace
@@ -95,7 +95,7 @@ def test_a_real_server_does_as_the_reference_does(program: Program, server_binar
     with NatsBroker.in_thread(jetstream=True) as url:
         target = access(url, "target", program=(str(server_binary.path),))
         level = ".".join(server_binary.version.split(".")[:2])
-        assert attempt(script(program, level), program, target) is None
+        assert play_script(script(program, level), program, target) is None
 
 
 def test_a_file_refuses_to_delete_what_is_not_there_as_real_servers_do(nats_server: NatsServer) -> None:
@@ -108,7 +108,7 @@ def test_a_file_refuses_to_delete_what_is_not_there_as_real_servers_do(nats_serv
     )
     target = access(nats_server.url, "real")
     written = script(program, target.target.level)
-    assert attempt(written, program, target) is None
+    assert play_script(written, program, target) is None
     assert sum('"err_code":10057' in line for line in written.lines) == 7
     assert sum('"err_code":10043' in line for line in written.lines) == 1
 
@@ -118,13 +118,13 @@ def test_a_target_that_forgets_is_found_and_its_trace_shows_it(tmp_path: Path) -
         broken, witness = restartable(sound, f"--defect={DEFECT}"), restartable(sound)
         budget = Budget(PATIENCE_S, shrinking=SHRINKING_S)
         search = Search(broken, witness, reference, budget, first_seed=SEED)
-        search.keep(PROGRAM)
-        (found,) = search.found.values()
+        search.shrink_and_keep(PROGRAM)
+        (found,) = search.divergences.values()
         assert Restart() in found.program
         assert len(found.program) < len(PROGRAM)
         path = write_trace(found, tmp_path, broken, "2.15")
         for target, raises in ((broken, Failed), (witness, None)):
-            with Session(target) as session:
+            with NatsSession(target) as session:
                 if raises is None:
                     load_checks(path)[0].run(session)
                 else:
@@ -137,13 +137,13 @@ def test_a_search_restarts_what_it_can_start() -> None:
         target, budget = restartable(url), Budget(PATIENCE_S, examples=58)
         search = Search(target, restartable(url), reference, budget, first_seed=SEED)
         search.run()
-    assert search.found == {}
+    assert search.divergences == {}
     assert search.progress.restarts >= 2
 
 
-def test_what_plumbline_did_not_start_is_not_restarted() -> None:
+def test_foreign_server_is_not_restarted() -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
         target = access(url, "target")
         assert not Search(target, target, reference, Budget(PATIENCE_S), first_seed=SEED).restarts
         with pytest.raises(Unsupported):
-            attempt(script(), PROGRAM, target)
+            play_script(script(), PROGRAM, target)

@@ -16,8 +16,8 @@ from plumbline.conformance.explore.commands import (
     Pull,
     Wait,
 )
+from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program, programs
-from plumbline.conformance.explore.scribe import write
 from plumbline.conformance.explore.trial import trace_text
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.reference_broker.nats.virtual import VirtualBroker
@@ -42,7 +42,7 @@ def test_every_program_is_written_as_a_trace_that_can_be_read(program: Program) 
 
 @settings(max_examples=20)
 @given(programs())
-def test_the_same_program_is_written_the_same_again(program: Program) -> None:
+def test_writing_a_program_is_deterministic(program: Program) -> None:
     assert write(program, reference()) == write(program, reference())
 
 
@@ -54,7 +54,7 @@ def test_a_publish_is_written_with_its_answer_and_the_state_it_leaves() -> None:
     ]
 
 
-def test_the_time_of_a_delivery_is_captured_and_used_by_its_acknowledgement() -> None:
+def test_ack_subject_uses_captured_delivery_time() -> None:
     written = lines(
         STREAM, CONSUMER, Publish("ORDERS", "a"), Pull("ORDERS", "DISPATCH"), Acknowledge(0, "+ACK")
     )
@@ -70,7 +70,7 @@ def test_a_refusal_is_written_with_its_numbers_alone() -> None:
     assert lines(DeleteStream("ORDERS"))[-1] == '< MSG $inbox 1 {"error":{"code":404,"err_code":10059}}'
 
 
-def test_what_a_timer_sends_is_written_with_its_time() -> None:
+def test_timer_output_is_written_with_delay() -> None:
     pull = Pull("ORDERS", "DISPATCH", {"batch": 1, "expires": 600 * MS})
     written = lines(STREAM, CONSUMER, pull, Wait(0.9))
     assert (
@@ -80,7 +80,7 @@ def test_what_a_timer_sends_is_written_with_its_time() -> None:
     assert [line for line in written if line.startswith("< nothing for 30")]
 
 
-def test_nothing_is_asked_while_a_timer_is_about_to_be_due() -> None:
+def test_no_request_just_before_a_timer() -> None:
     """0.5 s into a request of 0.6 s: whoever comes next would race with its end, which is awaited instead."""
     pull = Pull("ORDERS", "DISPATCH", {"batch": 1, "expires": 600 * MS})
     written = lines(STREAM, CONSUMER, pull, Wait(0.5), Publish("ORDERS", "a"))
@@ -92,7 +92,7 @@ def test_a_command_upon_what_is_not_there_is_none() -> None:
     assert lines(STREAM, Acknowledge(3, "+ACK")) == lines(STREAM)
 
 
-def test_what_a_push_consumer_sends_comes_to_a_connection_of_its_own() -> None:
+def test_push_deliveries_have_own_connection() -> None:
     push = CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}, "a")
     written = lines(STREAM, push, Listen("ORDERS", "DISPATCH"), Publish("ORDERS", "a"))
     assert any('"deliver_subject":"$w1a"' in line for line in written)
@@ -101,7 +101,7 @@ def test_what_a_push_consumer_sends_comes_to_a_connection_of_its_own() -> None:
     assert written[-1].endswith("push_bound=true")
 
 
-def test_what_follows_the_end_of_a_subscription_is_sent_when_it_has_ended() -> None:
+def test_commands_wait_for_unsubscribe() -> None:
     push = CreateConsumer("ORDERS", "DISPATCH", {"ack_policy": "explicit"}, "a")
     leave = Leave("ORDERS", "DISPATCH")
     written = lines(STREAM, push, Listen("ORDERS", "DISPATCH"), leave, Listen("ORDERS", "DISPATCH"))
@@ -110,6 +110,6 @@ def test_what_follows_the_end_of_a_subscription_is_sent_when_it_has_ended() -> N
     assert "w1> SUB $w1a 2" in written[end:]
 
 
-def test_nobody_leaves_where_a_pull_may_wait() -> None:
+def test_no_unsubscribe_while_pull_request_may_wait() -> None:
     waiting = Pull("ORDERS", "DISPATCH", {"batch": 2})
     assert not any("UNSUB" in line for line in lines(STREAM, CONSUMER, waiting, Leave("ORDERS", "DISPATCH")))

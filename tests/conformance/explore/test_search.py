@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.conformance.explore.findings import write_trace
 from plumbline.conformance.explore.search import Budget, Search
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.trace.check import load_checks
@@ -33,7 +33,7 @@ DEFECTS = [
 
 def play(path: Path, target: TargetAccess) -> None:
     """Raises ``Failed``."""
-    with Session(target) as session:
+    with NatsSession(target) as session:
         load_checks(path)[0].run(session)
 
 
@@ -41,7 +41,7 @@ def play(path: Path, target: TargetAccess) -> None:
 def test_a_defect_is_found_with_a_trace_that_shows_it(defect: str, tmp_path: Path) -> None:
     with search(Budget(PATIENCE_S, differences=1, shrinking=SHRINKING_S), defect) as explored:
         explored.run()
-        (found,) = explored.found.values()
+        (found,) = explored.divergences.values()
         target = explored.target
         path = write_trace(found, tmp_path, target, "2.15")
         with pytest.raises(Failed):
@@ -53,12 +53,12 @@ def test_a_defect_is_found_with_a_trace_that_shows_it(defect: str, tmp_path: Pat
 def test_a_sound_target_differs_in_nothing() -> None:
     with search(Budget(PATIENCE_S, examples=60)) as explored:
         explored.run()
-    assert explored.found == {}
+    assert explored.divergences == {}
     assert explored.progress.examples == 60
     assert explored.progress.commands > 60
 
 
-def test_the_same_seed_explores_the_same() -> None:
+def test_same_seed_gives_same_programs() -> None:
     shapes = []
     for _ in range(2):
         with search(Budget(PATIENCE_S, examples=30)) as explored:
@@ -72,7 +72,7 @@ def test_a_trace_that_was_found_passes_on_real_servers(nats_server: NatsServer, 
     budget = Budget(PATIENCE_S, differences=1, shrinking=SHRINKING_S)
     with search(budget, "nak-acknowledges", level=real.target.level) as explored:
         explored.run()
-        (found,) = explored.found.values()
+        (found,) = explored.divergences.values()
         path = write_trace(found, tmp_path, explored.target, real.target.level)
     play(path, real)
 
@@ -82,5 +82,5 @@ def test_exploring_a_real_server_leaves_nothing_behind(nats_server: NatsServer) 
     with NatsBroker.in_thread(jetstream=True) as sound:
         witness = access(sound, "witness")
         Search(target, witness, reference, Budget(PATIENCE_S, examples=10), first_seed=SEED).run()
-    with Session(target) as session:
+    with NatsSession(target) as session:
         assert session.stage.api("STREAM.NAMES").get("streams") in (None, [])

@@ -6,7 +6,7 @@ import pytest
 
 from plumbline.conformance.explore.commands import Command, CreateConsumer, CreateStream, Publish, Pull, Wait
 from plumbline.conformance.explore.programs import Program
-from plumbline.conformance.explore.shrink import Enough, plainer_than, shrink
+from plumbline.conformance.explore.shrink import BudgetExhaustedError, plainer_than, shrink
 
 LONG: Program = (
     CreateStream("ORDERS", {"max_msgs": 2, "discard": "new"}),
@@ -22,11 +22,11 @@ def pulls(program: Program) -> bool:
     return any(isinstance(command, Pull) and command.body.get("no_wait") for command in program)
 
 
-def test_what_matters_is_left_and_plain() -> None:
+def test_shrinking_keeps_only_needed_commands() -> None:
     assert shrink(LONG, pulls) == (Pull("ORDERS", "DISPATCH", {"no_wait": True}, "a"),)
 
 
-def test_what_needs_company_keeps_it() -> None:
+def test_shrinking_keeps_dependent_commands_together() -> None:
     def differs(program: Program) -> bool:
         return sum(isinstance(command, Publish) for command in program) >= 2 and pulls(program)
 
@@ -42,7 +42,7 @@ def test_the_search_ends_with_what_there_is_when_time_is_up() -> None:
         nonlocal asked
         asked += 1
         if asked > 3:
-            raise Enough
+            raise BudgetExhaustedError
         return pulls(program)
 
     assert len(shrink(LONG, differs)) < len(LONG)

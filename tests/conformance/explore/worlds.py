@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from plumbline.conformance.explore.search import Budget, Search
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import TargetAccess, Url, open_target
+from plumbline.conformance.target import NatsUrl, TargetAccess, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.nats.virtual import VirtualBroker
 
@@ -15,7 +15,7 @@ SEED = 1
 
 
 def access(url: str, run: str, program: tuple[str, ...] = ()) -> TargetAccess:
-    return open_target(RunningTarget(Url.parse(url), program=program), run=run)
+    return open_target(RunningTarget(NatsUrl.parse(url), program=program), run=run)
 
 
 def reference(level: str = "newest") -> VirtualBroker:

@@ -9,7 +9,7 @@ import pytest
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import Expect, Send, Trace
 from plumbline.conformance.trace.names import Names
-from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.template import TraceScope
 from plumbline.conformance.trace.text import TraceSyntaxError
 from plumbline.wire.amqp import Heartbeat, Method, Operation, ProtocolHeader
 
@@ -21,9 +21,9 @@ def trace(body: str) -> Trace:
     return parse_trace(HEADER + body, "a.trace")
 
 
-def scope(read: Trace, **captures: str) -> Scope:
+def scope(read: Trace, **captures: str) -> TraceScope:
     """ORDERS is PL_ORDERS on the wire, and so is $orders PL_orders."""
-    return Scope(Names(read.labels, "PL_{}".format, "PL_{}".format), captures)
+    return TraceScope(Names(read.labels, "PL_{}".format, "PL_{}".format), captures)
 
 
 def sent(line: str) -> Operation:
@@ -117,7 +117,7 @@ FITS = [
 
 
 @pytest.mark.parametrize("pattern", FITS)
-def test_what_is_not_written_may_be_anything(pattern: str) -> None:
+def test_unwritten_arguments_match_anything(pattern: str) -> None:
     assert differences(pattern, deliver())[0] == []
 
 
@@ -137,11 +137,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("pattern", WRONG)
-def test_a_difference_says_what_was_expected_and_what_came(pattern: str) -> None:
+def test_difference_shows_expected_and_actual(pattern: str) -> None:
     assert differences(pattern, deliver())[0] == [WRONG[pattern]]
 
 
-def test_everything_that_differs_is_told_at_once() -> None:
+def test_all_differences_are_reported_together() -> None:
     found, _ = differences("< basic.deliver delivery_tag=8 redelivered=false body=m2", deliver())
     assert len(found) == 3
 
@@ -184,7 +184,7 @@ def test_a_line_that_is_wrong_is_shown_with_its_place(body: str) -> None:
     assert PROBLEMS[body] in problem(body)
 
 
-def test_a_group_stands_on_one_channel_or_on_several() -> None:
+def test_group_may_use_several_channels() -> None:
     body = "in any order\n< basic.ack delivery_tag=1\n< [2] basic.ack delivery_tag=1\nend\n"
     (group,) = trace(body).steps
     assert [expect.pattern.stream for expect in group.expects] == [1, 2]  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.conformance.trace.cases import parse_traces
 from plumbline.conformance.trace.check import load_checks
-from plumbline.conformance.trace.language import Expect, Given, Trace
+from plumbline.conformance.trace.language import Expect, Prepare, Trace
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER, operation, problems, scope
 
@@ -57,7 +57,7 @@ def test_each_row_is_a_trace_with_its_cells_in_the_holes() -> None:
 def test_steps_have_the_line_of_the_file() -> None:
     for trace in read(TABLED):
         assert [step.line for step in trace.steps] == [11, 13, 14]
-        assert isinstance(trace.steps[0], Given)
+        assert isinstance(trace.steps[0], Prepare)
 
 
 def test_a_case_reads_as_the_trace_with_its_cells_written_out() -> None:

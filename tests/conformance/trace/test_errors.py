@@ -11,7 +11,7 @@ from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER, problems
 
 
-def test_an_error_names_file_line_and_column_and_shows_the_line_with_a_caret() -> None:
+def test_syntax_error_shows_location_and_caret() -> None:
     with pytest.raises(TraceSyntaxError) as raised:
         parse_trace(HEADER + "\t< MGS foo 1\n", "dir/a.trace")
     assert str(raised.value).splitlines() == [
@@ -85,7 +85,7 @@ def test_a_capture_is_taken_by_an_earlier_expectation() -> None:
 
 
 @pytest.mark.parametrize("hole", ["{x:number}", "{x:}", "{:in}", "{a+}", "{a:404|", "{subject a b}"])
-def test_what_is_no_capture_is_refused(hole: str) -> None:
+def test_invalid_capture_is_rejected(hole: str) -> None:
     assert len(problems(f"< MSG foo 1 | {hole}\n")) == 1
 
 
@@ -102,7 +102,7 @@ def test_an_unknown_escape_is_refused(escape: str) -> None:
 @pytest.mark.parametrize(
     "line", ["> SUB > 1", "> SUB *.new 1", "> SUB _INBOX.* 1", "> PUB > | x", "given stream A subjects=>"]
 )
-def test_a_subject_that_would_reach_beyond_the_run_is_refused_with_the_reason(line: str) -> None:
+def test_subject_beyond_run_prefix_is_rejected(line: str) -> None:
     (problem,) = problems(f"{line}\n< PONG\n")
     assert "every other run" in problem or "runs never collide" in problem
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.conformance.trace.language import Closed, Expect, Silence, Window
+from plumbline.conformance.trace.language import Expect, ExpectClosed, ExpectSilence, TimeWindow
 from tests.conformance.trace.writing import captures, compare, differences, only_step, scope
 
 STREAM = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"
@@ -211,13 +211,13 @@ def test_a_pattern_is_shown_as_resolved(line: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("written", "window"),
     [
-        ("", Window(0, 1.0)),
-        ("within 200ms", Window(0, 0.2, since_send=True)),
-        ("after 1.5s", Window(1.5, 2.5, since_send=True)),
-        ("between 400ms and 2s", Window(0.4, 2.0, since_send=True)),
+        ("", TimeWindow(0, 1.0)),
+        ("within 200ms", TimeWindow(0, 0.2, since_send=True)),
+        ("after 1.5s", TimeWindow(1.5, 2.5, since_send=True)),
+        ("between 400ms and 2s", TimeWindow(0.4, 2.0, since_send=True)),
     ],
 )
-def test_windows_stand_at_the_end_of_an_expectation(written: str, window: Window) -> None:
+def test_time_window_ends_expectation_line(written: str, window: TimeWindow) -> None:
     for line in ("PONG", "MSG foo 1 | order 4", '| {"a":1}'.join(["MSG foo 1 ", ""])):
         step, _ = only_step(f"< {line}    {written}\n")
         assert isinstance(step, Expect)
@@ -225,5 +225,7 @@ def test_windows_stand_at_the_end_of_an_expectation(written: str, window: Window
 
 
 def test_nothing_and_closed_are_expectations() -> None:
-    assert only_step("< nothing for 200ms\n")[0] == Silence(4, "client", 0.2)
-    assert only_step("raw< closed within 2s\n")[0] == Closed(4, "raw", Window(0, 2.0, since_send=True))
+    assert only_step("< nothing for 200ms\n")[0] == ExpectSilence(4, "client", 0.2)
+    assert only_step("raw< closed within 2s\n")[0] == ExpectClosed(
+        4, "raw", TimeWindow(0, 2.0, since_send=True)
+    )

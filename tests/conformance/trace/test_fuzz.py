@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plumbline.conformance.trace.cases import parse_trace, parse_traces
-from plumbline.conformance.trace.language import Expect, Group, Send, Trace
-from plumbline.conformance.trace.template import NotANumber
+from plumbline.conformance.trace.language import AnyOrder, Expect, Send, Trace
+from plumbline.conformance.trace.template import NotANumberError
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.test_header import DESIGN_PAGE
 from tests.conformance.trace.writing import HEADER, operation, scope
@@ -117,14 +117,14 @@ def test_a_damaged_trace(start: int, length: int, insert: str) -> None:
         return
     played = scope(trace, x="1", y="2", sid="3", ack="4")
     for step in trace.steps:
-        expects = step.expects if isinstance(step, Group) else (step,) if isinstance(step, Expect) else ()
+        expects = step.expects if isinstance(step, AnyOrder) else (step,) if isinstance(step, Expect) else ()
         try:
             for expect in expects:
                 assert expect.pattern.show(played)
                 expect.pattern.differences(operation(b"MSG a.b.3 3 4 2\r\nhi\r\n"), played)
             if isinstance(step, Send):
                 assert step.outgoing.operation(played).raw
-        except (NotANumber, LookupError):
+        except (NotANumberError, LookupError):
             pass  # the captures given here are not those the damaged trace takes
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from plumbline.conformance.trace.language import Group
+from plumbline.conformance.trace.language import AnyOrder
 from plumbline.conformance.trace.matching import assign, closest
-from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.template import TraceScope
 from plumbline.wire.nats import Operation
 from tests.conformance.trace.writing import operation, scope, trace
 
 
-def group(*lines: str) -> tuple[Group, Scope]:
+def group(*lines: str) -> tuple[AnyOrder, TraceScope]:
     read = trace("\n".join(["in any order", *lines, "end", ""]))
     (step,) = read.steps
-    assert isinstance(step, Group)
+    assert isinstance(step, AnyOrder)
     return step, scope(read)
 
 
@@ -28,7 +28,7 @@ def test_every_order_is_accepted() -> None:
         assert assign(step.expects, messages(*payloads), names) == {"x": "c"}
 
 
-def test_one_operation_fills_one_line() -> None:
+def test_operation_matches_at_most_one_line() -> None:
     step, names = group("< MSG foo 1 | a", "< MSG foo 1 | b")
     assert assign(step.expects, messages("a", "a"), names) is None
 

@@ -23,7 +23,7 @@ given     consumer ORDERS DISPATCH ack=explicit
 """
 
 
-def test_the_example_of_the_design_page_is_read_as_it_stands() -> None:
+def test_design_example_parses_unchanged() -> None:
     read = parse_trace(DESIGN_PAGE, "design.trace")
     assert read.title == "An empty consumer answers a no_wait pull at once"
     assert read.source == 'ADR-13, "No Wait Pull Requests"'
@@ -73,7 +73,7 @@ def test_a_header_line_below_the_first_step_is_refused(line: str) -> None:
     ]
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_header_is_named() -> None:
     with pytest.raises(TraceSyntaxError) as raised:
         parse_trace("< PONG\n", "a.trace")
     assert [problem.message for problem in raised.value.problems] == [

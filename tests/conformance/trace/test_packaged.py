@@ -38,9 +38,7 @@ def test_there_are_packaged_traces_and_no_two_have_one_id_or_title() -> None:
     assert len({check.title for check in checks}) == len(checks)
 
 
-def test_a_trace_of_a_users_own_keeps_the_path_it_was_named_by(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_trace_keeps_given_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.trace").write_text(HEADER + "since 2.10\nvariant auth\n< PONG\n")
     (check,) = load_checks(Path("mine.trace"))

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import Url, open_target
+from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.servers.nats.nats_server import NatsServer
@@ -28,28 +28,28 @@ given consumer ORDERS DISPATCH ack=explicit
 
 
 @pytest.fixture
-def session(nats_server: NatsServer) -> Iterator[Session]:
-    with Session(open_target(Url.parse(nats_server.url))) as opened:
+def session(nats_server: NatsServer) -> Iterator[NatsSession]:
+    with NatsSession(open_target(NatsUrl.parse(nats_server.url))) as opened:
         yield opened
 
 
-def ended(session: Session, body: str, header: str = "") -> CheckEnded:
+def ended(session: NatsSession, body: str, header: str = "") -> CheckEnded:
     """How a trace ends that does not pass."""
     with pytest.raises(CheckEnded) as raised:
         play(trace(body, header), session)
     return raised.value
 
 
-def offending(session: Session) -> list[str]:
+def offending(session: NatsSession) -> list[str]:
     return [line.text for line in session.wire if line.offending]
 
 
-def test_the_example_of_the_design_page_passes(session: Session) -> None:
+def test_the_example_of_the_design_page_passes(session: NatsSession) -> None:
     play(parse_trace(DESIGN_PAGE, "design.trace"), session)
     assert session.observations == 2
 
 
-def test_a_wrong_status_is_told_with_both_sides_the_place_and_the_line_on_the_wire(session: Session) -> None:
+def test_wrong_status_reports_expected_actual_and_location(session: NatsSession) -> None:
     error = ended(
         session, PULL + "< HMSG $inbox 1 | NATS/1.0 408 Request Timeout | Nats-Pending-Messages: 1\n"
     )
@@ -65,7 +65,7 @@ def test_a_wrong_status_is_told_with_both_sides_the_place_and_the_line_on_the_wi
     assert offending(session) == [error.actual]
 
 
-def test_silence_is_told_with_what_was_expected(session: Session) -> None:
+def test_silence_reports_expected_line(session: NatsSession) -> None:
     error = ended(session, "> SUB foo 1\n< MSG foo 1 | hi   within 50ms\n")
     assert isinstance(error, Failed)
     assert error.where == "a.trace:5"
@@ -73,14 +73,14 @@ def test_silence_is_told_with_what_was_expected(session: Session) -> None:
     assert error.actual == "nothing within 0.05 s; the server answers PING"
 
 
-def test_something_instead_of_nothing_is_a_failure(session: Session) -> None:
+def test_something_instead_of_nothing_is_a_failure(session: NatsSession) -> None:
     error = ended(session, PULL + "< nothing for 100ms\n")
     assert isinstance(error, Failed)
     assert (error.where, error.expected) == ("a.trace:8", "nothing for 0.1 s")
     assert offending(session) == [error.actual]
 
 
-def test_an_operation_that_no_line_expects_is_a_failure_at_the_end(session: Session) -> None:
+def test_an_operation_that_no_line_expects_is_a_failure_at_the_end(session: NatsSession) -> None:
     error = ended(session, "> SUB foo 1\n> PUB foo | a\n> PUB foo | b\n< MSG foo 1 | a\n")
     assert isinstance(error, Failed)
     assert error.where == "a.trace:7"
@@ -89,7 +89,7 @@ def test_an_operation_that_no_line_expects_is_a_failure_at_the_end(session: Sess
     assert offending(session) == [error.actual]
 
 
-def test_captures_carry_from_what_came_to_what_is_sent(session: Session) -> None:
+def test_captures_carry_from_what_came_to_what_is_sent(session: NatsSession) -> None:
     play(
         trace(
             """\
@@ -116,12 +116,12 @@ expect stream ORDERS messages=2 last_seq=2
     assert session.observations == 6
 
 
-def test_bytes_are_those_of_the_subjects_as_written(session: Session) -> None:
+def test_bytes_are_those_of_the_subjects_as_written(session: NatsSession) -> None:
     body = "given stream ORDERS subjects=ORDERS.> storage=file\ngiven message ORDERS.processed || order 4\n"
     play(trace(body + "expect stream ORDERS messages=1 bytes=53\n"), session)
 
 
-def test_state_that_never_comes_fails_as_evidence_and_is_untestable_as_stage(session: Session) -> None:
+def test_missing_state_fails_expect_and_is_untestable_for_await(session: NatsSession) -> None:
     stream = "given stream A\n"
     error = ended(session, stream + "expect stream A messages=1 within 50ms\n")
     assert isinstance(error, Failed)
@@ -131,7 +131,7 @@ def test_state_that_never_comes_fails_as_evidence_and_is_untestable_as_stage(ses
     assert error.where == "a.trace:5"
 
 
-def test_connections_are_told_apart(session: Session) -> None:
+def test_connections_are_matched_by_name(session: NatsSession) -> None:
     body = """\
 worker> SUB jobs workers 7
 worker> PING
@@ -145,7 +145,7 @@ close worker
     play(trace(body), session)
 
 
-def test_any_order_takes_operations_as_they_come(session: Session) -> None:
+def test_any_order_takes_operations_as_they_come(session: NatsSession) -> None:
     body = (
         "> SUB foo 1\n> SUB foo 2\n> PUB foo | a\nin any order\n< MSG foo 2 | {x}\n< MSG foo 1 | {x}\nend\n"
     )
@@ -153,7 +153,7 @@ def test_any_order_takes_operations_as_they_come(session: Session) -> None:
     assert session.observations == 2
 
 
-def test_any_order_names_the_nearest_line(session: Session) -> None:
+def test_any_order_names_the_nearest_line(session: NatsSession) -> None:
     error = ended(
         session, "> SUB foo 1\n> PUB foo | c\nin any order\n< MSG foo 2 | a\n< MSG foo 1 | b\nend\n"
     )
@@ -162,7 +162,7 @@ def test_any_order_names_the_nearest_line(session: Session) -> None:
     assert offending(session) == [error.actual]
 
 
-def test_any_order_wants_every_line_filled(session: Session) -> None:
+def test_any_order_wants_every_line_filled(session: NatsSession) -> None:
     error = ended(
         session,
         "> SUB foo 1\n> PUB foo | a\n> PUB foo | a\nin any order\n< MSG foo 1 | a\n< MSG foo 1 | b\nend\n",
@@ -170,14 +170,14 @@ def test_any_order_wants_every_line_filled(session: Session) -> None:
     assert error.message == "what came does not fill every line of the group"
 
 
-def test_what_comes_too_early_is_a_failure(session: Session) -> None:
+def test_early_operation_fails(session: NatsSession) -> None:
     error = ended(session, "> SUB foo 1\n> PUB foo | a\n< MSG foo 1 | a     after 10s\n")
     assert isinstance(error, Failed)
     assert "too early" in error.message
     assert offending(session) == [f"MSG {session.name('foo')} 1 1 | a"]
 
 
-def test_a_close_is_expected_and_ends_the_connection(session: Session) -> None:
+def test_a_close_is_expected_and_ends_the_connection(session: NatsSession) -> None:
     body = """\
 given connection raw handshake=none
 raw< INFO {"max_payload":{:int}}
@@ -189,7 +189,7 @@ raw< closed within 1s
     assert session.observations == 3
 
 
-def test_a_close_that_no_line_expects_is_a_failure(session: Session) -> None:
+def test_a_close_that_no_line_expects_is_a_failure(session: NatsSession) -> None:
     error = ended(session, "> raw \"GARBAGE\\r\\n\"\n< -ERR 'Unknown Protocol Operation'\n")
     assert isinstance(error, Failed)
     assert error.message == "client: the target closed the connection"
@@ -200,7 +200,7 @@ def test_a_close_without_handshake_that_no_line_expects_is_a_failure() -> None:
         if line == b"x\r\n":
             link.shutdown(socket.SHUT_RDWR)
 
-    with scripted(nats(hanging_up)) as address, Session(open_target(Url.parse(address))) as opened:
+    with scripted(nats(hanging_up)) as address, NatsSession(open_target(NatsUrl.parse(address))) as opened:
         body = 'given connection bare handshake=none\nbare> raw "x\\r\\n"\n< nothing for 100ms\n'
         error = ended(opened, body)
     assert isinstance(error, Failed)
@@ -212,30 +212,30 @@ def test_ping_is_answered_and_skipped_unless_asked_for() -> None:
         if line.startswith(b"PUB"):
             link.sendall(b"PING\r\nMSG foo 1 0\r\n\r\n")
 
-    with scripted(nats(pinging)) as address, Session(open_target(Url.parse(address))) as opened:
+    with scripted(nats(pinging)) as address, NatsSession(open_target(NatsUrl.parse(address))) as opened:
         body = "> PUB foo\n< MSG foo 1\n> PUB foo\n< PING\n< MSG foo 1\n"
         play(trace(body, "names literal\n"), opened)
         assert [line.text for line in opened.wire if line.direction == ">"].count("PONG") == 2
 
 
-def test_options_reach_the_handshake(session: Session) -> None:
+def test_options_reach_the_handshake(session: NatsSession) -> None:
     options = "given connection client verbose=true echo=false\n"
     play(trace(options + "> SUB foo 1\n< +OK\n> PUB foo | a\n< +OK\n< nothing for 50ms\n"), session)
 
 
-def test_a_capture_that_is_no_number_fails_where_it_is_calculated_with(session: Session) -> None:
+def test_a_capture_that_is_no_number_fails_where_it_is_calculated_with(session: NatsSession) -> None:
     error = ended(session, "> SUB foo 1\n> PUB foo | a\n< MSG foo 1 | {n}\n> PUB foo | {n+1}\n")
     assert isinstance(error, Failed)
     assert error.where == "a.trace:7"
     assert error.message == "the capture {n} is 'a', which is no number to calculate with"
 
 
-def test_a_feature_or_variant_that_is_not_there_is_unsupported(session: Session) -> None:
+def test_a_feature_or_variant_that_is_not_there_is_unsupported(session: NatsSession) -> None:
     for header in ("needs auth_required\n", "variant auth\n"):
         assert isinstance(ended(session, "> PING\n< PONG\n", header), Unsupported)
 
 
-def test_an_operation_that_comes_after_its_limit_is_inconclusive_at_its_line() -> None:
+def test_late_operation_is_inconclusive_with_location() -> None:
     def late(link: socket.socket) -> None:
         link.sendall(INFO)
         pings = (line for line in lines(link) if line == b"PING\r\n")
@@ -244,10 +244,10 @@ def test_an_operation_that_comes_after_its_limit_is_inconclusive_at_its_line() -
             link.sendall(b"PONG\r\n" if number != 1 else b"MSG a 1 0\r\n\r\nPONG\r\n")
 
     with scripted(nats(lambda link, line: None)) as healthy:
-        access = open_target(Url.parse(healthy))
+        access = open_target(NatsUrl.parse(healthy))
     with scripted(late) as address:
-        moved = replace(access, running=RunningTarget(Url.parse(address)))
-        with Session(moved) as opened:
+        moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
+        with NatsSession(moved) as opened:
             error = ended(opened, "> PUB foo\n< MSG * 1   within 10ms\n")
     assert isinstance(error, Inconclusive)
     assert error.where == "a.trace:5"

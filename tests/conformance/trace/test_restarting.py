@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import TargetAccess, Url, open_target, probe
+from plumbline.conformance.target import NatsUrl, TargetAccess, open_target, probe
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import GivenServer, Restart
 from plumbline.conformance.trace.player import play
@@ -54,7 +54,7 @@ expect queue ORDERS message_count=1
 
 
 def restartable(server: NatsServer) -> TargetAccess:
-    return open_target(RunningTarget(Url.parse(server.url), program=(str(server.binary),)))
+    return open_target(RunningTarget(NatsUrl.parse(server.url), program=(str(server.binary),)))
 
 
 def test_a_restart_and_a_kill_are_read() -> None:
@@ -74,37 +74,37 @@ def test_a_restart_and_a_kill_are_read() -> None:
         ("given server\ngiven connection c variant=auth\n< PONG\n", "4:7: expected no variant beside it"),
     ],
 )
-def test_what_cannot_be_restarted_is_told(body: str, problem: str) -> None:
+def test_restart_without_own_server_is_rejected(body: str, problem: str) -> None:
     (found,) = problems(body)
     assert found.startswith(problem)
 
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
-def test_what_is_in_files_is_there_afterwards(end: str, nats_server: NatsServer) -> None:
-    with Session(restartable(nats_server)) as session:
+def test_file_storage_survives_restart(end: str, nats_server: NatsServer) -> None:
+    with NatsSession(restartable(nats_server)) as session:
         play(trace(f"{STORED}{end}\n{AFTERWARDS}"), session)
         own = session.url(None)
-        assert own.address != Url.parse(nats_server.url).address
+        assert own.address != NatsUrl.parse(nats_server.url).address
     with pytest.raises(TargetUnreachable):
         probe(own)
 
 
 def test_the_target_itself_is_not_touched(nats_server: NatsServer) -> None:
-    before, _ = probe(Url.parse(nats_server.url))
-    with Session(restartable(nats_server)) as session:
+    before, _ = probe(NatsUrl.parse(nats_server.url))
+    with NatsSession(restartable(nats_server)) as session:
         play(trace(f"{STORED}restart\n{AFTERWARDS}"), session)
         name = session.name("ORDERS")
-    after, _ = probe(Url.parse(nats_server.url))
+    after, _ = probe(NatsUrl.parse(nats_server.url))
     assert before["server_id"] == after["server_id"]
-    with Session(open_target(Url.parse(nats_server.url))) as session:
+    with NatsSession(open_target(NatsUrl.parse(nats_server.url))) as session:
         assert session.stage.answer("STREAM.INFO", name)["error"]["code"] == 404
 
 
-def test_what_comes_before_a_restart_is_to_be_expected() -> None:
+def test_operations_before_restart_must_be_expected() -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
-        access = open_target(RunningTarget(Url.parse(url), program=(*BROKER, "nats")))
+        access = open_target(RunningTarget(NatsUrl.parse(url), program=(*BROKER, "nats")))
         body = "given server\n> SUB a 1\n> PUB a | x\nrestart\n> PING\n< PONG\n"
-        with Session(access) as session, pytest.raises(Failed, match="no line expects") as raised:
+        with NatsSession(access) as session, pytest.raises(Failed, match="no line expects") as raised:
             play(trace(body), session)
     assert raised.value.where == "a.trace:7"
 
@@ -112,7 +112,7 @@ def test_what_comes_before_a_restart_is_to_be_expected() -> None:
 def test_a_target_that_plumbline_did_not_start_is_not_restarted() -> None:
     with (
         NatsBroker.in_thread(jetstream=True) as url,
-        Session(open_target(Url.parse(url))) as session,
+        NatsSession(open_target(NatsUrl.parse(url))) as session,
         pytest.raises(Unsupported, match="Plumbline did not start this one") as raised,
     ):
         play(trace(f"{STORED}restart\n{AFTERWARDS}"), session)

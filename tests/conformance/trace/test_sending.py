@@ -42,7 +42,7 @@ STREAM = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\
         ('> CONNECT {"verbose": true}', b'CONNECT {"verbose": true}\r\n'),
     ],
 )  # fmt: skip
-def test_a_line_becomes_its_bytes(line: str, data: bytes) -> None:
+def test_send_line_gives_exact_bytes(line: str, data: bytes) -> None:
     assert sent(line) == data
 
 
@@ -57,7 +57,7 @@ def test_a_line_becomes_its_bytes(line: str, data: bytes) -> None:
         ("> HPUB foo 22 27\nNATS/1.0\nBar: Baz\n\nhello", b"HPUB PL_foo 22 27\r\nNATS/1.0\r\nBar: Baz\r\n\r\nhello\r\n"),
     ],
 )  # fmt: skip
-def test_a_payload_may_stand_below_as_pasted(line: str, data: bytes) -> None:
+def test_payload_may_be_on_next_line(line: str, data: bytes) -> None:
     assert sent(line) == data
 
 
@@ -78,7 +78,7 @@ def test_a_wrong_size_is_sent_as_written(line: str, head: bytes) -> None:
     assert sent(line) == head
 
 
-def test_a_size_that_is_right_as_written_stays_right_when_names_are_rewritten() -> None:
+def test_correct_size_is_adjusted_for_rewritten_names() -> None:
     line = '> PUB $JS.API.CONSUMER.CREATE.ORDERS $inbox 24\n{"stream_name":"ORDERS"}'
     payload = b'{"stream_name":"PL_ORDERS"}'
     assert (
@@ -177,6 +177,6 @@ def test_raw_sends_exactly_these_bytes(written: str, data: bytes) -> None:
     assert as_bytes(fill(step.template, scope(read))) == data
 
 
-def test_the_connection_stands_before_the_mark() -> None:
+def test_connection_name_precedes_mark() -> None:
     step, _ = only_step("worker> PING\n  worker< PONG\n")
     assert step.connection == "worker"  # type: ignore[union-attr]

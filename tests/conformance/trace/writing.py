@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.conformance.trace.cases import parse_trace
-from plumbline.conformance.trace.language import Difference, Expect, Send, Step, Trace
+from plumbline.conformance.trace.language import Expect, Mismatch, Send, Step, Trace
 from plumbline.conformance.trace.names import Names
-from plumbline.conformance.trace.template import Scope
+from plumbline.conformance.trace.template import TraceScope
 from plumbline.conformance.trace.text import TraceSyntaxError
 from plumbline.wire.nats import Decoder, Operation, Sender
 
@@ -28,9 +28,9 @@ def problems(body: str, header: str = "") -> list[str]:
     return []
 
 
-def scope(read: Trace, **captures: str) -> Scope:
+def scope(read: Trace, **captures: str) -> TraceScope:
     """ORDERS is PL_ORDERS on the wire, $inbox is _INBOX.PL.inbox."""
-    return Scope(Names(read.labels, "PL_{}".format, "_INBOX.PL.{}".format), captures)
+    return TraceScope(Names(read.labels, "PL_{}".format, "_INBOX.PL.{}".format), captures)
 
 
 def only_step(body: str, header: str = "") -> tuple[Step, Trace]:
@@ -56,7 +56,7 @@ def operation(data: bytes) -> Operation:
 
 def compare(
     line: str, data: bytes, header: str = "", **captures: str
-) -> tuple[list[Difference], dict[str, Any]]:
+) -> tuple[list[Mismatch], dict[str, Any]]:
     """In what an operation differs from a line with ``<``, and what was captured."""
     step, read = only_step(f"{line}\n", header)
     assert isinstance(step, Expect)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from plumbline.cli.watched_brokers import Stands
-from plumbline.conformance.clients.gate import Wanted, catalogue, gate
+from plumbline.cli.scenario_services import ScenarioServices
+from plumbline.conformance.clients.gate import GateOptions, catalogue, gate
 from plumbline.verdicts import CheckResult, Level, Outcome
 from tests.mutation import broken_amqp_client
 from tests.mutation.clients.nats_defects import DEFECTS
@@ -66,7 +66,7 @@ def detect(twin: Twin, *, everything: bool = False) -> Detection:
 
 def gated(twin: Twin, select: Sequence[str] = ()) -> tuple[CheckResult, ...]:
     """The checks of one gate."""
-    return gate(Wanted(twin.command, select=tuple(select)), Stands(), ()).result.checks
+    return gate(GateOptions(twin.command, select=tuple(select)), ScenarioServices(), ()).result.checks
 
 
 def musts_without_twin() -> list[str]:

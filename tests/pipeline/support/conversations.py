@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.monitors import Observation
 from plumbline.monitors.histories import Judgement
 from plumbline.pipeline.audit.amqp import AmqpAuditor
-from plumbline.pipeline.audit.ledger import Audited, Ledger, audit
+from plumbline.pipeline.audit.delivery_audit import DeliveryAudit, ReceiverAudit, audit
 from plumbline.pipeline.audit.nats import NatsAuditor
 from plumbline.wire import nats
 from plumbline.wire.amqp import Method
@@ -23,7 +23,7 @@ class Conversations:
     """Any number of connections, and what became of their messages."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = DeliveryAudit()
         self.clock = itertools.count(STORED_AT, _MILLISECOND)
 
     def nats(self, name: str) -> NatsConversation:
@@ -32,7 +32,7 @@ class Conversations:
     def amqp(self, name: str) -> AmqpConversation:
         return AmqpConversation(name, self)
 
-    def audited(self) -> list[Audited]:
+    def audited(self) -> list[ReceiverAudit]:
         return audit(self.ledger)
 
     def judged(self) -> Judgement:

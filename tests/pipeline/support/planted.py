@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.captures.packets import ACK, FIN, MOST_DATA, SYN, Flow
+from plumbline.captures.packets import ACK, FIN, MAX_DATA, SYN, PacketFlow
 from plumbline.captures.pcapng import MARK, interface, packet, section_header, statistics
 from plumbline.wire.sender import Direction
 from tests.pipeline.support.amqp_episodes import AMQP, amqp_opening, sound_amqp
@@ -94,7 +94,7 @@ class _Connection:
         client = ("10.9.1.1", 20000 + number)
         self.number, self.protocol, self._writer = number, protocol, writer
         self.operations = 0
-        self.flow = Flow(number, client, _SERVERS[protocol])
+        self.flow = PacketFlow(number, client, _SERVERS[protocol])
         self.introduce(SYN)
         writer.add(self.flow.head(Direction.TO_CLIENT, 0, SYN | ACK))
         writer.open.append(self)
@@ -103,7 +103,7 @@ class _Connection:
         about = f"{MARK}connection {self.number}: {self.protocol}{more}"
         self._writer.add(self.flow.head(Direction.TO_SERVER, 0, flags), b"", about)
 
-    def say(self, step: Step, cut: int = MOST_DATA) -> None:
+    def say(self, step: Step, cut: int = MAX_DATA) -> None:
         self.operations += 1
         direction = Direction.TO_SERVER if step.by_client else Direction.TO_CLIENT
         for at in range(0, len(step.data), cut):
@@ -146,7 +146,7 @@ class _Traffic:
         """So many steps of sound traffic, some of them in small segments."""
         for _ in range(steps):
             connection, said = self._random.choice(self._sound)
-            connection.say(next(said), 1448 if connection.number % 3 == 0 else MOST_DATA)
+            connection.say(next(said), 1448 if connection.number % 3 == 0 else MAX_DATA)
         if self.writer.in_file > ROLL_BYTES:
             self.writer.roll()
 
@@ -172,7 +172,7 @@ class _Traffic:
         connection = self.connect(protocol)
         for step in episode(self._names):
             yield step.is_wrong
-            connection.say(step, 3 if place == "cut" else MOST_DATA)
+            connection.say(step, 3 if place == "cut" else MAX_DATA)
             if step.is_wrong:
                 self.planted.append(Planted(rule, connection.number, connection.operations))
         connection.close()

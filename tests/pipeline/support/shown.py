@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 
-from plumbline.pipeline.page.gather import Card, Grid, Lane, Line, Rule, Shown, Stretch
+from plumbline.pipeline.page.gather import (
+    BrokenRule,
+    ContextLine,
+    PageData,
+    PageTable,
+    ReceiverBuckets,
+    TimeBucket,
+    ViolationCard,
+)
 
 SECOND = 1_000_000_000
 FIRST = 1_795_275_468 * SECOND
 WIDTH = SECOND // 5
 
 
-def card(actual: str = "ORDERS delivers 7 again", *, certain: bool = True, text: str = "MSG a 1 5") -> Card:
+def card(
+    actual: str = "ORDERS delivers 7 again", *, certain: bool = True, text: str = "MSG a 1 5"
+) -> ViolationCard:
     at = FIRST + 4 * SECOND
-    return Card(
+    return ViolationCard(
         rule="consumer-sequence",
         side="server",
         certain=certain,
@@ -28,26 +38,30 @@ def card(actual: str = "ORDERS delivers 7 again", *, certain: bool = True, text:
         at=at,
         frame=81,
         lines=(
-            Line(4, at - SECOND, "server", "MSG o.x 2 $JS.ACK.S.C.1.7.7.1.0 5 | (5 bytes)", "earlier"),
-            Line(11, at - 2000, "client", "PUB $JS.ACK.S.C.1.7.7.1.0 0"),
-            Line(12, at, "server", text, "offending"),
-            Line(13, at + 5000, "client", "PING"),
+            ContextLine(4, at - SECOND, "server", "MSG o.x 2 $JS.ACK.S.C.1.7.7.1.0 5 | (5 bytes)", "earlier"),
+            ContextLine(11, at - 2000, "client", "PUB $JS.ACK.S.C.1.7.7.1.0 0"),
+            ContextLine(12, at, "server", text, "offending"),
+            ContextLine(13, at + 5000, "client", "PING"),
         ),
-        elsewhere=("connection 9, operation 2: > PUB $JS.API.CONSUMER.MSG.NEXT.S.C",),
+        earlier_elsewhere=("connection 9, operation 2: > PUB $JS.API.CONSUMER.MSG.NEXT.S.C",),
     )
 
 
-def shown(*cards: Card, receiver: str = "ORDERS > DISPATCH", subject: str = "orders.new") -> Shown:
+def shown(
+    *cards: ViolationCard, receiver: str = "ORDERS > DISPATCH", subject: str = "orders.new"
+) -> PageData:
     """Ten seconds with two receivers; a rule is broken if there are cards."""
     certain = sum(one.certain for one in cards)
     title = "The consumer sequence rises by one with each delivery."
-    rule = Rule("consumer-sequence", title, "server", ("JS-ACK-004",), certain, len(cards) - certain, cards)
-    broken = Stretch(FIRST + 4 * SECOND, {"consumer-sequence": len(cards), "delivery-count": 1})
+    rule = BrokenRule(
+        "consumer-sequence", title, "server", ("JS-ACK-004",), certain, len(cards) - certain, cards
+    )
+    broken = TimeBucket(FIRST + 4 * SECOND, {"consumer-sequence": len(cards), "delivery-count": 1})
     deliveries, lags = _deliveries(), _lags()
     repeats = tuple(
-        Stretch(times, {"messages": number}) for times, number in enumerate((150, 40, 10), start=1)
+        TimeBucket(times, {"messages": number}) for times, number in enumerate((150, 40, 10), start=1)
     )
-    return Shown(
+    return PageData(
         captures=("captures/a.pcapng", "captures/b.pcapng"),
         servers=("127.0.0.1:4222",),
         first=FIRST,
@@ -58,12 +72,12 @@ def shown(*cards: Card, receiver: str = "ORDERS > DISPATCH", subject: str = "ord
         possible=len(cards) - certain,
         rules=(rule,) if cards else (),
         violations=(broken,) if cards else (),
-        lanes=(Lane(receiver, 2000, deliveries), Lane("tasks", 300, deliveries[10:30])),
-        lags=(Lane(receiver, 2000, lags), Lane("tasks", 300, lags[:5])),
-        repeats=(Lane(receiver, 200, repeats),),
+        lanes=(ReceiverBuckets(receiver, 2000, deliveries), ReceiverBuckets("tasks", 300, deliveries[10:30])),
+        lags=(ReceiverBuckets(receiver, 2000, lags), ReceiverBuckets("tasks", 300, lags[:5])),
+        repeats=(ReceiverBuckets(receiver, 200, repeats),),
         more_lanes=2,
         grids=(
-            Grid(
+            PageTable(
                 "Acknowledgement lag",
                 "From a delivery to its acknowledgement.",
                 ("receiver", "library", "deliveries", "p50"),
@@ -81,9 +95,9 @@ def shown(*cards: Card, receiver: str = "ORDERS > DISPATCH", subject: str = "ord
     )
 
 
-def _deliveries() -> tuple[Stretch, ...]:
+def _deliveries() -> tuple[TimeBucket, ...]:
     return tuple(
-        Stretch(
+        TimeBucket(
             FIRST + number * WIDTH,
             {"deliveries": round(40 + 30 * math.sin(number / 4)), "redelivered": 9 * (number % 7 == 3)},
         )
@@ -91,9 +105,9 @@ def _deliveries() -> tuple[Stretch, ...]:
     )
 
 
-def _lags() -> tuple[Stretch, ...]:
+def _lags() -> tuple[TimeBucket, ...]:
     return tuple(
-        Stretch(
+        TimeBucket(
             round(10 ** (5 + number / 4)), {"deliveries": round(100 * math.exp(-((number - 6) ** 2) / 9))}
         )
         for number in range(13)

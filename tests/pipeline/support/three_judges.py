@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.cli.watched_brokers import Stands
+from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.check import Check
 from plumbline.conformance.clients.gate import catalogue
-from plumbline.conformance.clients.play import Player
-from plumbline.conformance.clients.protocol import Hello
-from plumbline.conformance.clients.scenario import Scenario, Stage
+from plumbline.conformance.clients.play import ScenarioPlayer
+from plumbline.conformance.clients.protocol import AdapterHello
+from plumbline.conformance.clients.scenario import BrokerSetup, Scenario
 from plumbline.conformance.clients.scene import Scene
-from plumbline.monitors import Place, Violation, Watch
+from plumbline.monitors import MonitorRunner, Place, Violation
 from plumbline.verdicts import Outcome
 from plumbline.wire import nats
 from plumbline.wire.amqp import PROTOCOL_HEADER, Method
@@ -49,14 +49,14 @@ def played(protocol: str, captures: Path) -> Session:
     defect, requirement, session = _SESSIONS[protocol]
     check = Check(f"three::{protocol}", "Both sides break rules.", (requirement,), session)
     stands = _Recorded(captures)
-    player = Player((*CLIENT, protocol), {}, stands, catalogue())
-    hello = Hello("plumbline.adapter/1", protocol, "bare", "1", frozenset())
-    one = player.play(Scenario(check, protocol, (), Stage(_OPTIONS[protocol], (defect,))), hello)
+    player = ScenarioPlayer((*CLIENT, protocol), {}, stands, catalogue())
+    hello = AdapterHello("plumbline.adapter/1", protocol, "bare", "1", frozenset())
+    one = player.play(Scenario(check, protocol, (), BrokerSetup(_OPTIONS[protocol], (defect,))), hello)
     assert one.result.outcome is Outcome.PASSED, (one.result.message, one.result.actual, stands.live)
-    assert one.passed is not None
-    watch = Watch()
+    assert one.traffic is not None
+    watch = MonitorRunner()
     found = tuple(violation for seen in stands.seen for violation in watch.observe(seen))
-    return Session(one.passed.violations, found, stands.live, captures)
+    return Session(one.traffic.violations, found, stands.live, captures)
 
 
 def untimed(violation: Violation) -> Violation:
@@ -69,7 +69,7 @@ def untimed(violation: Violation) -> Violation:
     return msgspec.structs.replace(violation, place=at_no_time(violation.place), earlier=earlier)
 
 
-class _Recorded(Stands):
+class _Recorded(ScenarioServices):
     """The gate's stands, with a recorder before each: clients are told its address."""
 
     def __init__(self, captures: Path) -> None:
@@ -78,8 +78,8 @@ class _Recorded(Stands):
         self.live = ""
 
     @contextmanager
-    def stand(self, protocol: str, stage: Stage) -> Iterator[Any]:
-        with super().stand(protocol, stage) as stand:
+    def scenario_broker(self, protocol: str, stage: BrokerSetup) -> Iterator[Any]:
+        with super().scenario_broker(protocol, stage) as stand:
             options = ["--listen", "127.0.0.1:0", "-o", str(self._captures), "--live"]
             words = [sys.executable, "-m", "plumbline", "record", stand.url, *options]
             with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as recorder:
@@ -108,15 +108,15 @@ class _Stand:
 def _say(scene: Scene, *operations: nats.Operation | Method | bytes, until: str, count: int = 1) -> None:
     """Sends these, and waits until the client has got what answers them: so there is one order only."""
     data = b"".join(one if isinstance(one, bytes) else one.raw for one in operations)
-    scene.do("say", within=PATIENCE_S, data=data.decode("latin-1"), until=until, count=count)
+    scene.run_command("say", within=PATIENCE_S, data=data.decode("latin-1"), until=until, count=count)
 
 
 def _connect(scene: Scene) -> None:
-    scene.do("connect", within=PATIENCE_S, url=scene.stand.url)
+    scene.run_command("connect", within=PATIENCE_S, url=scene.broker.url)
 
 
 def _close(scene: Scene) -> None:
-    scene.do("close", within=PATIENCE_S)
+    scene.run_command("close", within=PATIENCE_S)
     scene.observations += 1
 
 
@@ -127,7 +127,7 @@ def _nats(scene: Scene) -> None:
         return nats.Pub.make(f"$JS.API.{subject}", json.dumps(told).encode(), "in.api")
 
     def delivered() -> str:
-        messages = [one.operation for one in scene.received(nats.Msg)]
+        messages = [one.operation for one in scene.received_operations(nats.Msg)]
         (*_, last) = (one.reply for one in messages if isinstance(one, nats.Msg) and one.sid == "2")
         return str(last)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.captures.packets import ACK, SYN, Flow
+from plumbline.captures.packets import ACK, SYN, PacketFlow
 from plumbline.captures.pcapng import interface, packet, section_header
 from plumbline.wire.sender import Direction
 
@@ -53,7 +53,7 @@ def _troubled(name: str) -> bytes:
 
 def _capture(port: int, *said: tuple[Direction, bytes], missing: int = -1) -> bytes:
     """One connection; the packet at place ``missing`` was not recorded."""
-    flow = Flow(port, ("10.0.0.1", port), ("10.0.0.2", 9))
+    flow = PacketFlow(port, ("10.0.0.1", port), ("10.0.0.2", 9))
     parts = [section_header("tests") + interface("i", "d")]
     packet(parts, 1, flow.head(ASKS, 0, SYN), b"")
     packet(parts, 2, flow.head(ANSWERS, 0, SYN | ACK), b"")

@@ -72,7 +72,7 @@ def served(captures: Path, url: str) -> Iterator[tuple[str, subprocess.Popen[str
 
 
 @pytest.mark.parametrize("pace", ["fast", "original"])
-def test_a_replay_on_the_same_server_is_the_same(nats_server: NatsServer, tmp_path: Path, pace: str) -> None:
+def test_replay_on_same_server_has_no_differences(nats_server: NatsServer, tmp_path: Path, pace: str) -> None:
     with recorded(nats_server.url, tmp_path) as proxy:
         play(proxy.url, pull)
     done = replay(tmp_path, nats_server.url, "--pace", pace)
@@ -121,7 +121,7 @@ def test_secrets_that_the_capture_does_not_have_come_with_the_url(
     assert b"s3cr3t" not in kept
 
 
-def test_a_server_that_cannot_be_reached_is_told(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_unreachable_server_is_reported(nats_server: NatsServer, tmp_path: Path) -> None:
     async def nothing(client: Client) -> None:
         await client.flush()
 
@@ -132,7 +132,7 @@ def test_a_server_that_cannot_be_reached_is_told(nats_server: NatsServer, tmp_pa
     assert "127.0.0.1:1 cannot be reached: no INFO: " in done.stderr
 
 
-def test_a_folder_without_captures_is_told(tmp_path: Path) -> None:
+def test_folder_without_captures_is_rejected(tmp_path: Path) -> None:
     done = replay(tmp_path, "nats://127.0.0.1:1")
     assert done.returncode == 2
     assert "no captures" in done.stderr
@@ -148,9 +148,7 @@ def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tm
     assert "1 connections, 1 the same" in out
 
 
-def test_what_another_client_caused_comes_when_that_one_has_done_it(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+def test_delivery_waits_for_publish_of_other_client(nats_server: NatsServer, tmp_path: Path) -> None:
     with recorded(nats_server.url, tmp_path) as proxy:
         asyncio.run(talk(proxy.url))
     with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
@@ -160,7 +158,7 @@ def test_what_another_client_caused_comes_when_that_one_has_done_it(
     assert "2 connections, 2 the same" in out
 
 
-def test_a_client_that_does_not_come_is_told(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_missing_client_is_reported(nats_server: NatsServer, tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         await client.subscribe("a")
         await client.flush()

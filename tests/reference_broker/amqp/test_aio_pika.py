@@ -149,7 +149,7 @@ def test_transactions() -> None:
     on_connection(scenario)
 
 
-def test_errors_are_told_as_rabbitmq_tells_them() -> None:
+def test_error_texts_match_rabbitmq() -> None:
     async def scenario(connection: aio_pika.abc.AbstractConnection) -> None:
         channel = await connection.channel()
         with pytest.raises(ChannelNotFoundEntity, match="NOT_FOUND - no queue 'nosuch' in vhost '/'"):

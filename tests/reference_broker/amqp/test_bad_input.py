@@ -112,7 +112,7 @@ def _goes_on(player: Player) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_close_code_says_what_was_wrong_and_the_neighbour_goes_on(player: Player, name: str) -> None:
+def test_bad_input_closes_one_connection_with_reply_code(player: Player, name: str) -> None:
     case = CASES[name]
     player.connect("bad", **case.tune)
     case.sends(player)

@@ -51,7 +51,7 @@ def test_confirms_come_in_the_order_of_the_script() -> None:
     assert told(client.take()) == ["ack 3", "nack 1", "ack 4 multiple"]
 
 
-def test_what_comes_after_the_script_is_confirmed_as_ever() -> None:
+def test_publishes_after_script_are_confirmed_normally() -> None:
     _, client = publisher("1: nack 1")
     client.publish("q", "1", "2")
     assert told(client.take()) == ["nack 1", "ack 2"]
@@ -105,7 +105,7 @@ WRONG = ["", "ack 1", "0: ack 1", "2: ack 3", "2: ack 0", "1: shrug", "1: pause 
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_script_is_refused(text: str) -> None:
+def test_invalid_script_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"script|no step"):
         read_script(text)
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from plumbline.reference_broker.amqp.defects import Defect, UnknownDefect, all_defects, find
+from plumbline.reference_broker.amqp.defects import Defect, UnknownDefectError, all_defects, find
 from tests.reference_broker.amqp.virtual import Virtual
 
 
 @pytest.mark.parametrize("one", all_defects(), ids=lambda one: one.name)
-def test_a_broker_with_a_defect_still_takes_and_gives_a_message(one: Defect) -> None:
+def test_defective_broker_still_delivers(one: Defect) -> None:
     client = Virtual(defect=one.name, files={}).client()
     client.send("queue.declare", queue="q")
     client.publish("q", "message")
@@ -22,7 +22,7 @@ def test_a_broker_with_a_defect_still_takes_and_gives_a_message(one: Defect) -> 
 
 
 @pytest.mark.parametrize("one", all_defects(), ids=lambda one: one.name)
-def test_a_defect_says_what_it_is(one: Defect) -> None:
+def test_defect_has_summary_and_requirement(one: Defect) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.name)
     assert one.summary.endswith(".")
     assert one.breaks
@@ -38,5 +38,5 @@ def test_a_defect_alters_one_broker_and_no_other() -> None:
 
 
 def test_an_unknown_defect_is_an_error_that_says_what_is_near() -> None:
-    with pytest.raises(UnknownDefect, match="did you mean any-password-is-right"):
+    with pytest.raises(UnknownDefectError, match="did you mean any-password-is-right"):
         find("any-password-is-wrong")

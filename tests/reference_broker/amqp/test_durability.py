@@ -84,7 +84,7 @@ def test_the_second_restart_finds_what_the_first_did() -> None:
     assert client.drain("q") == [("2", False), ("3", False)]
 
 
-def test_what_left_its_queue_in_any_way_does_not_come_back() -> None:
+def test_removed_messages_are_not_restored() -> None:
     virtual = Virtual(files={})
     client = virtual.client()
     client.send("queue.declare", queue="dead", durable=True)
@@ -121,7 +121,7 @@ def test_a_journal_cut_anywhere_gives_a_beginning_of_what_was() -> None:
         assert whole, "the damaged end was not cut off"
 
 
-def test_a_damaged_byte_is_told_and_what_follows_is_left_out() -> None:
+def test_damaged_journal_is_cut_and_reported() -> None:
     virtual = Virtual(files={})
     client = virtual.client()
     client.send("queue.declare", queue="q", durable=True)

@@ -159,7 +159,7 @@ TestMessages.settings = settings(max_examples=150, stateful_step_count=30)
 
 
 @given(st.lists(st.sampled_from(["publish", "ack", "nack", "requeue"]), max_size=60), st.integers(1, 4))
-def test_prefetch_is_kept_and_every_message_comes(steps: list[str], prefetch: int) -> None:
+def test_prefetch_is_respected_and_all_messages_delivered(steps: list[str], prefetch: int) -> None:
     virtual = Virtual()
     client = virtual.client()
     client.send("queue.declare", queue="q")

@@ -75,7 +75,7 @@ def test_transactions(channel: BlockingChannel) -> None:
     assert channel.basic_get("q", auto_ack=True)[2] == b"committed"
 
 
-def test_errors_are_told_as_rabbitmq_tells_them(channel: BlockingChannel) -> None:
+def test_error_texts_match_rabbitmq(channel: BlockingChannel) -> None:
     with pytest.raises(ChannelClosedByBroker) as caught:
         channel.queue_declare("nosuch", passive=True)
     assert caught.value.reply_code == 404

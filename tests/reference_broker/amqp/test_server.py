@@ -35,7 +35,7 @@ def test_the_url_is_where_it_listens() -> None:
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_clients_hear_of_the_end(is_durable: bool, tmp_path: Path) -> None:
+def test_stop_sends_connection_close(is_durable: bool, tmp_path: Path) -> None:
     running = AmqpBroker.in_thread(data_dir=str(tmp_path) if is_durable else None)
     player = Player(running.start())
     player.connect()
@@ -49,7 +49,7 @@ def test_clients_hear_of_the_end(is_durable: bool, tmp_path: Path) -> None:
     ]
 
 
-def test_a_consumer_that_reads_nothing_keeps_nothing_from_others() -> None:
+def test_slow_consumer_does_not_block_others() -> None:
     count, body = 3000, "x" * 10_000
     running = AmqpBroker.in_thread(max_pending=200_000)
     with running as url:
@@ -113,7 +113,7 @@ def test_two_brokers_do_not_share_a_folder(tmp_path: Path) -> None:
     assert (other.returncode, "in use by another broker" in other.stderr) == (2, True)
 
 
-def test_a_damaged_journal_is_told_of(tmp_path: Path) -> None:
+def test_damaged_journal_is_reported(tmp_path: Path) -> None:
     with AmqpBroker.in_thread(data_dir=str(tmp_path)) as url:
         player = Player(url)
         player.connect()

@@ -29,7 +29,7 @@ def test_half_a_header_gets_no_answer_and_is_dropped_after_ten_seconds() -> None
     assert client.is_ended
 
 
-def test_who_does_not_log_in_is_dropped_and_who_is_in_stays() -> None:
+def test_handshake_timeout_closes_only_unauthenticated() -> None:
     virtual = Virtual()
     late, done = started(virtual), virtual.client()
     virtual.pass_time(60)
@@ -55,7 +55,7 @@ def test_a_wrong_password_ends_after_three_seconds(capable: bool, told: list[str
     assert client.is_ended
 
 
-def test_heartbeats_come_twice_an_interval_unless_something_was_said() -> None:
+def test_heartbeat_sent_twice_per_interval_when_idle() -> None:
     virtual = Virtual()
     client = virtual.client(heartbeat=10)
     for _ in range(4):
@@ -70,7 +70,7 @@ def test_heartbeats_come_twice_an_interval_unless_something_was_said() -> None:
     assert client.names() == ["heartbeat"]
 
 
-def test_a_silent_client_is_dropped_after_two_intervals_and_its_messages_requeued() -> None:
+def test_silent_client_is_closed_after_two_intervals_and_messages_requeued() -> None:
     virtual = Virtual()
     silent, other = virtual.client(heartbeat=1), virtual.client()
     other.ask("queue.declare", queue="q")
@@ -96,7 +96,7 @@ def test_any_traffic_is_a_sign_of_life() -> None:
 @pytest.mark.parametrize(
     ("data", "seconds"), [(b"\x09\0\0\0\0\0\0\xce", 3), (Method.make("basic.qos", 9).raw, 30)]
 )
-def test_who_does_not_answer_connection_close_is_cut_off(data: bytes, seconds: float) -> None:
+def test_missing_close_ok_ends_connection_after_timeout(data: bytes, seconds: float) -> None:
     virtual = Virtual()
     client = virtual.client()
     client.raw(data)
@@ -109,7 +109,7 @@ def test_who_does_not_answer_connection_close_is_cut_off(data: bytes, seconds: f
     assert client.is_ended
 
 
-def test_close_ok_ends_it_at_once() -> None:
+def test_close_ok_ends_connection_immediately() -> None:
     virtual = Virtual()
     client = virtual.client()
     client.send("basic.qos", 9)
@@ -117,7 +117,7 @@ def test_close_ok_ends_it_at_once() -> None:
     assert client.is_ended
 
 
-def test_a_queue_goes_when_it_was_not_used_for_as_long_as_it_expires() -> None:
+def test_unused_queue_is_deleted_after_x_expires() -> None:
     virtual = Virtual()
     client = virtual.client()
     client.send("queue.declare", queue="q", arguments={"x-expires": 1000})
@@ -149,7 +149,7 @@ def test_messages_expire_at_the_head_alone() -> None:
     assert client.drain("q") == [("2", False)]
 
 
-def test_what_is_requeued_after_its_time_expires_at_once() -> None:
+def test_requeued_message_past_ttl_expires() -> None:
     virtual = Virtual()
     client = virtual.client()
     client.send("queue.declare", queue="dead")
@@ -163,7 +163,7 @@ def test_what_is_requeued_after_its_time_expires_at_once() -> None:
     assert client.drain("dead") == [("1", False)]
 
 
-def test_publishers_are_told_when_they_are_blocked() -> None:
+def test_publishers_receive_connection_blocked() -> None:
     virtual = Virtual()
     knows, does_not = virtual.client(**{"connection.blocked": True}), virtual.client()
     virtual.carry_out(virtual.broker.block("low on memory", virtual.now))
@@ -179,7 +179,7 @@ def test_publishers_are_told_when_they_are_blocked() -> None:
     ]
 
 
-def test_what_a_blocked_publisher_sends_waits_in_its_order() -> None:
+def test_blocked_publishes_are_processed_in_order_later() -> None:
     virtual = Virtual()
     publisher, consumer = virtual.client(), virtual.client()
     consumer.ask("queue.declare", queue="q")
@@ -197,19 +197,19 @@ def test_what_a_blocked_publisher_sends_waits_in_its_order() -> None:
     assert consumer.drain("q") == [("3", False)]
 
 
-def test_who_does_not_take_deliveries_gets_no_more_until_it_does() -> None:
+def test_slow_client_gets_no_deliveries_until_it_reads() -> None:
     virtual = Virtual()
     slow, quick = virtual.client(), virtual.client()
     slow.send("queue.declare", queue="q")
     for client in (slow, quick):
         client.send("basic.consume", queue="q", consumer_tag="c")
         client.take()
-    virtual.broker.lags(slow.number)
+    virtual.broker.on_client_slow(slow.number)
     quick.publish("q", *"12345")
     assert slow.take() == []
     assert quick.names() == ["basic.deliver"] * 5
     quick.send("basic.cancel", consumer_tag="c")
     quick.publish("q", "6")
     assert slow.take() == []
-    virtual.carry_out(virtual.broker.caught_up(slow.number, virtual.now))
+    virtual.carry_out(virtual.broker.on_client_ready(slow.number, virtual.now))
     assert slow.names() == ["basic.deliver"]

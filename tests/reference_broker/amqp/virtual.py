@@ -11,8 +11,8 @@ from typing import Any
 
 from plumbline.reference_broker.amqp.assembly import build
 from plumbline.reference_broker.amqp.config import NS, Config
-from plumbline.reference_broker.amqp.core import Broker, Output, Send
-from plumbline.reference_broker.ledger import Append, Ledger, Replace
+from plumbline.reference_broker.amqp.core import Broker, Output, SendOutput
+from plumbline.reference_broker.write_queue import Append, Replace, WriteQueue
 from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender
 
 START = 1_795_245_184_000_000_000  # nanoseconds since the epoch
@@ -25,7 +25,7 @@ class Virtual:
         self, *, defect: str | None = None, files: Mapping[str, bytes] | None = None, **options: Any
     ) -> None:
         self.now = START
-        self.ledger = None if files is None else Ledger()
+        self.ledger = None if files is None else WriteQueue()
         self.files = dict(files or {})
         config = Config.of(**options)
         self.broker: Broker = build(config, Random(1), [defect] if defect else [], ledger=self.ledger)
@@ -47,7 +47,7 @@ class Virtual:
         """A client that has said nothing yet."""
         number = len(self.sent) + 1
         self.sent[number] = b""
-        self.carry_out(self.broker.opened(number, self.now, "127.0.0.1"))
+        self.carry_out(self.broker.on_connected(number, self.now, "127.0.0.1"))
         return Client(self, number)
 
     def client(self, *, heartbeat: int = 0, frame_max: int = 131072, **capabilities: bool) -> Client:
@@ -80,7 +80,7 @@ class Virtual:
         self.write()
         for output in outputs:
             assert output.connection not in self.ended, "something was sent after the end"
-            if isinstance(output, Send):
+            if isinstance(output, SendOutput):
                 assert output.data, "an empty write"
                 self.sent[output.connection] += output.data
             else:
@@ -97,14 +97,14 @@ class Client:
 
     def raw(self, data: bytes) -> None:
         virtual = self.virtual
-        virtual.carry_out(virtual.broker.received(self.number, data, virtual.now))
+        virtual.carry_out(virtual.broker.on_data(self.number, data, virtual.now))
 
     def send(self, method: str, channel: int = 1, **arguments: Any) -> None:
         self.raw(Method.make(method, channel, **arguments).raw)
 
     def leave(self) -> None:
         virtual = self.virtual
-        virtual.carry_out(virtual.broker.closed(self.number, virtual.now))
+        virtual.carry_out(virtual.broker.on_disconnected(self.number, virtual.now))
 
     @property
     def is_ended(self) -> bool:

@@ -85,17 +85,17 @@ class Bench:
 
     def subscribe(self, subject: bytes) -> None:
         self.subscriptions.append(subject)
-        self.jetstream.subscribed(subject, self.now)
+        self.jetstream.on_subscribed(subject, self.now)
 
     def unsubscribe(self, subject: bytes) -> None:
         self.subscriptions.remove(subject)
-        self.jetstream.unsubscribed(subject, self.now)
+        self.jetstream.on_unsubscribed(subject, self.now)
 
     def send(
         self, subject: str | bytes, payload: bytes = b"", reply: bytes | None = None, headers: bytes = b""
     ) -> bool:
         target = subject.encode() if isinstance(subject, str) else subject
-        return self.jetstream.received(target, reply, headers, payload, self.now)
+        return self.jetstream.on_message(target, reply, headers, payload, self.now)
 
     def request(self, subject: str, body: Any = b"", headers: bytes = b"") -> dict[str, Any]:
         """An API request or a publish, and the one reply to it, decoded."""

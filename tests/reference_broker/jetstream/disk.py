@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from plumbline.reference_broker.ledger import Append, Change, Files, Ledger, apply
 from plumbline.reference_broker.nats.assembly import build
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.core import Output
 from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.write_queue import Append, Change, Files, WriteQueue, apply
 from tests.reference_broker.virtual import START, Virtual
 
 __all__ = ["Files", "Kept", "apply", "steps"]
@@ -35,7 +35,7 @@ class Kept(Virtual):
 
     def __init__(self, files: Files | None = None, *, now: int = START, **options: Any) -> None:
         super().__init__(jetstream=True, **options)
-        self.ledger = Ledger()
+        self.ledger = WriteQueue()
         self.now = now
         self.broker = build(Config.of(jetstream=True, **options), Random(1), ledger=self.ledger)
         self.written: list[Change] = []

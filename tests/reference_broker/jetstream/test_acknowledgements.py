@@ -93,7 +93,7 @@ def test_other_payloads_acknowledge_nothing_yet_are_answered(bench: Bench, paylo
 
 
 @pytest.mark.parametrize(("level", "pending"), [(OLDEST, 1), (NEWEST, 0)])
-def test_term_takes_a_reason_since_2_10_and_the_advisory_tells_it(level: Level, pending: int) -> None:
+def test_term_reason_since_2_10_is_in_advisory(level: Level, pending: int) -> None:
     bench = prepared(level)
     bench.subscriptions.append(b"$JS.EVENT.>")
     (message,) = bench.pull("A", "C")
@@ -171,7 +171,7 @@ def test_next_acknowledges_and_pulls_to_the_reply(bench: Bench, payload: bytes, 
     assert "ack_floor 1/1" in bench.state("A", "C")
 
 
-def test_next_with_no_wait_and_nothing_left_is_told_404(bench: Bench) -> None:
+def test_next_no_wait_on_empty_consumer_gets_404(bench: Bench) -> None:
     messages = bench.pull("A", "C", b"5")
     assert shown(ack(bench, messages[-1], b'+NXT {"no_wait":true}')) == ["404 No Messages"]
 
@@ -200,7 +200,7 @@ def test_an_ack_without_reply_is_not_answered(bench: Bench) -> None:
         "$JS.ACK.A.C.x.1.1.1.4",
     ],
 )
-def test_an_ack_nobody_listens_for_is_left_to_the_core(bench: Bench, subject: str) -> None:
+def test_ack_without_consumer_is_not_handled_by_jetstream(bench: Bench, subject: str) -> None:
     bench.pull("A", "C")
     assert bench.send(subject, b"+ACK", REPLY) is False
     assert "ack_pending 1" in bench.state("A", "C")

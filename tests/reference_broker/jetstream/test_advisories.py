@@ -35,7 +35,7 @@ def events(bench: Bench) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_the_end_of_a_pause_is_told_when_it_comes(bench: Bench) -> None:
+def test_pause_end_sends_advisory(bench: Bench) -> None:
     until = format_time(START + 2 * SECOND)
     bench.api("CONSUMER.PAUSE.V.C", {"pause_until": until})
     ((subject, paused),) = events(bench)
@@ -47,7 +47,7 @@ def test_the_end_of_a_pause_is_told_when_it_comes(bench: Bench) -> None:
     assert (subject, over["paused"], over["pause_until"]) == ("CONSUMER.PAUSE.V.C", False, until)
 
 
-def test_a_pause_that_is_called_off_is_told_once(bench: Bench) -> None:
+def test_cancelled_pause_sends_one_advisory(bench: Bench) -> None:
     bench.api("CONSUMER.PAUSE.V.C", {"pause_until": format_time(START + 2 * SECOND)})
     bench.api("CONSUMER.PAUSE.V.C")
     assert [told["paused"] for _, told in events(bench)] == [True, False]
@@ -75,7 +75,7 @@ def test_a_pinned_client_that_is_silent_loses_its_pin(bench: Bench) -> None:
     assert (subject, unpinned["reason"]) == ("CONSUMER.UNPINNED.V.PIN", "timeout")
 
 
-def test_nothing_is_made_that_nobody_hears() -> None:
+def test_advisory_is_not_built_without_subscriber() -> None:
     bench = Bench(NEWEST)
     before = bench.jetstream.config.random.getstate()
     bench.stream("V", subjects=["v"])
@@ -91,7 +91,7 @@ def test_nothing_is_made_that_nobody_hears() -> None:
     ],
     ids=("2.9", "newest"),
 )
-def test_an_audit_tells_who_asked(level: Level, fields: set[str]) -> None:
+def test_api_audit_names_client(level: Level, fields: set[str]) -> None:
     virtual = Virtual(jetstream=True, level=level)
     listener = virtual.client()
     listener.send(Sub.make("$JS.EVENT.ADVISORY.API", 1).raw)
@@ -108,7 +108,7 @@ def test_an_audit_tells_who_asked(level: Level, fields: set[str]) -> None:
         assert told["client"]["name"] == "me"
 
 
-def test_a_message_that_is_got_is_told_only_if_that_fails(bench: Bench) -> None:
+def test_msg_get_is_audited_only_on_error(bench: Bench) -> None:
     bench.subscriptions.append(b"$JS.EVENT.ADVISORY.API")
     bench.request("v", b"1")
     bench.api("STREAM.MSG.GET.V", {"seq": 1})

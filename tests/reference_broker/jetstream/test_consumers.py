@@ -32,7 +32,7 @@ def bench(request: pytest.FixtureRequest) -> Bench:
         ({"filter_subject": "o.b"}, 3, ["2", "4", "6"]),
     ],
 )
-def test_where_a_consumer_starts(
+def test_deliver_policy_sets_start_sequence(
     bench: Bench, config: dict[str, object], pending: int, delivered: list[str]
 ) -> None:
     bench.consumer("O", "C", **config)
@@ -138,7 +138,7 @@ def test_replay_original_keeps_the_distance_in_time(bench: Bench) -> None:
     assert [one.at for one in bench.sent] == [(started - START) / SECOND + gap for gap in (0, 1, 2, 3)]
 
 
-def test_an_ephemeral_consumer_gets_a_name_and_goes_when_nobody_pulls(bench: Bench) -> None:
+def test_idle_ephemeral_consumer_is_deleted(bench: Bench) -> None:
     body = {"stream_name": "O", "config": {"ack_policy": "explicit", "inactive_threshold": 5 * SECOND}}
     name = bench.api("CONSUMER.CREATE.O", body)["name"]
     assert len(name) == 8
@@ -166,11 +166,11 @@ def test_a_durable_consumer_stays(bench: Bench) -> None:
     assert bench.api("CONSUMER.NAMES.O")["consumers"] == ["C"]
 
 
-def test_a_push_consumer_delivers_while_somebody_listens(bench: Bench) -> None:
+def test_push_consumer_delivers_only_with_interest(bench: Bench) -> None:
     bench.consumer("O", "P", deliver_subject="dlv", ack_policy="none")
     assert bench.sent == []
     bench.subscriptions.append(b"dlv")
-    bench.jetstream.subscribed(b"dlv", bench.now)
+    bench.jetstream.on_subscribed(b"dlv", bench.now)
     assert [one.payload for one in bench.sent] == [b"1", b"2", b"3", b"4", b"5", b"6"]
     assert {one.target for one in bench.sent} == {b"dlv"}
     assert bench.api("CONSUMER.INFO.O.P")["push_bound"] is True

@@ -31,7 +31,7 @@ def test_a_mapping_fills_its_target_with_what_the_wildcards_took(
     assert mapping(src, dest)(subject) == mapped
 
 
-def test_a_mirror_has_what_was_there_and_what_comes_with_gaps_kept() -> None:
+def test_mirror_copies_old_and_new_messages_with_gaps() -> None:
     bench = Bench(NEWEST)
     bench.stream("S", subjects=["s.*"])
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_a_mirror_has_what_was_there_and_what_comes_with_gaps_kept() -> None:
     assert bench.error("STREAM.MSG.GET.M", {"seq": 2}) == "10037 no message found"
 
 
-def test_a_mirror_that_begins_behind_a_purge_has_the_sequences_of_its_origin() -> None:
+def test_mirror_after_purge_keeps_origin_sequences() -> None:
     bench = Bench(NEWEST)
     bench.stream("S")
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_a_republished_message_tells_the_sequence_before_on_its_subject() -> Non
     assert last.header_block.endswith(b"Nats-Last-Sequence: 1\r\n\r\n")
 
 
-def test_a_transform_changes_the_subject_that_is_stored_and_older_levels_ignore_it() -> None:
+def test_subject_transform_applies_and_older_levels_ignore_it() -> None:
     for level, stored in ((OLDEST, "s.a"), (NEWEST, "t.a")):
         bench = Bench(level)
         bench.stream("S", subjects=["s.*"], subject_transform={"src": "s.>", "dest": "t.>"})

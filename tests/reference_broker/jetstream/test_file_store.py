@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from plumbline.reference_broker.ledger import Append, Ledger
 from plumbline.reference_broker.nats.jetstream.files import layout
-from plumbline.reference_broker.nats.jetstream.files.records import Codec
-from plumbline.reference_broker.nats.jetstream.files.store import Cut, FileStore
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.files.records import RecordCodec
+from plumbline.reference_broker.nats.jetstream.files.store import FileStore, LostTail
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
+from plumbline.reference_broker.write_queue import Append, WriteQueue
 from tests.reference_broker.jetstream.disk import Files, apply
 
 FOLDER = layout.stream_folder("F")
@@ -30,7 +30,7 @@ OPERATIONS = st.tuples(
 class State(Struct, frozen=True):
     """All that a store shows."""
 
-    messages: list[Message]
+    messages: list[StoredMessage]
     first_seq: int
     last_seq: int
     size: int
@@ -40,15 +40,15 @@ class Kept:
     """A store, its files, and what it was after every operation."""
 
     def __init__(self, files: Files | None = None, block_size: int = 1 << 20) -> None:
-        self.ledger = Ledger()
+        self.ledger = WriteQueue()
         self.files: Files = dict(files or {})
         self.store = FileStore("F", FOLDER, self.ledger, block_size)
-        self.cuts: list[Cut] = []
+        self.cuts: list[LostTail] = []
         if files is not None:
             blocks = sorted((int(path.split("/")[-1].removesuffix(".blk")), files[path]) for path in files)
-            with self.ledger.silent():
+            with self.ledger.suppressed():
                 self.cuts = self.store.restore(blocks)
-            self.store.tidy(blocks, self.cuts)
+            self.store.apply_restored(blocks, self.cuts)
             self.commit()
 
     def commit(self) -> None:
@@ -66,7 +66,7 @@ class Kept:
         elif name == "purge":
             store.restart_at(store.last_seq + 1)
         else:
-            store.together(lambda: [store.append(b"t", b"", payload, 5) for _ in range(number % 4)])
+            store.atomically(lambda: [store.append(b"t", b"", payload, 5) for _ in range(number % 4)])
         self.commit()
 
     @property
@@ -92,7 +92,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def test_hello_on_a_4_byte_subject_takes_39_bytes() -> None:
-    assert len(Codec("F").message(1, 2, b"abcd", b"", b"hello")) == 39
+    assert len(RecordCodec("F").message(1, 2, b"abcd", b"", b"hello")) == 39
 
 
 def test_many_messages_between_two_commits_are_one_write() -> None:
@@ -105,7 +105,7 @@ def test_many_messages_between_two_commits_are_one_write() -> None:
 
 
 @given(st.lists(OPERATIONS, max_size=60), st.sampled_from([60, 200, 1 << 20]))
-def test_what_is_read_back_is_what_was_there(operations: list[Operation], block_size: int) -> None:
+def test_store_round_trip_keeps_messages(operations: list[Operation], block_size: int) -> None:
     one, _ = kept(operations, block_size)
     again = Kept(one.files, block_size)
     assert again.state == one.state
@@ -113,9 +113,7 @@ def test_what_is_read_back_is_what_was_there(operations: list[Operation], block_
 
 
 @given(st.lists(OPERATIONS, max_size=40), st.lists(OPERATIONS, max_size=40))
-def test_a_store_that_was_read_back_goes_on_as_if_nothing_had_happened(
-    before: list[Operation], after: list[Operation]
-) -> None:
+def test_restored_store_accepts_same_operations(before: list[Operation], after: list[Operation]) -> None:
     one, _ = kept(before, 150)
     again = Kept(one.files, 150)
     for operation in after:

@@ -119,7 +119,7 @@ class Clients(RuleBasedStateMachine):
     def counters_agree(self) -> None:
         consumer = self.consumer
         acks, store = consumer.acks, consumer.stream.store
-        assert consumer.num_pending == deliveries_pending(consumer.position, store, consumer.wanted)
+        assert consumer.num_pending == deliveries_pending(consumer.position, store, consumer.subject_filter)
         assert acks.delivered.consumer == len(self.deliveries)
         assert acks.floor.consumer <= acks.delivered.consumer
         assert all(store.load(seq) for seq in acks.pending)

@@ -37,7 +37,7 @@ def test_a_bucket_puts_gets_updates_and_deletes(level: str) -> None:
 
 
 @LEVELS
-def test_a_watch_tells_when_it_has_seen_all_keys(level: str) -> None:
+def test_watch_signals_end_of_initial_values(level: str) -> None:
     async def scenario(js: JetStreamContext) -> None:
         bucket = await js.create_key_value(bucket="cfg")
         await bucket.put("a", b"one")

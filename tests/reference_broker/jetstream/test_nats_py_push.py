@@ -32,7 +32,7 @@ async def publish(js: JetStreamContext, first: int, last: int) -> list[bytes]:
 
 
 @LEVELS
-def test_a_callback_gets_messages_and_acknowledges_them(level: str) -> None:
+def test_callback_receives_and_acks(level: str) -> None:
     async def scenario(js: JetStreamContext) -> None:
         await js.add_stream(name="S", subjects=["s"])
         await publish(js, 1, 3)
@@ -56,7 +56,7 @@ def test_a_callback_gets_messages_and_acknowledges_them(level: str) -> None:
 
 
 @LEVELS
-def test_a_subscription_goes_on_where_the_last_one_left(level: str) -> None:
+def test_durable_subscription_resumes(level: str) -> None:
     async def scenario(js: JetStreamContext) -> None:
         await js.add_stream(name="S", subjects=["s"])
         await publish(js, 1, 2)
@@ -210,7 +210,7 @@ def test_heartbeats_do_not_reach_the_application(level: str) -> None:
 
 
 @LEVELS
-def test_a_watch_of_one_key_tells_its_history_and_its_end(level: str) -> None:
+def test_key_watch_gives_history_and_end_marker(level: str) -> None:
     async def scenario(js: JetStreamContext) -> None:
         bucket = await js.create_key_value(bucket="cfg", history=5)
         for value in (b"one", b"two"):
@@ -232,7 +232,7 @@ def test_a_watch_of_one_key_tells_its_history_and_its_end(level: str) -> None:
     play(scenario, level)
 
 
-def test_a_watch_is_told_of_a_key_whose_time_is_over() -> None:
+def test_watch_reports_expired_key() -> None:
     async def scenario(js: JetStreamContext) -> None:
         bucket = await js.create_key_value(bucket="cfg", history=5, limit_marker_ttl=1)
         watcher = await bucket.watchall()

@@ -22,7 +22,7 @@ def prepared(level: Level) -> Bench:
     return bench
 
 
-def test_an_empty_body_asks_for_one_message_under_its_own_subject(bench: Bench) -> None:
+def test_empty_pull_request_gets_one_message(bench: Bench) -> None:
     bench.request("bar", b"helo")
     (message,) = bench.pull("bar", "dur")
     assert (message.target, message.subject, message.payload) == (INBOX, b"bar", b"helo")
@@ -37,7 +37,7 @@ def test_a_request_without_expires_lingers(bench: Bench) -> None:
     assert shown(bench.sent) == ["bar late"]
 
 
-def test_one_message_satisfies_one_request_in_the_order_they_came(bench: Bench) -> None:
+def test_pull_requests_are_served_in_order(bench: Bench) -> None:
     bench.pull("bar", "dur", inbox=b"_INBOX.first")
     bench.pull("bar", "dur", inbox=b"_INBOX.second")
     bench.request("bar", b"m1")
@@ -53,7 +53,7 @@ def test_lingering_batches_are_served_in_turn(bench: Bench) -> None:
     assert [sent.target for sent in bench.sent] == [b"_INBOX.1", b"_INBOX.2", b"_INBOX.1", b"_INBOX.2"]
 
 
-def test_a_request_whose_inbox_is_gone_takes_no_message(bench: Bench) -> None:
+def test_pull_request_without_inbox_gets_no_message(bench: Bench) -> None:
     bench.subscriptions.append(b"gone")
     bench.pull("bar", "dur", b"2", inbox=b"gone")
     bench.subscriptions.remove(b"gone")
@@ -63,7 +63,7 @@ def test_a_request_whose_inbox_is_gone_takes_no_message(bench: Bench) -> None:
     assert shown(bench.pull("bar", "dur")) == ["bar m1"]
 
 
-def test_a_request_whose_inbox_vanishes_gives_its_turn_to_the_next(bench: Bench) -> None:
+def test_lost_inbox_passes_turn_to_next_request(bench: Bench) -> None:
     bench.subscriptions.append(b"gone")
     bench.pull("bar", "dur", inbox=b"gone")
     bench.pull("bar", "dur")
@@ -73,7 +73,7 @@ def test_a_request_whose_inbox_vanishes_gives_its_turn_to_the_next(bench: Bench)
     assert "delivered 1/1" in bench.state("bar", "dur")
 
 
-def test_no_wait_on_an_empty_consumer_is_told_404_at_once(bench: Bench) -> None:
+def test_no_wait_on_empty_consumer_gets_404(bench: Bench) -> None:
     (status,) = bench.pull("bar", "dur", {"batch": 1, "no_wait": True})
     assert status.header_block == b"NATS/1.0 404 No Messages\r\n\r\n"
     assert status.reply is None
@@ -87,7 +87,7 @@ def test_no_wait_on_an_empty_consumer_is_told_404_at_once(bench: Bench) -> None:
         (NEWEST, "404 No Messages"),
     ],
 )
-def test_a_partly_filled_no_wait_pull_ends_at_once_as_its_level_says(level: Level, end: str) -> None:
+def test_partial_no_wait_pull_ends_with_status_of_level(level: Level, end: str) -> None:
     bench = prepared(level)
     bench.request("bar", b"1")
     bench.request("bar", b"2")
@@ -122,7 +122,7 @@ def test_no_wait_with_expires_times_out_when_nothing_comes(bench: Bench) -> None
     )
 
 
-def test_no_wait_is_refused_while_earlier_requests_claim_more_than_there_is(bench: Bench) -> None:
+def test_no_wait_gets_408_requests_pending_if_earlier_requests_wait(bench: Bench) -> None:
     bench.consumer("bar", "held", max_ack_pending=1)
     bench.request("bar", b"1")
     bench.request("bar", b"2")
@@ -130,7 +130,7 @@ def test_no_wait_is_refused_while_earlier_requests_claim_more_than_there_is(benc
     assert shown(bench.pull("bar", "held", {"no_wait": True})) == ["408 Requests Pending"]
 
 
-def test_an_expired_request_is_told_what_it_was_still_due(bench: Bench) -> None:
+def test_expired_request_gets_408_with_pending_counts(bench: Bench) -> None:
     bench.pull("bar", "dur", {"batch": 5, "max_bytes": 1000, "expires": SECOND})
     bench.request("bar", b"m1")
     bench.advance(2)
@@ -212,7 +212,7 @@ def test_a_message_that_does_not_fit_max_bytes_ends_the_request(bench: Bench) ->
 
 
 @pytest.mark.parametrize(("level", "statuses"), [(OLDEST, 0), (NEWEST, 1)])
-def test_bytes_left_after_a_full_batch_are_told_since_2_10(level: Level, statuses: int) -> None:
+def test_full_batch_with_max_bytes_gets_409_batch_completed_since_2_10(level: Level, statuses: int) -> None:
     bench = prepared(level)
     bench.request("bar", b"x")
     _, *rest = bench.pull("bar", "dur", {"batch": 1, "max_bytes": 10000})
@@ -269,7 +269,7 @@ def test_a_push_consumer_cannot_be_pulled(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("level", "taken"), [(OLDEST, True), (NEWEST, False)])
 @pytest.mark.parametrize("names", ["bar.NOPE", "NOPE.dur", "bar"])
-def test_a_pull_that_finds_nobody_is_left_to_the_core_since_2_11(
+def test_pull_without_consumer_is_not_handled_by_jetstream_since_2_11(
     level: Level, taken: bool, names: str
 ) -> None:
     bench = prepared(level)

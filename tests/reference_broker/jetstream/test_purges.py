@@ -42,7 +42,7 @@ def test_a_purge_of_a_part_keeps_the_rest_pending(level: Level, state: str) -> N
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_purge_of_another_subject_leaves_a_consumer_of_all_alone(level: Level) -> None:
+def test_purge_of_other_subject_keeps_consumer_state(level: Level) -> None:
     bench = filled(level, "o.a")
     bench.api("STREAM.PURGE.O", {"filter": "o.b"})
     assert bench.state("O", "C") == (
@@ -65,7 +65,7 @@ def test_a_purge_by_sequence_spares_consumers_with_a_filter_in_2_9() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_deliver_policy_last_means_the_last_sequence_though_its_message_is_gone(level: Level) -> None:
+def test_deliver_last_uses_last_sequence_even_if_removed(level: Level) -> None:
     bench = filled(level, "o.a", "o.a")
     bench.api("STREAM.MSG.DELETE.O", {"seq": 2})
     bench.consumer("O", "L", deliver_policy="last")
@@ -73,9 +73,7 @@ def test_deliver_policy_last_means_the_last_sequence_though_its_message_is_gone(
 
 
 @pytest.mark.parametrize(("with_consumer", "left"), [(True, "msgs 1"), (False, "msgs 0")])
-def test_a_stream_that_turns_to_interest_lets_go_what_nobody_waits_for(
-    with_consumer: bool, left: str
-) -> None:
+def test_change_to_interest_drops_unwanted_messages(with_consumer: bool, left: str) -> None:
     bench = filled(NEWEST, "o.a", "o.a")
     (first,) = bench.pull("O", "C")
     bench.send(first.reply or b"", b"+ACK")

@@ -54,7 +54,7 @@ def test_a_wildcard_subscription_is_no_interest(bench: Bench) -> None:
     assert delivered(bench) == []
 
 
-def test_another_deliver_subject_gets_anew_what_is_pending(bench: Bench) -> None:
+def test_new_deliver_subject_gets_pending_messages_again(bench: Bench) -> None:
     bench.subscribe(DLV)
     push(bench, ack_policy="explicit")
     publish(bench, 2)
@@ -154,7 +154,7 @@ def test_deliveries_put_heartbeats_off(bench: Bench) -> None:
     assert statuses(bench) == []
 
 
-def test_nobody_gets_no_heartbeat(bench: Bench) -> None:
+def test_no_heartbeat_without_subscriber(bench: Bench) -> None:
     push(bench, idle_heartbeat=SECOND)
     bench.advance(0.4)
     bench.subscribe(DLV)
@@ -168,7 +168,7 @@ def test_nobody_gets_no_heartbeat(bench: Bench) -> None:
 # Rate limit
 
 
-def test_the_burst_comes_at_once_and_the_rest_at_its_rate(bench: Bench) -> None:
+def test_rate_limit_sends_burst_then_paces(bench: Bench) -> None:
     bench.subscribe(DLV)
     publish(bench, 40, 52_000)
     push(bench, rate_limit_bps=4_000_000)

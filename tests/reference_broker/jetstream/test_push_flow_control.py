@@ -10,7 +10,7 @@ import pytest
 from plumbline.reference_broker.nats.jetstream.consumers.flow_control import (
     FIRST_WINDOW,
     LARGEST_WINDOW,
-    Window,
+    FlowWindow,
 )
 from plumbline.reference_broker.nats.levels import NEWEST
 from plumbline.wire.nats.headers import encode_headers
@@ -79,20 +79,20 @@ def test_an_old_or_foreign_answer_opens_nothing(bench: Bench) -> None:
 
 
 def test_the_window_has_an_upper_bound() -> None:
-    window = Window()
+    window = FlowWindow()
     assert window.size == FIRST_WINDOW
     for number in range(9):
         window.sent(window.size)
-        assert window.wants_answer()
-        window.ask(b"%d" % number)
+        assert window.needs_request()
+        window.record_request(b"%d" % number)
         assert not window.answered(b"x")
         assert window.answered(b"%d" % number)
         assert not window.answered(b"%d" % number)
     assert (window.size, window.pending) == (LARGEST_WINDOW, 0)
 
 
-def test_a_message_larger_than_the_window_goes_out_alone() -> None:
-    window = Window()
+def test_oversized_message_is_sent_alone() -> None:
+    window = FlowWindow()
     assert not window.is_full()
     window.sent(FIRST_WINDOW + 1)
     assert window.is_full()
@@ -123,7 +123,7 @@ def test_an_answer_to_flow_control_acknowledges_all_up_to_what_it_names() -> Non
 
 
 @pytest.mark.parametrize("headers", [b"", encode_headers([("Nats-Last-Stream", "x")]), b"nonsense"])
-def test_an_answer_that_names_nothing_acknowledges_nothing(headers: bytes) -> None:
+def test_flow_reply_without_sequence_acks_nothing(headers: bytes) -> None:
     bench = flow_acknowledged()
     publish(bench, 3)
     bench.send(flow(bench)[-1].reply or b"", headers=headers)
@@ -154,7 +154,7 @@ def test_at_the_end_of_the_stream_the_heartbeat_is_followed_by_a_request() -> No
         ({"max_deliver": 3}, "10222"),
     ],
 )
-def test_what_does_not_go_with_flow_control_acknowledgements(config: dict[str, Any], refusal: str) -> None:
+def test_ack_flow_control_rejects_invalid_config(config: dict[str, Any], refusal: str) -> None:
     bench = flow_acknowledged()
     whole = {"durable_name": "Q", "ack_policy": "flow_control", "deliver_subject": "dlv", **config}
     body = {"stream_name": "S", "config": whole}

@@ -65,14 +65,14 @@ def test_unsub_is_noticed_before_what_follows_in_the_same_segment(virtual: Virtu
     assert payloads(client) == ["a"]
 
 
-def test_a_connection_that_ends_takes_its_interest_with_it(virtual: Virtual) -> None:
+def test_closed_connection_ends_interest(virtual: Virtual) -> None:
     client = virtual.client()
     client.send("SUB dlv 1")
     client.leave()
     assert not is_bound(virtual)
 
 
-def test_a_connection_that_is_refused_takes_its_interest_with_it(virtual: Virtual) -> None:
+def test_refused_connection_ends_interest(virtual: Virtual) -> None:
     client = virtual.client()
     client.send("SUB dlv 1\nNONSENSE")
     assert not is_bound(virtual)
@@ -102,12 +102,12 @@ def test_a_subscription_with_a_limit_binds_for_so_many_messages(virtual: Virtual
 
 
 @pytest.mark.parametrize("subscription", ["SUB dl* 1", "SUB > 1", "SUB * 1", "SUB dlv grp 1", "SUB DLV 1"])
-def test_nothing_else_binds(virtual: Virtual, subscription: str) -> None:
+def test_only_matching_queue_subscribers_activate_push_consumer(virtual: Virtual, subscription: str) -> None:
     virtual.client().send(subscription)
     assert not is_bound(virtual)
 
 
-def test_a_wildcard_subscriber_gets_its_copy_of_what_another_is_delivered(virtual: Virtual) -> None:
+def test_wildcard_subscriber_also_receives_deliveries(virtual: Virtual) -> None:
     curious, client = virtual.client(), virtual.client()
     curious.send("SUB > 1")
     client.send("SUB dlv 1")
@@ -191,7 +191,7 @@ def test_heartbeats_go_on_after_a_restart() -> None:
     assert "Nats-Last-Consumer: 3" in beat
 
 
-def test_what_flow_control_has_not_acknowledged_is_not_redelivered_after_a_restart() -> None:
+def test_unacked_flow_control_messages_are_not_redelivered_after_restart() -> None:
     kept = with_push_consumer(ack_policy="flow_control", ack_wait=0)
     client = kept.client()
     client.send("SUB dlv 1")
@@ -203,7 +203,7 @@ def test_what_flow_control_has_not_acknowledged_is_not_redelivered_after_a_resta
     assert payloads(client) == []
 
 
-def test_an_ephemeral_push_consumer_ends_after_a_restart_without_its_subscriber() -> None:
+def test_ephemeral_push_consumer_without_subscriber_is_deleted_after_restart() -> None:
     kept = with_push_consumer(durable_name="", name="P", inactive_threshold=5_000_000_000)
     kept = restarted(kept)
     kept.pass_time(4)

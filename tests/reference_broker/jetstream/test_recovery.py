@@ -164,7 +164,7 @@ def test_an_atomic_batch_is_there_whole_or_not_at_all() -> None:
         assert len(Kept(files).service.streams["F"].store) == 0
 
 
-def test_a_damaged_end_is_told_of_with_file_offset_size_and_sequence() -> None:
+def test_damaged_block_report_has_file_offset_size_and_sequence() -> None:
     kept = Kept()
     client = with_stream(kept)
     for number in range(3):
@@ -195,7 +195,7 @@ def test_a_stream_without_readable_metadata_is_put_aside_and_kept(damage: bytes)
     assert len(again.service.streams["F"].store) == 0
 
 
-def test_a_damaged_consumer_log_is_cut_and_told_of() -> None:
+def test_damaged_consumer_log_is_cut_and_reported() -> None:
     kept = Kept()
     client = with_stream(kept)
     publish(client, "m0")
@@ -254,7 +254,7 @@ def test_copies_have_all_that_their_origin_has_after_a_crash(count: int, data: s
     assert {len(stream.store) for stream in again.service.streams.values()} == {len(payloads["F"]) + 1}
 
 
-def test_what_ack_all_has_acknowledged_does_not_come_again() -> None:
+def test_ack_all_survives_restart() -> None:
     kept = Kept()
     client = with_stream(kept)
     config = '{"stream_name":"F","config":{"durable_name":"D","ack_policy":"all"}}'

@@ -19,7 +19,7 @@ from tests.conftest import servers_required
 
 MODULE = f"github.com/nats-io/nats-server/v2@v{VERSIONS[NEWEST]}"
 NO_GO = f"no Go to read the errors of {MODULE} with: install it from https://go.dev/dl/"
-KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, errors.Kind)}
+KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, errors.ErrorCode)}
 
 Table = Mapping[int, Sequence[tuple[int, str]]]  # err_code -> code, text
 

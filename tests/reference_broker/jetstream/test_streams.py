@@ -40,7 +40,7 @@ def test_a_publish_is_acknowledged_without_headers(level: Level, ack: bytes) -> 
     assert (sent.target, sent.reply, sent.header_block, sent.payload) == (b"_INBOX.1", None, b"", ack)
 
 
-def test_a_publish_without_reply_is_stored_and_one_to_no_stream_is_left_to_the_core(bench: Bench) -> None:
+def test_publish_without_reply_is_stored_and_unmatched_publish_is_not_handled(bench: Bench) -> None:
     bench.stream("S", subjects=["s.*"])
     assert bench.send("s.x") is True
     assert bench.send("t.x", b"", b"_INBOX.1") is False
@@ -48,7 +48,7 @@ def test_a_publish_without_reply_is_stored_and_one_to_no_stream_is_left_to_the_c
     assert bench.stream_state("S").startswith("msgs 1")
 
 
-def test_a_duplicate_within_the_window_is_told_and_not_stored(bench: Bench) -> None:
+def test_duplicate_in_window_is_flagged_and_not_stored(bench: Bench) -> None:
     bench.stream("S", subjects=["s.*"], duplicate_window=SECOND)
     assert publish(bench, "s.a", b"hello1", Nats_Msg_Id="1")["seq"] == 1
     assert publish(bench, "s.b", b"hello2", Nats_Msg_Id="1") == {"stream": "S", "seq": 1, "duplicate": True}
@@ -192,7 +192,7 @@ def test_a_work_queue_removes_what_is_acknowledged(bench: Bench) -> None:
     assert bench.stream_state("W") == "msgs 1 bytes 17 first 3 last 3"
 
 
-def test_an_interest_stream_keeps_a_message_until_all_who_want_it_are_done(bench: Bench) -> None:
+def test_interest_stream_keeps_message_until_all_consumers_acked(bench: Bench) -> None:
     bench.stream("I", subjects=["i.*"], retention="interest")
     assert bench.request("i.a")["seq"] == 1
     assert bench.stream_state("I") == "msgs 0 bytes 0 first 2 last 1"
@@ -218,7 +218,7 @@ def test_sequences_go_on_after_a_purge(bench: Bench) -> None:
     assert bench.request("S")["seq"] == 11
 
 
-def test_interior_deletes_are_told(bench: Bench) -> None:
+def test_stream_info_lists_interior_deletes(bench: Bench) -> None:
     bench.stream("S")
     for _ in range(6):
         bench.request("S")
@@ -228,7 +228,7 @@ def test_interior_deletes_are_told(bench: Bench) -> None:
     assert (state["messages"], state["num_deleted"], state["deleted"]) == (5, 1, [3])
 
 
-def test_a_sealed_stream_takes_and_loses_nothing(bench: Bench) -> None:
+def test_sealed_stream_rejects_changes(bench: Bench) -> None:
     bench.stream("S")
     bench.request("S")
     config = bench.api("STREAM.UPDATE.S", {"name": "S", "storage": "memory", "sealed": True})["config"]
@@ -286,7 +286,7 @@ def test_one_refused_message_refuses_its_batch() -> None:
     assert bench.stream_state("S").startswith("msgs 0")
 
 
-def test_a_batch_that_nobody_continues_is_forgotten() -> None:
+def test_abandoned_batch_is_dropped() -> None:
     bench = Bench(NEWEST)
     bench.stream("S", subjects=["s.*"], allow_atomic=True)
     batch(bench, 1)

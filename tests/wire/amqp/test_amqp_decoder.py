@@ -53,9 +53,7 @@ def test_a_stream_gives_its_operations_and_every_byte_back(data: st.DataObject, 
 
 
 @given(st.data(), senders, st.sampled_from([Limits(), TIGHT]))
-def test_every_cut_of_the_same_bytes_decodes_the_same(
-    data: st.DataObject, sender: Sender, limits: Limits
-) -> None:
+def test_decoding_is_independent_of_segmentation(data: st.DataObject, sender: Sender, limits: Limits) -> None:
     stream = data.draw(streams(sender))
     whole = outcome([stream], sender, limits)
     assert outcome(byte_by_byte(stream), sender, limits) == whole
@@ -63,7 +61,7 @@ def test_every_cut_of_the_same_bytes_decodes_the_same(
 
 
 @given(interleaved())
-def test_frames_of_several_channels_may_stand_between_each_other(
+def test_frames_of_several_channels_may_interleave(
     drawn: tuple[list[Method], bytes],
 ) -> None:
     operations, stream = drawn
@@ -71,7 +69,7 @@ def test_frames_of_several_channels_may_stand_between_each_other(
 
 
 @given(methods())
-def test_what_is_written_is_read_the_same(method: Method) -> None:
+def test_encode_decode_round_trip(method: Method) -> None:
     (found,) = Decoder(Sender.SERVER).feed(method.raw)
     assert isinstance(found, Method)
     assert found == method
@@ -136,7 +134,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_refused_with_its_code_and_place(name: str) -> None:
+def test_malformed_input_error_has_reply_code_and_offset(name: str) -> None:
     wrong, kind, code = REFUSED[name]
     stream = PROTOCOL_HEADER + PUBLISH.raw + wrong
     decoder = Decoder(Sender.CLIENT)
@@ -184,7 +182,7 @@ def test_empty_body_frames_inside_a_content_are_taken() -> None:
     assert (found.body, found.raw) == (b"ab", stream)
 
 
-def test_a_content_on_channel_0_is_told_as_its_method_alone() -> None:
+def test_content_on_channel_0_decodes_as_method_only() -> None:
     """Its peer answers 504, and does not wait for more."""
     (found,) = Decoder(Sender.SERVER).feed(frame(1, 0, METHOD[7:-1]))
     assert isinstance(found, Method)
@@ -215,7 +213,7 @@ def test_the_limit_of_a_frame_may_change_between_feeds() -> None:
         decoder.feed(large.raw)
 
 
-def test_the_end_of_a_stream_inside_an_operation_is_told() -> None:
+def test_truncated_stream_is_an_error() -> None:
     for cut, held in ((METHOD[:5], 5), (METHOD, len(METHOD))):
         decoder = Decoder(Sender.SERVER)
         decoder.feed(cut)

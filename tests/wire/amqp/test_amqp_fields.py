@@ -26,7 +26,7 @@ from tests.wire.amqp.amqp_strategies import properties, tables
 
 
 @given(tables)
-def test_a_table_comes_back_equal_and_with_the_same_bytes(table: dict[str, Any]) -> None:
+def test_table_round_trip_keeps_bytes(table: dict[str, Any]) -> None:
     data = encode_entries(table)
     found = decode_entries(data)
     assert found == table
@@ -81,7 +81,7 @@ def test_an_integer_equals_its_number_and_keeps_its_type() -> None:
 
 
 @pytest.mark.parametrize("value", [2**63, Integer(300, "b"), Integer(-1, "u"), object(), Timestamp(-1), 1j])
-def test_what_no_type_holds_is_not_written(value: object) -> None:
+def test_unencodable_value_is_rejected(value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         encode_value(value)
 

@@ -33,7 +33,7 @@ def written(units: list[tuple[int, Any]]) -> bytes:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_pamqp_has_the_same_arguments_in_the_same_order(name: str) -> None:
+def test_pamqp_agrees_on_method_arguments(name: str) -> None:
     shape = SHAPES[name]
     theirs: Any = commands.INDEX_MAPPING.get(shape.class_id << 16 | shape.method_id)
     if theirs is None:
@@ -96,7 +96,7 @@ def common_methods(draw: st.DrawFn) -> Method:
 
 
 @given(common_methods())
-def test_pamqp_hears_the_same_message(method: Method) -> None:
+def test_pamqp_decodes_same_message(method: Method) -> None:
     units = heard(method.raw)
     assert {channel for channel, _ in units} == {method.channel}
     first, *content = [unit for _, unit in units]

@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[bytes, int | None]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_we_refuse_is_refused_by_rabbitmq_with_the_same_code(rabbitmq: RabbitMQ, name: str) -> None:
+def test_rabbitmq_rejects_with_same_reply_code(rabbitmq: RabbitMQ, name: str) -> None:
     wrong, code = REFUSED[name]
     with pytest.raises(AmqpError) as caught:
         Decoder(Sender.CLIENT).feed(PROTOCOL_HEADER + wrong)

@@ -25,7 +25,7 @@ ALL = list(exchanged())
 
 
 @pytest.mark.parametrize("number", range(len(ALL)), ids=lambda number: f"{number}-{ALL[number][2]}")
-def test_each_is_read_as_told_and_written_back_byte_for_byte(number: int) -> None:
+def test_transcripts_round_trip_byte_for_byte(number: int) -> None:
     sent_by, channel, name, raw = ALL[number]
     (found,) = Decoder(Sender.SERVER).feed(raw)
     assert isinstance(found, Method)
@@ -35,7 +35,7 @@ def test_each_is_read_as_told_and_written_back_byte_for_byte(number: int) -> Non
     assert again == found
 
 
-def test_what_one_side_said_is_one_stream() -> None:
+def test_transcript_gives_one_stream_per_side() -> None:
     said = b"".join(raw for sent_by, _, _, raw in ALL if sent_by is SentBy.SERVER)
     names = [name for sent_by, _, name, _ in ALL if sent_by is SentBy.SERVER]
     for size in (1, 7, 100, len(said)):

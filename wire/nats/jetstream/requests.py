@@ -56,8 +56,8 @@ class PullRequest(Struct, frozen=True, omit_defaults=True):
         """
         text = body.strip()
         if text.startswith(b"{"):
-            given = {key: value for key, value in json_object(text).items() if value is not None}
-            request = shaped(given, cls, "pull request")
+            fields = {key: value for key, value in json_object(text).items() if value is not None}
+            request = shaped(fields, cls, "pull request")
             return msgspec.structs.replace(request, batch=1) if request.batch == 0 else request
         return cls(batch=_int64(text) or 1)
 

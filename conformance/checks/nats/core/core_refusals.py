@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 
-from plumbline.conformance.nats.connection import Closed, Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import Err, Operation, Ping, Pong
 
 WITHIN_S = 1.0
 
 
-def refused(connection: Connection, message: str, *, within: float = WITHIN_S) -> None:
+def refused(connection: NatsConnection, message: str, *, within: float = WITHIN_S) -> None:
     """The next operation is an -ERR whose whole text fits the expression, in any case."""
     judged(connection, connection.arrival(within, f"-ERR '{message}'").operation, message)
 
 
-def judged(connection: Connection, operation: Operation, message: str) -> None:
+def judged(connection: NatsConnection, operation: Operation, message: str) -> None:
     """``operation`` is an -ERR whose whole text fits the expression.
 
     In any case: servers and docs.nats.io ("Client Protocol", +OK/ERR) differ in the case of these texts.
@@ -32,31 +32,31 @@ def judged(connection: Connection, operation: Operation, message: str) -> None:
         )
 
 
-def refused_and_closed(connection: Connection, message: str, *, within: float = WITHIN_S) -> None:
+def refused_and_closed(connection: NatsConnection, message: str, *, within: float = WITHIN_S) -> None:
     """An -ERR that fits the expression, then the server closes."""
     refused(connection, message, within=within)
-    connection.closed()
+    connection.expect_closed()
 
 
-def closed_as_an_error(connection: Connection) -> None:
+def closed_as_an_error(connection: NatsConnection) -> None:
     """The server closes, with or without an -ERR before; nothing else comes."""
     try:
         operation = connection.take(WITHIN_S)
-    except Closed:
+    except ConnectionClosed:
         operation = None
     if operation is not None and not isinstance(operation, Err):
         connection.mark_offending(operation)
         raise Failed(f"{connection.name}: not refused", expected="a closed connection", actual=str(operation))
-    connection.closed()
+    connection.expect_closed()
 
 
-def goes_on(connection: Connection) -> None:
+def goes_on(connection: NatsConnection) -> None:
     """The connection is open, and nothing is left to come on it."""
     connection.send(Ping.make())
     connection.expect(Pong)
 
 
-def hears_nothing(session: Session, connection: Connection) -> None:
+def hears_nothing(session: NatsSession, connection: NatsConnection) -> None:
     """What was published before on connections that have been flushed does not come here."""
     came = connection.flush()
     for operation in came:

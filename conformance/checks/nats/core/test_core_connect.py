@@ -14,22 +14,22 @@ from plumbline.conformance.checks.nats.core.core_refusals import (
     refused,
     refused_and_closed,
 )
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Unsupported
 from plumbline.wire.nats import Connect, Info, Msg, Ok, Ping, Pong, Pub, Sub
 
 SILENCE_S = 0.1
 
 
-def greeted(session: Session, name: str = "client") -> Connection:
+def greeted(session: NatsSession, name: str = "client") -> NatsConnection:
     """A connection that has read INFO and sent nothing."""
     connection = session.connect(name, handshake=False)
     connection.info = connection.expect(Info, within=2.0)
     return connection
 
 
-def needs_no_authentication(connection: Connection) -> None:
+def needs_no_authentication(connection: NatsConnection) -> None:
     """Raises ``Unsupported`` if INFO asks for credentials: then CORE-062 says what comes of haste."""
     assert connection.info is not None
     if connection.info.fields.get("auth_required"):
@@ -37,7 +37,7 @@ def needs_no_authentication(connection: Connection) -> None:
 
 
 @verifies("CORE-008", source='docs.nats.io, "Client Protocol", CONNECT')
-def test_verbose_connect_is_confirmed(session: Session) -> None:
+def test_verbose_connect_is_confirmed(session: NatsSession) -> None:
     """A CONNECT with verbose true is answered +OK."""
     connection = greeted(session)
     connection.send(Connect.make(session.connect_fields(verbose=True)))
@@ -46,16 +46,16 @@ def test_verbose_connect_is_confirmed(session: Session) -> None:
 
 
 @verifies("CORE-009", source="observed, nats-server 2.9.10 and 2.15")
-def test_only_ping_and_info_come_unasked(session: Session) -> None:
+def test_only_ping_and_info_come_unasked(session: NatsSession) -> None:
     """After a CONNECT that is not verbose nothing comes unasked but PING and INFO."""
     connection = greeted(session)
     connection.send(Connect.make(session.connect_fields()))
-    connection.nothing(SILENCE_S)
+    connection.expect_silence(SILENCE_S)
     goes_on(connection)
 
 
 @verifies("CORE-019", source='docs.nats.io, "Client Protocol", "Protocol messages"')
-def test_lower_case_connect_is_understood(session: Session) -> None:
+def test_lower_case_connect_is_understood(session: NatsSession) -> None:
     """A connect in lower case acts as CONNECT."""
     connection = greeted(session)
     fields = json.dumps(session.connect_fields(verbose=False)).encode()
@@ -66,7 +66,7 @@ def test_lower_case_connect_is_understood(session: Session) -> None:
 
 
 @verifies("CORE-025", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_http_request_is_refused(session: Session) -> None:
+def test_http_request_is_refused(session: NatsSession) -> None:
     """An HTTP request instead of CONNECT is refused, and the connection is closed."""
     connection = greeted(session)
     needs_no_authentication(connection)
@@ -75,7 +75,7 @@ def test_http_request_is_refused(session: Session) -> None:
 
 
 @verifies("CORE-025", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_tls_hello_is_refused(session: Session) -> None:
+def test_tls_hello_is_refused(session: NatsSession) -> None:
     """A TLS hello to a server that speaks clear text is refused, and the connection is closed."""
     connection = greeted(session)
     needs_no_authentication(connection)
@@ -84,7 +84,7 @@ def test_tls_hello_is_refused(session: Session) -> None:
 
 
 @verifies("CORE-034", source='docs.nats.io, "Client Protocol", CONNECT')
-def test_connect_without_an_argument_closes(session: Session) -> None:
+def test_connect_without_an_argument_closes(session: NatsSession) -> None:
     """A CONNECT without an argument closes the connection."""
     connection = greeted(session)
     connection.send_bytes(b"CONNECT\r\n")
@@ -92,7 +92,7 @@ def test_connect_without_an_argument_closes(session: Session) -> None:
 
 
 @verifies("CORE-034", source='docs.nats.io, "Client Protocol", CONNECT')
-def test_connect_with_malformed_json_closes(session: Session) -> None:
+def test_connect_with_malformed_json_closes(session: NatsSession) -> None:
     """A CONNECT whose JSON breaks off closes the connection."""
     connection = greeted(session)
     connection.send(Connect.make(b'{"verbose":'))
@@ -100,7 +100,7 @@ def test_connect_with_malformed_json_closes(session: Session) -> None:
 
 
 @verifies("CORE-034", source='docs.nats.io, "Client Protocol", CONNECT')
-def test_connect_with_an_array_closes(session: Session) -> None:
+def test_connect_with_an_array_closes(session: NatsSession) -> None:
     """A CONNECT with JSON that is no object closes the connection."""
     connection = greeted(session)
     connection.send(Connect.make(b'["verbose"]'))
@@ -108,7 +108,7 @@ def test_connect_with_an_array_closes(session: Session) -> None:
 
 
 @verifies("CORE-035", source="observed, nats-server 2.9.10 and 2.15")
-def test_second_connect_replaces_the_options(session: Session) -> None:
+def test_second_connect_replaces_the_options(session: NatsSession) -> None:
     """A second CONNECT is accepted, and its options replace those of the first."""
     connection = session.connect()
     connection.send(Connect.make(session.connect_fields(verbose=True)))
@@ -120,7 +120,7 @@ def test_second_connect_replaces_the_options(session: Session) -> None:
 
 
 @verifies("CORE-036", source='docs.nats.io, "Request-Reply", "No responders"')
-def test_no_responders_without_headers_is_refused(session: Session) -> None:
+def test_no_responders_without_headers_is_refused(session: NatsSession) -> None:
     """A CONNECT with no_responders and without headers is refused, and the connection is closed."""
     connection = greeted(session)
     connection.send(Connect.make(session.connect_fields(headers=False, no_responders=True)))
@@ -128,7 +128,7 @@ def test_no_responders_without_headers_is_refused(session: Session) -> None:
 
 
 @verifies("CORE-046", source="observed, nats-server 2.9.10 and 2.15")
-def test_verbose_pedantic_pub_is_refused_then_confirmed(session: Session) -> None:
+def test_verbose_pedantic_pub_is_refused_then_confirmed(session: NatsSession) -> None:
     """On a verbose and pedantic connection the -ERR for a bad subject comes before the +OK."""
     connection = session.connect(verbose=True, pedantic=True)
     connection.send(Pub.make(f"{session.name('foo')}..bar", b"x"), Ping.make())
@@ -143,7 +143,7 @@ def test_verbose_pedantic_pub_is_refused_then_confirmed(session: Session) -> Non
 
 
 @verifies("CORE-063", source="observed, nats-server 2.9.10 and 2.15")
-def test_operations_before_connect_are_served(session: Session) -> None:
+def test_operations_before_connect_are_served(session: NatsSession) -> None:
     """Operations that come before CONNECT are served, in verbose mode."""
     connection = greeted(session)
     needs_no_authentication(connection)

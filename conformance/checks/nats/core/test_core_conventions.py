@@ -5,21 +5,21 @@ from __future__ import annotations
 import itertools
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.connection import Closed, Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Unsupported
 from plumbline.wire.nats import Err, Msg, Ping, Pong, Pub, Sub
 
 
 @verifies("CORE-021", source="observed, nats-server 2.9.10 and 2.15")
-def test_bare_line_feed_ends_a_control_line(session: Session) -> None:
+def test_bare_line_feed_ends_a_control_line(session: NatsSession) -> None:
     """A line feed alone ends a control line too."""
     connection = session.connect()
     foo = session.name("foo")
     connection.send_bytes(f"SUB {foo} 1\nPING\n".encode())
     try:
         answer = connection.take(1.0)
-    except Closed:
+    except ConnectionClosed:
         answer = None
     if answer is None or isinstance(answer, Err):
         raise Unsupported(f"a bare LF is answered with {answer or 'nothing'}: it is no line end here")
@@ -34,7 +34,7 @@ def exchange(subject: str, sid: int) -> bytes:
     return b"".join(operation.raw for operation in (Sub.make(subject, sid), *published, Ping.make()))
 
 
-def expect_exchange(connection: Connection, subject: str, sid: int) -> None:
+def expect_exchange(connection: NatsConnection, subject: str, sid: int) -> None:
     """What ``exchange`` brings, and no more."""
     connection.expect(Msg, subject=subject, sid=str(sid), payload=b"hello")
     connection.expect(Msg, subject=subject, sid=str(sid), payload=b"PING\r\n")
@@ -42,7 +42,7 @@ def expect_exchange(connection: Connection, subject: str, sid: int) -> None:
 
 
 @verifies("CORE-102", source='docs.nats.io, "Client Protocol"')
-def test_one_byte_at_a_time(session: Session) -> None:
+def test_one_byte_at_a_time(session: NatsSession) -> None:
     """Operations whose bytes come one at a time mean the same."""
     connection, clock = session.connect(), session.connect("clock")
     connection.answers_pings = False  # a PONG between two segments would be part of the operation
@@ -53,7 +53,7 @@ def test_one_byte_at_a_time(session: Session) -> None:
 
 
 @verifies("CORE-102", source='docs.nats.io, "Client Protocol"')
-def test_cut_anywhere(session: Session) -> None:
+def test_cut_anywhere(session: NatsSession) -> None:
     """Operations cut in two segments, wherever the cut is, mean the same."""
     connection, clock = session.connect(), session.connect("clock")
     connection.answers_pings = False  # a PONG between two segments would be part of the operation

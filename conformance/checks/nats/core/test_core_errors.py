@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import closed_as_an_error, hears_nothing
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.nats import HPub, Pub, Sub
 
 
 @verifies("CORE-026", source='docs.nats.io, "Client Protocol", SUB')
-def test_sub_without_a_sid(session: Session) -> None:
+def test_sub_without_a_sid(session: NatsSession) -> None:
     """SUB without a sid closes the connection."""
     connection = session.connect()
     connection.send_bytes(f"SUB {session.name('foo')}\r\n".encode())
@@ -20,7 +20,7 @@ def test_sub_without_a_sid(session: Session) -> None:
 
 
 @verifies("CORE-027", source='docs.nats.io, "Client Protocol", SUB')
-def test_sub_with_too_many_fields(session: Session) -> None:
+def test_sub_with_too_many_fields(session: NatsSession) -> None:
     """SUB with more than three fields closes the connection."""
     connection = session.connect()
     connection.send_bytes(f"SUB {session.name('foo')} {session.name('group')} 1 2\r\n".encode())
@@ -28,7 +28,7 @@ def test_sub_with_too_many_fields(session: Session) -> None:
 
 
 @verifies("CORE-028", source='docs.nats.io, "Client Protocol", PUB')
-def test_pub_with_a_size_that_is_no_number(session: Session) -> None:
+def test_pub_with_a_size_that_is_no_number(session: NatsSession) -> None:
     """PUB whose size is no number closes the connection."""
     connection = session.connect()
     connection.send(Pub.make(session.name("foo"), b"hello", size="xx"))
@@ -36,7 +36,7 @@ def test_pub_with_a_size_that_is_no_number(session: Session) -> None:
 
 
 @verifies("CORE-029", source='docs.nats.io, "Client Protocol", PUB')
-def test_pub_with_a_negative_size(session: Session) -> None:
+def test_pub_with_a_negative_size(session: NatsSession) -> None:
     """PUB with a negative size closes the connection."""
     connection = session.connect()
     connection.send(Pub.make(session.name("foo"), b"hello", size=-1))
@@ -44,7 +44,7 @@ def test_pub_with_a_negative_size(session: Session) -> None:
 
 
 @verifies("CORE-030", source='docs.nats.io, "Client Protocol", PUB')
-def test_pub_without_a_size(session: Session) -> None:
+def test_pub_without_a_size(session: NatsSession) -> None:
     """PUB without a size closes the connection."""
     connection = session.connect()
     connection.send_bytes(f"PUB {session.name('foo')}\r\nhello\r\n".encode())
@@ -52,7 +52,7 @@ def test_pub_without_a_size(session: Session) -> None:
 
 
 @verifies("CORE-031", source='docs.nats.io, "Client Protocol", PUB')
-def test_payload_longer_than_announced(session: Session) -> None:
+def test_payload_longer_than_announced(session: NatsSession) -> None:
     """A payload longer than announced is not delivered and closes the connection."""
     subject = session.name("foo")
     listener = session.connect("listener")
@@ -65,7 +65,7 @@ def test_payload_longer_than_announced(session: Session) -> None:
 
 
 @verifies("CORE-032", source='docs.nats.io, "Client Protocol", HPUB')
-def test_hpub_with_headers_larger_than_all(session: Session) -> None:
+def test_hpub_with_headers_larger_than_all(session: NatsSession) -> None:
     """HPUB whose header size is larger than its total size closes the connection."""
     session.needs("headers")
     connection = session.connect()
@@ -74,7 +74,7 @@ def test_hpub_with_headers_larger_than_all(session: Session) -> None:
 
 
 @verifies("CORE-033", source='ADR-4, "Enabling Message Headers"')
-def test_hpub_from_a_client_without_headers(session: Session) -> None:
+def test_hpub_from_a_client_without_headers(session: NatsSession) -> None:
     """HPUB from a client that did not ask for headers is not delivered and closes the connection."""
     session.needs("headers")
     subject = session.name("foo")

@@ -8,8 +8,8 @@ from typing import Any
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import closed_as_an_error
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.nats import CRLF, HPub, Info, Msg, Ping, Pong, Pub, Sub
 
@@ -28,13 +28,13 @@ REQUIRED_FIELDS: dict[str, type] = {
 DEFAULT_MAX_PAYLOAD = 1048576
 
 
-def announced(session: Session) -> dict[str, Any]:
+def announced(session: NatsSession) -> dict[str, Any]:
     """The fields of the first INFO of a fresh connection."""
     return session.connect(handshake=False).expect(Info, within=2.0).fields
 
 
 @verifies("CORE-001", source='docs.nats.io, "Client Protocol", INFO')
-def test_info_comes_first_and_unasked(session: Session) -> None:
+def test_info_comes_first_and_unasked(session: NatsSession) -> None:
     """The server speaks first: INFO, one JSON object on one line that ends with CRLF."""
     connection = session.connect(handshake=False)
     info = connection.expect(Info, within=2.0)
@@ -50,7 +50,7 @@ def test_info_comes_first_and_unasked(session: Session) -> None:
 
 
 @verifies("CORE-002", source='docs.nats.io, "Client Protocol", INFO')
-def test_info_carries_the_required_fields(session: Session) -> None:
+def test_info_carries_the_required_fields(session: NatsSession) -> None:
     """INFO carries every field that is not optional, each of its type."""
     fields = announced(session)
     # A bool is an int to Python, and not to JSON.
@@ -64,18 +64,18 @@ def test_info_carries_the_required_fields(session: Session) -> None:
 
 
 @verifies("CORE-003", source='docs.nats.io, "Client Protocol", INFO')
-def test_max_payload_is_the_default(session: Session) -> None:
+def test_max_payload_is_the_default(session: NatsSession) -> None:
     """INFO announces a max_payload of 1048576 bytes."""
     found = announced(session).get("max_payload")
     if found != DEFAULT_MAX_PAYLOAD:
         raise Unsupported(
             f"INFO announces max_payload {found!r}: whether that was configured, the wire does not say"
         )
-    session.observed()
+    session.count_observation()
 
 
 @verifies("CORE-003", variant="no-jetstream", source='docs.nats.io, "Client Protocol", INFO')
-def test_max_payload_is_the_default_where_nothing_configures_it(session: Session) -> None:
+def test_max_payload_is_the_default_where_nothing_configures_it(session: NatsSession) -> None:
     """INFO announces a max_payload of 1048576 bytes where the configuration says nothing of it."""
     found = announced(session).get("max_payload")
     session.require(
@@ -87,7 +87,7 @@ def test_max_payload_is_the_default_where_nothing_configures_it(session: Session
 
 
 @verifies("CORE-004", source='docs.nats.io, "Client Protocol", INFO; ADR-4, "Enabling Message Headers"')
-def test_proto_and_headers_are_announced(session: Session) -> None:
+def test_proto_and_headers_are_announced(session: NatsSession) -> None:
     """INFO announces proto 1 or higher, and headers true unless headers are switched off."""
     fields = announced(session)
     if fields.get("headers") is not True and not takes_headers(session):
@@ -107,7 +107,7 @@ def test_proto_and_headers_are_announced(session: Session) -> None:
     )
 
 
-def takes_headers(session: Session) -> bool:
+def takes_headers(session: NatsSession) -> bool:
     """Whether the server takes an HPUB, whatever INFO says."""
     connection = session.connect("headers", headers=True, no_responders=False)
     connection.send(HPub.make(session.name("foo"), ()), Ping.make())
@@ -120,7 +120,7 @@ def takes_headers(session: Session) -> bool:
 
 
 @verifies("CORE-005", source='docs.nats.io, "Client Protocol", INFO')
-def test_jetstream_is_announced_where_it_answers(session: Session) -> None:
+def test_jetstream_is_announced_where_it_answers(session: NatsSession) -> None:
     """A server that answers the JetStream API announces jetstream true."""
     connection = session.connect()
     if not jetstream_answers(session, connection):
@@ -136,7 +136,7 @@ def test_jetstream_is_announced_where_it_answers(session: Session) -> None:
 
 
 @verifies("CORE-005", variant="no-jetstream", source='docs.nats.io, "Client Protocol", INFO')
-def test_jetstream_is_not_announced_where_it_is_off(session: Session) -> None:
+def test_jetstream_is_not_announced_where_it_is_off(session: NatsSession) -> None:
     """A server without JetStream does not announce it."""
     found = announced(session).get("jetstream", False)
     session.require(
@@ -147,7 +147,7 @@ def test_jetstream_is_not_announced_where_it_is_off(session: Session) -> None:
     )
 
 
-def jetstream_answers(session: Session, connection: Connection) -> bool:
+def jetstream_answers(session: NatsSession, connection: NatsConnection) -> bool:
     """Whether $JS.API.INFO gets an answer that is no error."""
     connection.send(Sub.make(session.inbox(), 1), Pub.make("$JS.API.INFO", b"", session.inbox()))
     reply = connection.take(1.0)
@@ -155,7 +155,7 @@ def jetstream_answers(session: Session, connection: Connection) -> bool:
 
 
 @verifies("CORE-006", source='docs.nats.io, "Client Protocol", INFO')
-def test_auth_required_only_where_it_is(session: Session) -> None:
+def test_auth_required_only_where_it_is(session: NatsSession) -> None:
     """A server that lets in a client without credentials does not announce auth_required."""
     connection = session.connect(handshake=False)
     try:
@@ -173,7 +173,7 @@ def test_auth_required_only_where_it_is(session: Session) -> None:
 
 
 @verifies("CORE-007", source="observed, nats-server 2.9.10 and 2.15")
-def test_optional_fields_are_of_their_type(session: Session) -> None:
+def test_optional_fields_are_of_their_type(session: NatsSession) -> None:
     """client_ip is an address, git_commit and xkey are text, api_lvl is an integer, where INFO has them."""
     fields = announced(session)
     kinds = {"client_ip": is_address, "git_commit": is_text, "xkey": is_text, "api_lvl": is_integer}

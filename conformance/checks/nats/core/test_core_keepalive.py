@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Unsupported
 from plumbline.wire.nats import Connect, Info, Ping
 
@@ -11,7 +11,7 @@ A_FEW_SECONDS = 4.0
 
 
 @verifies("CORE-069", source="observed, nats-server 2.9.10 and 2.15")
-def test_first_ping_comes_early(session: Session) -> None:
+def test_first_ping_comes_early(session: NatsSession) -> None:
     """To a client that has sent no PING the server's first one comes within seconds."""
     connection = session.connect(handshake=False)
     connection.expect(Info, within=2.0)

@@ -9,8 +9,8 @@ import time
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import goes_on, judged, refused, refused_and_closed
-from plumbline.conformance.nats.connection import Closed, Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.wire.nats import CRLF, Connect, Info, Msg, Operation, Ping, Pong, Pub, Sub
 from plumbline.wire.nats.headers import encode_headers
@@ -29,7 +29,7 @@ TOO_MANY = "maximum connections exceeded"
 TOO_LONG = "maximum control line exceeded"
 
 
-def max_payload(session: Session, connection: Connection) -> int:
+def max_payload(session: NatsSession, connection: NatsConnection) -> int:
     """What INFO announces. Raises ``Unsupported`` for a limit too large to be tried."""
     found = connection.info.fields.get("max_payload") if connection.info else None
     if not isinstance(found, int) or found <= 0:
@@ -39,7 +39,7 @@ def max_payload(session: Session, connection: Connection) -> int:
     return found
 
 
-def refused_for_its_size(connection: Connection, line: bytes, payload: bytes) -> None:
+def refused_for_its_size(connection: NatsConnection, line: bytes, payload: bytes) -> None:
     """The operation is refused and the connection closed, after the control line or after all of it.
 
     The payload follows only if the line alone brings no answer: a server that closes at once leaves it
@@ -48,18 +48,18 @@ def refused_for_its_size(connection: Connection, line: bytes, payload: bytes) ->
     connection.send_bytes(line)
     try:
         answer = connection.take(SOON_S)
-    except Closed:
-        connection.lost(f"-ERR '{TOO_LARGE}'")
+    except ConnectionClosed:
+        connection.disconnected_outcome(f"-ERR '{TOO_LARGE}'")
     if answer is None:
         connection.send_bytes(payload + CRLF)
         refused(connection, TOO_LARGE)
     else:
         judged(connection, answer, TOO_LARGE)
-    connection.closed()
+    connection.expect_closed()
 
 
 @verifies("CORE-047", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_payload_over_the_maximum_is_refused(session: Session) -> None:
+def test_payload_over_the_maximum_is_refused(session: NatsSession) -> None:
     """PUB of one byte more than max_payload is refused, and the connection is closed."""
     connection = session.connect()
     size = max_payload(session, connection) + 1
@@ -67,7 +67,7 @@ def test_payload_over_the_maximum_is_refused(session: Session) -> None:
 
 
 @verifies("CORE-048", source='docs.nats.io, "Client Protocol", INFO')
-def test_payload_of_the_maximum_is_delivered(session: Session) -> None:
+def test_payload_of_the_maximum_is_delivered(session: NatsSession) -> None:
     """PUB of exactly max_payload bytes is delivered whole."""
     connection = session.connect()
     subject = session.name("foo")
@@ -84,7 +84,7 @@ def test_payload_of_the_maximum_is_delivered(session: Session) -> None:
 
 
 @verifies("CORE-049", source='docs.nats.io, "Client Protocol", HPUB')
-def test_headers_count_against_the_maximum(session: Session) -> None:
+def test_headers_count_against_the_maximum(session: NatsSession) -> None:
     """HPUB of headers and payload that only together exceed max_payload is refused, and closes."""
     session.needs("headers")
     connection = session.connect()
@@ -95,13 +95,13 @@ def test_headers_count_against_the_maximum(session: Session) -> None:
     refused_for_its_size(connection, line, block + b"x" * limit)
 
 
-def subject_of(session: Session, size: int) -> str:
+def subject_of(session: NatsSession, size: int) -> str:
     """A subject that is ``size`` bytes long."""
     return f"{session.name('foo')}.".ljust(size, "a")
 
 
 @verifies("CORE-050", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_endless_control_line_is_refused(session: Session) -> None:
+def test_endless_control_line_is_refused(session: NatsSession) -> None:
     """A control line longer than any limit in use is refused, and the connection is closed."""
     # The wire does not say what the limit is. 8000 bytes are over the default; each try is far larger.
     for size in (8_000, 80_000, 800_000, LARGEST_TO_SEND):
@@ -110,13 +110,13 @@ def test_endless_control_line_is_refused(session: Session) -> None:
         answer = connection.arrival(5.0, f"-ERR '{TOO_LONG}'").operation
         if not isinstance(answer, Pong):
             judged(connection, answer, TOO_LONG)
-            connection.closed()
+            connection.expect_closed()
             return
     raise Failed(f"a line of {size} bytes is taken", expected=f"-ERR '{TOO_LONG}'", actual="PONG")
 
 
 @verifies("CORE-050", variant="small-limits", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_control_line_over_the_configured_limit_is_refused(session: Session) -> None:
+def test_control_line_over_the_configured_limit_is_refused(session: NatsSession) -> None:
     """Where 512 bytes are configured, a longer subject is refused and a line of 512 bytes is not."""
     connection = session.connect()
     whole = CONFIGURED_CONTROL_LINE - len("SUB  1")
@@ -127,7 +127,7 @@ def test_control_line_over_the_configured_limit_is_refused(session: Session) -> 
 
 
 @verifies("CORE-106", source='docs.nats.io, "Server Configuration", max_control_line')
-def test_control_lines_up_to_the_default_limit_are_taken(session: Session) -> None:
+def test_control_lines_up_to_the_default_limit_are_taken(session: NatsSession) -> None:
     """Control lines of 4096 bytes are taken, in one segment or in two."""
     try:
         take_long_lines(session, DEFAULT_CONTROL_LINE)
@@ -138,12 +138,12 @@ def test_control_lines_up_to_the_default_limit_are_taken(session: Session) -> No
 
 
 @verifies("CORE-106", variant="no-jetstream", source='docs.nats.io, "Server Configuration", max_control_line')
-def test_control_lines_up_to_the_default_limit_where_nothing_configures_it(session: Session) -> None:
+def test_control_lines_up_to_the_default_limit_where_nothing_configures_it(session: NatsSession) -> None:
     """Control lines of 4096 bytes are taken where the configuration says nothing of their length."""
     take_long_lines(session, DEFAULT_CONTROL_LINE)
 
 
-def take_long_lines(session: Session, size: int) -> None:
+def take_long_lines(session: NatsSession, size: int) -> None:
     """The server takes control lines of this many bytes, CRLF aside. Raises ``Failed``."""
     connection = session.connect()
     subject = subject_of(session, size - len("SUB  1"))
@@ -157,7 +157,7 @@ def take_long_lines(session: Session, size: int) -> None:
 
 
 @verifies("CORE-066", variant="max-connections", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_connection_over_the_maximum_is_refused(session: Session) -> None:
+def test_connection_over_the_maximum_is_refused(session: NatsSession) -> None:
     """A connection beyond the maximum is refused and closed, and those before it go on."""
     members, newcomer, answer = filled(session)
     for member in members:
@@ -166,15 +166,15 @@ def test_connection_over_the_maximum_is_refused(session: Session) -> None:
     if answer is None:
         raise Failed("refused without a reason", expected=f"-ERR '{TOO_MANY}'", actual="connection closed")
     judged(newcomer, answer, TOO_MANY)
-    newcomer.closed()
+    newcomer.expect_closed()
 
 
-def filled(session: Session) -> tuple[list[Connection], Connection, Operation | None]:
+def filled(session: NatsSession) -> tuple[list[NatsConnection], NatsConnection, Operation | None]:
     """The connections that are served, the first that is not, and what that was told.
 
     Raises ``Failed`` if all are served; ``Inconclusive`` if none is for a while, because others hold them.
     """
-    members: list[Connection] = []
+    members: list[NatsConnection] = []
     deadline = time.monotonic() + ROOM_WITHIN_S
     while len(members) <= CONFIGURED_CONNECTIONS:
         newcomer = session.connect(f"client-{len(members) + 1}", handshake=False)
@@ -194,7 +194,7 @@ def filled(session: Session) -> tuple[list[Connection], Connection, Operation | 
     )
 
 
-def answer_to_handshake(session: Session, connection: Connection) -> Operation | None:
+def answer_to_handshake(session: NatsSession, connection: NatsConnection) -> Operation | None:
     """PONG if the connection is served, what comes instead if not; None if it is closed without a word."""
     try:
         first = connection.take(2.0, skip=())
@@ -202,12 +202,12 @@ def answer_to_handshake(session: Session, connection: Connection) -> Operation |
             return first
         connection.send(Connect.make(session.connect_fields()), Ping.make())
         return connection.take(2.0)
-    except Closed:
+    except ConnectionClosed:
         return None
 
 
 @verifies("CORE-105", variant="slow-consumer", source='docs.nats.io, "Client Protocol", +OK/ERR')
-def test_client_that_does_not_read_is_cut_off(session: Session) -> None:
+def test_client_that_does_not_read_is_cut_off(session: NatsSession) -> None:
     """A client that does not read is cut off, and the other connections go on."""
     subject = session.name("foo")
     sleeper, publisher = session.connect("sleeper"), session.connect("publisher")
@@ -218,13 +218,13 @@ def test_client_that_does_not_read_is_cut_off(session: Session) -> None:
     for _ in range(FLOOD_BYTES // FLOOD_PAYLOAD):
         publisher.send(message)
     publisher.flush(within=10.0)
-    sleeper.read_on()
+    sleeper.resume_reading()
     came = 0
     try:
         while sleeper.take(1.0) is not None:
             came += 1
-    except Closed:
-        sleeper.closed()
+    except ConnectionClosed:
+        sleeper.expect_closed()
     else:
         raise Failed(
             "a client that does not read is not cut off",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import goes_on
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object
@@ -15,7 +15,7 @@ ATTEMPTS = 10
 BETWEEN_S = 0.05
 
 
-def answers(session: Session, connection: Connection, subject: str, reply: str) -> list[Operation]:
+def answers(session: NatsSession, connection: NatsConnection, subject: str, reply: str) -> list[Operation]:
     """What a request on ``subject`` brings, if nobody listens to that.
 
     Somebody may listen for a moment: a subscription on > of another check is a subscriber, and then no 503 is
@@ -43,7 +43,7 @@ def status_code(answer: HMsg) -> int | None:
     return headers.status.code if headers and headers.status else None
 
 
-def require_one_503(session: Session, came: list[Operation], reply: str) -> None:
+def require_one_503(session: NatsSession, came: list[Operation], reply: str) -> None:
     """One HMSG to the reply subject came, with status 503 and without payload."""
     first = came[0]
     due = (
@@ -58,7 +58,7 @@ def require_one_503(session: Session, came: list[Operation], reply: str) -> None
 
 
 @verifies("CORE-076", source='docs.nats.io, "Request-Reply", "No responders"')
-def test_request_to_nobody_gets_503(session: Session) -> None:
+def test_request_to_nobody_gets_503(session: NatsSession) -> None:
     """A request that nobody listens to is answered with 503 at once."""
     session.needs("headers")
     connection = session.connect()
@@ -68,7 +68,7 @@ def test_request_to_nobody_gets_503(session: Session) -> None:
 
 
 @verifies("CORE-080", source="observed, nats-server 2.9.10 and 2.15")
-def test_overlapping_subscriptions_get_one_503(session: Session) -> None:
+def test_overlapping_subscriptions_get_one_503(session: NatsSession) -> None:
     """Two subscriptions of the requester that match its reply subject get one 503 between them."""
     session.needs("headers")
     connection = session.connect()
@@ -78,7 +78,7 @@ def test_overlapping_subscriptions_get_one_503(session: Session) -> None:
 
 
 @verifies("CORE-082", source="observed, nats-server 2.9.10 and 2.15")
-def test_unknown_jetstream_request(session: Session) -> None:
+def test_unknown_jetstream_request(session: NatsSession) -> None:
     """A request below $JS.API that is none of the API gets nothing, 503 or an error, and harms nothing."""
     session.needs("jetstream")
     connection = session.connect()

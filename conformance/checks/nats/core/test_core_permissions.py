@@ -11,8 +11,8 @@ from typing import Any
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import goes_on, hears_nothing, refused
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Untestable
 from plumbline.conformance.variants import variants
 from plumbline.wire.nats import Msg, Pub, Sub
@@ -32,7 +32,7 @@ def subscription_violation(subject: str) -> str:
     return f'Permissions Violation for Subscription to "?{re.escape(subject)}"?'
 
 
-def unlimited(session: Session) -> Connection:
+def unlimited(session: NatsSession) -> NatsConnection:
     """A connection of the user who may do all. Raises ``Untestable`` if the server does not know the user."""
     credentials: dict[str, Any] = dict(variants()[VARIANT].credentials["free"])
     try:
@@ -42,7 +42,7 @@ def unlimited(session: Session) -> Connection:
         raise Untestable(message, actual=error.actual) from None
 
 
-def listening(session: Session, *subjects: str) -> Connection:
+def listening(session: NatsSession, *subjects: str) -> NatsConnection:
     """A connection of the unlimited user with a subscription to each subject; its sids count from 1."""
     connection = unlimited(session)
     connection.send(*(Sub.make(subject, sid) for sid, subject in enumerate(subjects, 1)))
@@ -51,7 +51,7 @@ def listening(session: Session, *subjects: str) -> Connection:
 
 
 @verifies("CORE-051", variant=VARIANT, source=ERRORS)
-def test_publish_without_permission_is_refused(session: Session) -> None:
+def test_publish_without_permission_is_refused(session: NatsSession) -> None:
     """PUB without permission is refused by name of its subject and delivered to nobody."""
     subject = f"{session.name('foo')}.no"
     listener = listening(session, subject)
@@ -63,7 +63,7 @@ def test_publish_without_permission_is_refused(session: Session) -> None:
 
 
 @verifies("CORE-052", variant=VARIANT, source=AUTHORIZATION)
-def test_denial_of_publishing_overrides_permission(session: Session) -> None:
+def test_denial_of_publishing_overrides_permission(session: NatsSession) -> None:
     """A subject that publish permissions allow and deny is denied; what they only allow is delivered."""
     bad, good = f"{session.name('foo')}.ok.bad", f"{session.name('foo')}.ok.good"
     listener = listening(session, bad, good)
@@ -76,7 +76,7 @@ def test_denial_of_publishing_overrides_permission(session: Session) -> None:
 
 
 @verifies("CORE-053", variant=VARIANT, source=ERRORS)
-def test_subscription_without_permission_is_refused(session: Session) -> None:
+def test_subscription_without_permission_is_refused(session: NatsSession) -> None:
     """SUB without permission is refused by name of its subject and receives nothing."""
     subject = f"{session.name('foo')}.no"
     connection, publisher = session.connect(), unlimited(session)
@@ -89,7 +89,7 @@ def test_subscription_without_permission_is_refused(session: Session) -> None:
 
 
 @verifies("CORE-054", variant=VARIANT, source=AUTHORIZATION)
-def test_refused_queue_subscription_names_its_group(session: Session) -> None:
+def test_refused_queue_subscription_names_its_group(session: NatsSession) -> None:
     """The refusal of a SUB with a queue group names subject and group."""
     subject, group = f"{session.name('foo')}.no", session.name("group")
     connection = session.connect()
@@ -99,7 +99,7 @@ def test_refused_queue_subscription_names_its_group(session: Session) -> None:
 
 
 @verifies("CORE-055", variant=VARIANT, source=AUTHORIZATION)
-def test_denied_messages_are_filtered_at_delivery(session: Session) -> None:
+def test_denied_messages_are_filtered_at_delivery(session: NatsSession) -> None:
     """A permitted wildcard SUB does not receive messages of a literal subject that is denied."""
     # Literal subjects, which other runs may use too: the payloads are this session's own.
     bad, good = session.name("secret").encode(), session.name("open").encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.nats import Msg, Operation, Pub, Sub
 
 MESSAGES = 200
@@ -13,7 +13,7 @@ LONGEST = 600
 
 
 @verifies("CORE-100", source='docs.nats.io, "Core NATS"')
-def test_messages_arrive_in_order(session: Session) -> None:
+def test_messages_arrive_in_order(session: NatsSession) -> None:
     """Messages of one publisher on one subject reach every subscription in the order they were published."""
     subject = session.name("foo")
     publisher, other = session.connect("publisher"), session.connect("other")
@@ -36,7 +36,7 @@ def received(operations: list[Operation], sid: str) -> list[bytes]:
     return [message.payload for message in operations if isinstance(message, Msg) and message.sid == sid]
 
 
-def require_order(session: Session, what: str, found: list[bytes], sent: list[bytes]) -> None:
+def require_order(session: NatsSession, what: str, found: list[bytes], sent: list[bytes]) -> None:
     """``found`` is what was sent, in the same order."""
     session.require(
         found == sent,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.nats import Msg, Operation, Pub, Sub, Unsub
 
 MESSAGES = 40
@@ -23,7 +23,7 @@ def payloads(operations: Iterable[Operation], sid: str) -> list[int]:
     return [int(message.payload) for message in operations if isinstance(message, Msg) and message.sid == sid]
 
 
-def published(session: Session, messages: list[Pub], to: list[Connection]) -> list[list[Operation]]:
+def published(session: NatsSession, messages: list[Pub], to: list[NatsConnection]) -> list[list[Operation]]:
     """Publish on a connection of its own; what each of ``to`` got."""
     for member in to:
         member.flush()
@@ -33,7 +33,7 @@ def published(session: Session, messages: list[Pub], to: list[Connection]) -> li
     return [member.flush() for member in to]
 
 
-def require_each_once(session: Session, what: str, numbers: list[int], count: int) -> None:
+def require_each_once(session: NatsSession, what: str, numbers: list[int], count: int) -> None:
     """``numbers`` are 0 to ``count`` - 1, each once, in any order."""
     twice = [number for number, times in Counter(numbers).items() if times > 1]
     lost = sorted(set(range(count)) - set(numbers))
@@ -46,7 +46,7 @@ def require_each_once(session: Session, what: str, numbers: list[int], count: in
 
 
 @verifies("CORE-095", source='docs.nats.io, "Client Protocol", SUB')
-def test_one_member_of_each_group_and_every_other_subscriber(session: Session) -> None:
+def test_one_member_of_each_group_and_every_other_subscriber(session: NatsSession) -> None:
     """Each message goes to one member of each queue group, and to every subscription without one."""
     subject, first, second = session.name("foo"), session.name("first"), session.name("second")
     a, b = session.connect("a"), session.connect("b")
@@ -60,7 +60,7 @@ def test_one_member_of_each_group_and_every_other_subscriber(session: Session) -
 
 
 @verifies("CORE-095", source='docs.nats.io, "Client Protocol", SUB')
-def test_members_of_one_connection(session: Session) -> None:
+def test_members_of_one_connection(session: NatsSession) -> None:
     """Two members of a queue group on the same connection share its messages like any others."""
     subject, group = session.name("foo"), session.name("group")
     both = session.connect()
@@ -70,7 +70,7 @@ def test_members_of_one_connection(session: Session) -> None:
 
 
 @verifies("CORE-096", source='docs.nats.io, "Queue Groups"')
-def test_members_share_the_messages(session: Session) -> None:
+def test_members_share_the_messages(session: NatsSession) -> None:
     """Of 40 messages to a queue group, each of two members receives some."""
     subject, group = session.name("foo"), session.name("group")
     a, b = session.connect("a"), session.connect("b")
@@ -87,7 +87,7 @@ def test_members_share_the_messages(session: Session) -> None:
 
 
 @verifies("CORE-097", source='docs.nats.io, "Client Protocol", UNSUB')
-def test_limited_member_leaves_the_rest_to_others(session: Session) -> None:
+def test_limited_member_leaves_the_rest_to_others(session: NatsSession) -> None:
     """A member with an UNSUB limit gets no more than that, and the others get the rest."""
     subject, group = session.name("foo"), session.name("group")
     limited, other = session.connect("limited"), session.connect("other")

@@ -9,15 +9,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from plumbline.conformance.nats.session import Session
-from plumbline.conformance.nats.stage import SERVER_TROUBLE
+from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.stage import SERVER_ERROR_CODE
 from plumbline.conformance.outcomes import Failed, Inconclusive
 from plumbline.wire.nats.jetstream import ApiError
 
 Answer = dict[str, Any]
 
 
-def refused(session: Session, answer: Answer, code: int, *err_codes: int, what: str) -> None:
+def refused(session: NatsSession, answer: Answer, code: int, *err_codes: int, what: str) -> None:
     """``answer`` is an error with this code and one of these err_codes."""
     error = ApiError.of(answer)
     session.require(
@@ -34,13 +34,13 @@ def accepted(answer: Answer, what: str) -> None:
     nats-server may fail to create a stream while it deletes another's files: 500, then fine.
     """
     error = ApiError.of(answer)
-    if error is not None and error.code >= SERVER_TROUBLE:
+    if error is not None and error.code >= SERVER_ERROR_CODE:
         raise Inconclusive(f"{what} met the server's own trouble: {error}", actual=json.dumps(answer))
     if error is not None:
         raise Failed(f"{what} is refused", expected="no error", actual=str(error))
 
 
-def shows(session: Session, answer: Answer, path: str, value: object) -> None:
+def shows(session: NatsSession, answer: Answer, path: str, value: object) -> None:
     """The field of ``answer`` at ``path`` (``config.retention``) has this value, and this JSON type."""
     found = field(answer, path)
     session.require(
@@ -51,7 +51,7 @@ def shows(session: Session, answer: Answer, path: str, value: object) -> None:
     )
 
 
-def fits(session: Session, answer: Answer, path: str, fit: Callable[[Any], bool], expected: str) -> None:
+def fits(session: NatsSession, answer: Answer, path: str, fit: Callable[[Any], bool], expected: str) -> None:
     """The field of ``answer`` at ``path`` is as ``expected`` says."""
     found = field(answer, path)
     session.require(

@@ -11,11 +11,18 @@ import json
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
-from plumbline.conformance.nats.stage import Stage
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import Failed
-from plumbline.monitors.histories import Delivered, History, Publication, Published, Settlement, judge
+from plumbline.monitors.histories import (
+    History,
+    HistoryDelivery,
+    PublishAttempt,
+    PublishOutcome,
+    Settlement,
+    judge_history,
+)
 from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import AckSubject, PullRequest, next_subject
 
@@ -26,20 +33,22 @@ CRASH_EVERY = 3  # every so manyth publish loses its answer, every so manyth del
 MOST_PULLS = 60
 ANSWER_S = 5.0
 
-Connect = Callable[[str], Connection]
+Connect = Callable[[str], NatsConnection]
 
 
 class EndToEnd:
     """One stream, one producer and one consumer; ``connect`` opens connections, also after a restart."""
 
-    def __init__(self, session: Session, stage: Stage, connect: Connect, *, storage: str) -> None:
+    def __init__(
+        self, session: NatsSession, stage: JetStreamStage, connect: Connect, *, storage: str
+    ) -> None:
         self.session = session
         self.connect = connect
         self.subject = session.name("once")
         self.stream = stage.stream("ONCE", [self.subject], storage=storage)
         self.consumer = stage.consumer(self.stream, "D", ack_wait=ACK_WAIT_NS)
-        self.published: list[Published] = []
-        self.delivered: list[Delivered] = []
+        self.published: list[PublishAttempt] = []
+        self.delivered: list[HistoryDelivery] = []
         self._numbers = count(1)
         self._clients = count(1)
         self._unanswered: list[str] = []
@@ -58,7 +67,7 @@ class EndToEnd:
                 continue
             self._send(client, name)  # and is gone before it could hear of it
             client.close()
-            self.published.append(Published(name, Publication.UNKNOWN))
+            self.published.append(PublishAttempt(name, PublishOutcome.UNKNOWN))
             self._unanswered.append(name)
             client = self._producer()
         client.close()
@@ -71,7 +80,7 @@ class EndToEnd:
         self._unanswered.clear()
         client.close()
 
-    def _producer(self) -> Connection:
+    def _producer(self) -> NatsConnection:
         self._puback = self._new_inbox("puback")
         client = self.connect("producer")
         client.send(Sub.make(self._puback, 1))
@@ -81,16 +90,16 @@ class EndToEnd:
         """Of one client alone: what the server still says to one that is gone reaches no later one."""
         return self.session.inbox(f"{label}{next(self._clients)}")
 
-    def _send(self, client: Connection, name: str) -> None:
+    def _send(self, client: NatsConnection, name: str) -> None:
         client.send(HPub.make(self.subject, [(MESSAGE_ID, name)], name.encode(), self._puback))
 
-    def _publish(self, client: Connection, name: str) -> None:
+    def _publish(self, client: NatsConnection, name: str) -> None:
         self._send(client, name)
         answer = client.expect(Msg, subject=self._puback, within=ANSWER_S)
         fields = json.loads(answer.payload)
         if "error" in fields or "seq" not in fields:
             raise Failed(f"{name} was refused", expected="a PubAck", actual=str(answer))
-        self.published.append(Published(name))
+        self.published.append(PublishAttempt(name))
 
     # The consumer
 
@@ -116,7 +125,7 @@ class EndToEnd:
             client = self._consumer()
         client.close()
 
-    def drain(self, stage: Stage) -> None:
+    def drain(self, stage: JetStreamStage) -> None:
         """Take and confirm everything that is left. Raises ``Failed`` if it does not come to an end."""
         client = self._consumer()
         for _ in range(MOST_PULLS):
@@ -133,13 +142,13 @@ class EndToEnd:
             actual=f"num_pending {info['num_pending']}, num_ack_pending {info['num_ack_pending']}",
         )
 
-    def _consumer(self) -> Connection:
+    def _consumer(self) -> NatsConnection:
         self._pulled, self._acked = self._new_inbox("pull"), self._new_inbox("acked")
         client = self.connect("consumer")
         client.send(Sub.make(self._pulled, 1), Sub.make(self._acked, 2))
         return client
 
-    def _pull(self, client: Connection) -> Msg | HMsg | None:
+    def _pull(self, client: NatsConnection) -> Msg | HMsg | None:
         """The next message; None for a status."""
         body = PullRequest(batch=1, expires=PULL_NS).encode()
         client.send(Pub.make(next_subject(self.stream, self.consumer), body, self._pulled))
@@ -151,7 +160,7 @@ class EndToEnd:
     def _ack(self, message: Msg | HMsg) -> Pub:
         return Pub.make(message.reply or "", b"+ACK", self._acked)
 
-    def _confirm(self, client: Connection, message: Msg | HMsg) -> None:
+    def _confirm(self, client: NatsConnection, message: Msg | HMsg) -> None:
         """Acknowledge, and hear that this was taken."""
         client.send(self._ack(message))
         client.expect(Msg, subject=self._acked, payload=b"", within=ANSWER_S)
@@ -159,7 +168,7 @@ class EndToEnd:
 
     def _took(self, message: Msg | HMsg, settlement: Settlement) -> None:
         position = AckSubject.parse(message.reply or "").stream_seq
-        self.delivered.append(Delivered(message.payload.decode(), position, settlement))
+        self.delivered.append(HistoryDelivery(message.payload.decode(), position, settlement))
 
     # The judgement
 
@@ -169,15 +178,15 @@ class EndToEnd:
 
     def judge_with_redeliveries(self) -> None:
         """The same, but that a message may come again after its confirmation, from where it was stored."""
-        best: dict[tuple[str, int | None], Delivered] = {}
+        best: dict[tuple[str, int | None], HistoryDelivery] = {}
         for one in self.delivered:
             known = best.setdefault((one.id, one.position), one)
             if known.settlement is not Settlement.CONFIRMED:
                 best[one.id, one.position] = one
         self._judge(best.values())
 
-    def _judge(self, delivered: Iterable[Delivered]) -> None:
-        judgement = judge(History(tuple(self.published), tuple(delivered)))
+    def _judge(self, delivered: Iterable[HistoryDelivery]) -> None:
+        judgement = judge_history(History(tuple(self.published), tuple(delivered)))
         self.session.require(
             not judgement.has_fault and judgement.ok,
             "exactly once was not kept",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
 from plumbline.wire.nats.jetstream import AckSubject, PullRequest, next_subject
@@ -16,7 +16,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @verifies("JS-ACK-003", source='ADR-15, "JS Ack"')
-def test_the_timestamp_is_the_time_of_storing(session: Session) -> None:
+def test_the_timestamp_is_the_time_of_storing(session: NatsSession) -> None:
     """The timestamp of the acknowledgement subject is the time the stream stored the message."""
     _, stream, ack = _delivered(session)
     stored = session.stage.api("STREAM.MSG.GET", stream, body={"seq": 1})["message"]["time"]
@@ -30,7 +30,7 @@ def test_the_timestamp_is_the_time_of_storing(session: Session) -> None:
 
 
 @verifies("JS-ACK-030", source='ADR-15, "JS Ack" (Token Version 2)')
-def test_twelve_tokens_are_accepted_or_refused_with_503(session: Session) -> None:
+def test_twelve_tokens_are_accepted_or_refused_with_503(session: NatsSession) -> None:
     """An acknowledgement to 12 tokens is accepted, or leaves the message and is answered 503."""
     client, stream, ack = _delivered(session)
     reply = session.inbox("reply")
@@ -48,7 +48,7 @@ def test_twelve_tokens_are_accepted_or_refused_with_503(session: Session) -> Non
 
 
 @verifies("JS-ACK-034", source="observed, nats-server 2.9.10 and 2.15")
-def test_ack_of_a_consumer_without_acks_changes_nothing(session: Session) -> None:
+def test_ack_of_a_consumer_without_acks_changes_nothing(session: NatsSession) -> None:
     """An acknowledgement to a consumer with ack_policy none changes nothing."""
     client, stream, ack = _delivered(session, ack_policy="none")
     reply = session.inbox("reply")
@@ -61,7 +61,9 @@ def test_ack_of_a_consumer_without_acks_changes_nothing(session: Session) -> Non
 
 
 @verifies("JS-SEQ-014", source="observed, nats-server 2.9.10 and 2.15")
-def test_floor_of_a_filtered_consumer_lies_before_the_next_unacknowledged_message(session: Session) -> None:
+def test_floor_of_a_filtered_consumer_lies_before_the_next_unacknowledged_message(
+    session: NatsSession,
+) -> None:
     """A filtered consumer's floor lies between the acknowledged message and the next delivered one."""
     subject, other = session.name("bar"), session.name("other")
     stream = session.stage.stream("bar", [subject, other])
@@ -85,7 +87,7 @@ def test_floor_of_a_filtered_consumer_lies_before_the_next_unacknowledged_messag
     )
 
 
-def _delivered(session: Session, **config: object) -> tuple[Connection, str, str]:
+def _delivered(session: NatsSession, **config: object) -> tuple[NatsConnection, str, str]:
     """One message of a fresh stream, delivered: the connection, the stream, the acknowledgement subject."""
     subject = session.name("bar")
     stream = session.stage.stream("bar", [subject])
@@ -96,7 +98,7 @@ def _delivered(session: Session, **config: object) -> tuple[Connection, str, str
     return client, stream, _pull(session, client, stream, consumer, batch=1)
 
 
-def _pull(session: Session, client: Connection, stream: str, consumer: str, *, batch: int) -> str:
+def _pull(session: NatsSession, client: NatsConnection, stream: str, consumer: str, *, batch: int) -> str:
     """Ask for a batch; the acknowledgement subject of its first message."""
     inbox = session.inbox()
     body = PullRequest(batch=batch, expires=3 * NS).encode()

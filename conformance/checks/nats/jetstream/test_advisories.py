@@ -13,8 +13,8 @@ from typing import Any
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, fits, shows
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import ApiError, api_subject, next_subject
@@ -31,7 +31,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 
 
 @verifies("JS-ADV-013", source=SOURCE)
-def test_every_event_has_a_type_an_id_and_a_time(session: Session) -> None:
+def test_every_event_has_a_type_an_id_and_a_time(session: NatsSession) -> None:
     """Advisories and metrics bear type, an id of their own of 22 characters, and a time in UTC."""
     subject = session.name("V")
     stream, consumer = session.name("V"), session.name("C")
@@ -60,7 +60,7 @@ def test_every_event_has_a_type_an_id_and_a_time(session: Session) -> None:
 
 
 @verifies("JS-ADV-002", source=SOURCE)
-def test_requests_to_the_api_are_told(session: Session) -> None:
+def test_requests_to_the_api_are_told(session: NatsSession) -> None:
     """An API request is told on $JS.EVENT.ADVISORY.API: who asked, what for, and the answer."""
     subject, stream = session.name("V"), session.name("V")
     client = session.connect()
@@ -83,7 +83,7 @@ def test_requests_to_the_api_are_told(session: Session) -> None:
 
 
 @verifies("JS-ADV-008", source='JetStream Model Deep Dive, "Ack Sampling"')
-def test_ack_time_is_how_long_a_message_was_held(session: Session) -> None:
+def test_ack_time_is_how_long_a_message_was_held(session: NatsSession) -> None:
     """ack_time of a sample is the nanoseconds from the delivery to its acknowledgement."""
     subject = session.name("V")
     stream = session.stage.stream("V", [subject])
@@ -105,7 +105,7 @@ def test_ack_time_is_how_long_a_message_was_held(session: Session) -> None:
 
 
 @verifies("JS-ADV-015", source="observed, nats-server 2.9.10 and 2.15.2")
-def test_begin_and_end_of_a_snapshot_are_told(session: Session) -> None:
+def test_begin_and_end_of_a_snapshot_are_told(session: NatsSession) -> None:
     """STREAM.SNAPSHOT is told when it begins and when all of it is sent."""
     stream = session.stage.stream("V", [session.name("V")], storage="file")
     pieces = session.inbox("pieces")
@@ -130,7 +130,9 @@ def test_begin_and_end_of_a_snapshot_are_told(session: Session) -> None:
         shows(session, told[subject], "stream", stream)
 
 
-def _acknowledge_one(session: Session, client: Connection, stream: str, consumer: str, subject: str) -> None:
+def _acknowledge_one(
+    session: NatsSession, client: NatsConnection, stream: str, consumer: str, subject: str
+) -> None:
     """Pull a message and acknowledge it after ``HELD_S``; other connections and sids stay as they are."""
     session.stage.publish(subject, b"m1")
     session.stage.await_consumer(stream, consumer, num_pending=1)
@@ -142,7 +144,7 @@ def _acknowledge_one(session: Session, client: Connection, stream: str, consumer
     worker.send(Pub.make(message.reply or "", b"+ACK"))
 
 
-def _audit(client: Connection, subject: str) -> Answer:
+def _audit(client: NatsConnection, subject: str) -> Answer:
     """The event of a request to ``subject``; those of other clients are passed over."""
     until = time.monotonic() + WITHIN_S
     while True:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import field, fits
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
 LIMITS = ("max_memory", "max_storage", "max_streams", "max_consumers")
 
 
 @verifies("JS-API-003", source=SOURCE)
-def test_a_limit_that_is_not_set_is_minus_one(session: Session) -> None:
+def test_a_limit_that_is_not_set_is_minus_one(session: NatsSession) -> None:
     """Each limit of the account is -1, or a number above 0."""
     info = session.stage.answer("INFO")
     for name in LIMITS:
@@ -22,7 +22,7 @@ def test_a_limit_that_is_not_set_is_minus_one(session: Session) -> None:
 
 
 @verifies("JS-API-004", source=SOURCE)
-def test_requests_and_errors_are_counted(session: Session) -> None:
+def test_requests_and_errors_are_counted(session: NatsSession) -> None:
     """Each request raises api.total, and each that fails raises api.errors."""
     before = session.stage.answer("INFO")
     session.stage.answer("STREAM.INFO", session.name("NOPE"))

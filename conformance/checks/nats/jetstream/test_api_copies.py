@@ -7,7 +7,7 @@ import binascii
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import field, refused, shows
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
 from plumbline.wire.nats.headers import Headers
@@ -18,7 +18,7 @@ MOST_PIECES = 1000
 
 
 @verifies("JS-API-170", source='docs.nats.io, "Source and Mirror Streams"')
-def test_a_message_from_a_source_names_it(session: Session) -> None:
+def test_a_message_from_a_source_names_it(session: NatsSession) -> None:
     """A message that came from a source has the header Nats-Stream-Source."""
     subject = session.name("s")
     origin = session.stage.stream("ORIGIN", [subject])
@@ -41,7 +41,7 @@ def test_a_message_from_a_source_names_it(session: Session) -> None:
 
 
 @verifies("JS-API-172", source='docs.nats.io, "JetStream wire API Reference"')
-def test_a_snapshot_begins_with_configuration_and_state(session: Session) -> None:
+def test_a_snapshot_begins_with_configuration_and_state(session: NatsSession) -> None:
     """STREAM.SNAPSHOT is answered with config and state, or refused for this storage."""
     subject, pieces = session.name("s"), session.inbox("pieces")
     stream = session.stage.stream("S", [subject])

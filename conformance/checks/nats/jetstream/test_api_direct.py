@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, Pub, Sub
 from plumbline.wire.nats.headers import Status
@@ -12,7 +12,7 @@ SILENCE_S = 0.05
 
 
 @verifies("JS-API-120", source='ADR-31, "JetStream direct get"')
-def test_a_stream_that_does_not_allow_it_answers_with_503_or_nothing(session: Session) -> None:
+def test_a_stream_that_does_not_allow_it_answers_with_503_or_nothing(session: NatsSession) -> None:
     """DIRECT.GET of a stream without allow_direct is answered with 503, or with nothing."""
     subject = session.name("s")
     stream = session.stage.stream("S", [subject])
@@ -24,4 +24,4 @@ def test_a_stream_that_does_not_allow_it_answers_with_503_or_nothing(session: Se
         client.flush()
     elif not isinstance(answer, HMsg) or answer.headers is None or answer.headers.status != Status(503):
         raise Failed("another answer", expected="503, or nothing", actual=str(answer))
-    session.observed()
+    session.count_observation()

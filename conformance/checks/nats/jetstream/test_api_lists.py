@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, field, fits, shows
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
 TYPE = "io.nats.jetstream.api.v1.stream_{}_response"
 
 
 @verifies("JS-API-068", source=SOURCE)
-def test_names_are_sorted(session: Session) -> None:
+def test_names_are_sorted(session: NatsSession) -> None:
     """STREAM.NAMES gives the names of streams, sorted, with total, offset and limit."""
     answer, names = _two(session, "NAMES")
     _is_page(session, answer, "names", total=2, offset=0, limit=1024)
@@ -22,7 +22,7 @@ def test_names_are_sorted(session: Session) -> None:
 
 
 @verifies("JS-API-069", source=SOURCE)
-def test_names_of_a_subject(session: Session) -> None:
+def test_names_of_a_subject(session: NatsSession) -> None:
     """STREAM.NAMES with a subject gives the streams that listen on it."""
     _, names = _two(session, "NAMES")
     for label, name in zip("ab", names, strict=True):
@@ -31,7 +31,7 @@ def test_names_of_a_subject(session: Session) -> None:
 
 
 @verifies("JS-API-070", source=SOURCE)
-def test_names_from_an_offset(session: Session) -> None:
+def test_names_from_an_offset(session: NatsSession) -> None:
     """STREAM.NAMES with an offset leaves out as many names."""
     answer, names = _two(session, "NAMES", offset=1)
     _has_numbers(session, answer, total=2, offset=1)
@@ -39,7 +39,7 @@ def test_names_from_an_offset(session: Session) -> None:
 
 
 @verifies("JS-API-071", source="observed, nats-server 2.9.10 and 2.15")
-def test_names_from_an_offset_beyond_the_total(session: Session) -> None:
+def test_names_from_an_offset_beyond_the_total(session: NatsSession) -> None:
     """STREAM.NAMES with an offset beyond the total gives no names."""
     answer, _ = _two(session, "NAMES", offset=7)
     _has_numbers(session, answer, total=2, offset=2)
@@ -47,7 +47,7 @@ def test_names_from_an_offset_beyond_the_total(session: Session) -> None:
 
 
 @verifies("JS-API-072", source=SOURCE)
-def test_list_gives_the_info_of_each_stream(session: Session) -> None:
+def test_list_gives_the_info_of_each_stream(session: NatsSession) -> None:
     """STREAM.LIST gives the info of each stream, with total, offset and limit."""
     answer, names = _two(session, "LIST")
     _is_page(session, answer, "list", total=2, offset=0, limit=256)
@@ -63,7 +63,7 @@ def test_list_gives_the_info_of_each_stream(session: Session) -> None:
 
 
 @verifies("JS-API-073", source=SOURCE)
-def test_names_of_no_stream(session: Session) -> None:
+def test_names_of_no_stream(session: NatsSession) -> None:
     """STREAM.NAMES that finds nothing has total 0 and no names."""
     answer = session.stage.answer("STREAM.NAMES", body={"subject": session.name("nobody")})
     _has_numbers(session, answer, total=0, offset=0)
@@ -71,7 +71,7 @@ def test_names_of_no_stream(session: Session) -> None:
 
 
 @verifies("JS-API-074", source=SOURCE)
-def test_list_of_no_stream(session: Session) -> None:
+def test_list_of_no_stream(session: NatsSession) -> None:
     """STREAM.LIST that finds nothing has total 0 and no streams."""
     answer = session.stage.answer("STREAM.LIST", body={"subject": session.name("nobody")})
     _has_numbers(session, answer, total=0, offset=0)
@@ -79,7 +79,7 @@ def test_list_of_no_stream(session: Session) -> None:
 
 
 @verifies("JS-API-078", source=SOURCE)
-def test_info_counts_by_subject(session: Session) -> None:
+def test_info_counts_by_subject(session: NatsSession) -> None:
     """STREAM.INFO with a subjects_filter counts the messages of each subject that matches."""
     subjects = [f"{session.name('s')}.{label}" for label in "abc"]
     stream = session.stage.stream("S", subjects)
@@ -90,22 +90,22 @@ def test_info_counts_by_subject(session: Session) -> None:
         shows(session, answer, "state.subjects", dict(zip(subjects, counts, strict=False)))
 
 
-def _two(session: Session, verb: str, **body: object) -> tuple[Answer, list[str]]:
+def _two(session: NatsSession, verb: str, **body: object) -> tuple[Answer, list[str]]:
     """The answer to ``verb`` about two streams, and their names; the later name is made first."""
     subject = session.name("s")
     names = [session.stage.stream(label, [f"{subject}.{label}"]) for label in "ba"]
     return session.stage.answer(f"STREAM.{verb}", body={"subject": f"{subject}.*", **body}), names[::-1]
 
 
-def _is_page(session: Session, answer: Answer, kind: str, **numbers: int) -> None:
+def _is_page(session: NatsSession, answer: Answer, kind: str, **numbers: int) -> None:
     shows(session, answer, "type", TYPE.format(kind))
     _has_numbers(session, answer, **numbers)
 
 
-def _has_numbers(session: Session, answer: Answer, **numbers: int) -> None:
+def _has_numbers(session: NatsSession, answer: Answer, **numbers: int) -> None:
     for name, number in numbers.items():
         shows(session, answer, name, number)
 
 
-def _has_none(session: Session, answer: Answer) -> None:
+def _has_none(session: NatsSession, answer: Answer) -> None:
     fits(session, answer, "streams", lambda found: found is None or found == [], "streams: null or []")

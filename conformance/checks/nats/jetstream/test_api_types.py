@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import shows
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 
 
 @verifies("JS-API-176", source='ADR-1, "JetStream JSON API Design"')
-def test_each_answer_has_its_type(session: Session) -> None:
+def test_each_answer_has_its_type(session: NatsSession) -> None:
     """The type of an answer tells which request it answers."""
     stream, consumer, nobody = session.name("S"), session.name("C"), session.name("nobody")
     config = {"name": stream, "subjects": [session.name("s")], "storage": "memory"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, field, fits, refused, shows
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.nats.jetstream import ApiError
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
@@ -30,67 +30,67 @@ REPLICAS_REFUSED = {(500, 10074), (400, 10126)}
 
 
 @verifies("JS-CONS-001", source=SOURCE)
-def test_deliver_policy(session: Session) -> None:
+def test_deliver_policy(session: NatsSession) -> None:
     """By default deliver_policy is all."""
     _default(session, "deliver_policy")
 
 
 @verifies("JS-CONS-002", source=SOURCE)
-def test_ack_policy(session: Session) -> None:
+def test_ack_policy(session: NatsSession) -> None:
     """The ack_policy explicit is shown as it was given."""
     _default(session, "ack_policy")
 
 
 @verifies("JS-CONS-003", source=SOURCE)
-def test_ack_wait(session: Session) -> None:
+def test_ack_wait(session: NatsSession) -> None:
     """By default ack_wait is 30 s."""
     _default(session, "ack_wait")
 
 
 @verifies("JS-CONS-004", source=SOURCE)
-def test_max_deliver_is_unlimited(session: Session) -> None:
+def test_max_deliver_is_unlimited(session: NatsSession) -> None:
     """By default max_deliver is -1."""
     _default(session, "max_deliver")
 
 
 @verifies("JS-CONS-005", source=SOURCE)
-def test_replay_policy(session: Session) -> None:
+def test_replay_policy(session: NatsSession) -> None:
     """By default replay_policy is instant."""
     _default(session, "replay_policy")
 
 
 @verifies("JS-CONS-006", source=SOURCE)
-def test_max_waiting(session: Session) -> None:
+def test_max_waiting(session: NatsSession) -> None:
     """By default max_waiting is 512."""
     _default(session, "max_waiting")
 
 
 @verifies("JS-CONS-007", source=SOURCE)
-def test_max_ack_pending(session: Session) -> None:
+def test_max_ack_pending(session: NatsSession) -> None:
     """By default max_ack_pending is 1000."""
     _default(session, "max_ack_pending")
 
 
 @verifies("JS-CONS-008", source=SOURCE)
-def test_num_replicas(session: Session) -> None:
+def test_num_replicas(session: NatsSession) -> None:
     """By default num_replicas is 0."""
     _default(session, "num_replicas")
 
 
 @verifies("JS-CONS-009", source=SOURCE)
-def test_durable_name(session: Session) -> None:
+def test_durable_name(session: NatsSession) -> None:
     """A durable consumer shows its durable_name."""
     shows(session, _created(session), "config.durable_name", session.name("C"))
 
 
 @verifies("JS-CONS-010", source="observed, nats-server 2.14.0 and 2.15.2")
-def test_name(session: Session) -> None:
+def test_name(session: NatsSession) -> None:
     """The configuration of a durable consumer shows its name, too."""
     shows(session, _created(session), "config.name", session.name("C"))
 
 
 @verifies("JS-CONS-011", source=SOURCE)
-def test_nothing_else_is_in_force(session: Session) -> None:
+def test_nothing_else_is_in_force(session: NatsSession) -> None:
     """Every option that is shown is a known default, or says nothing."""
     config = field(_created(session), "config")
     for name in SHOWN:
@@ -107,7 +107,7 @@ def test_nothing_else_is_in_force(session: Session) -> None:
 
 
 @verifies("JS-CONS-012", source='JetStream Model Deep Dive, "Acknowledgement Models"')
-def test_a_new_consumer_has_delivered_nothing(session: Session) -> None:
+def test_a_new_consumer_has_delivered_nothing(session: NatsSession) -> None:
     """A new consumer shows delivered 0/0 and ack_floor 0/0."""
     answer = _created(session)
     for name in ("delivered", "ack_floor"):
@@ -116,7 +116,7 @@ def test_a_new_consumer_has_delivered_nothing(session: Session) -> None:
 
 
 @verifies("JS-CONS-030", source=SOURCE)
-def test_a_negative_max_waiting_is_refused_or_not_set(session: Session) -> None:
+def test_a_negative_max_waiting_is_refused_or_not_set(session: NatsSession) -> None:
     """A negative max_waiting is refused with 10087, or the default takes its place."""
     answer = _created(session, max_waiting=-1)
     if ApiError.of(answer) is not None:
@@ -126,7 +126,7 @@ def test_a_negative_max_waiting_is_refused_or_not_set(session: Session) -> None:
 
 
 @verifies("JS-CONS-038", source=SOURCE)
-def test_a_negative_max_batch_is_refused_or_not_set(session: Session) -> None:
+def test_a_negative_max_batch_is_refused_or_not_set(session: NatsSession) -> None:
     """A negative max_batch is refused with 10114, or there is none."""
     answer = _created(session, max_batch=-1)
     if ApiError.of(answer) is not None:
@@ -136,7 +136,7 @@ def test_a_negative_max_batch_is_refused_or_not_set(session: Session) -> None:
 
 
 @verifies("JS-CONS-040", source=SOURCE)
-def test_a_description_has_at_most_4096_bytes(session: Session) -> None:
+def test_a_description_has_at_most_4096_bytes(session: NatsSession) -> None:
     """A description of 4097 bytes is refused with 10107, one of 4096 is not."""
     answer = _created(session, description="d" * (MOST_DESCRIPTION + 1))
     refused(session, answer, 400, 10107, what="a description of 4097 bytes")
@@ -145,7 +145,7 @@ def test_a_description_has_at_most_4096_bytes(session: Session) -> None:
 
 
 @verifies("JS-CONS-045", source=SOURCE)
-def test_more_replicas_than_the_stream_has_are_refused(session: Session) -> None:
+def test_more_replicas_than_the_stream_has_are_refused(session: NatsSession) -> None:
     """Three replicas of a consumer of a stream that has one are refused."""
     answer = _created(session, num_replicas=3)
     error = ApiError.of(answer)
@@ -157,11 +157,11 @@ def test_more_replicas_than_the_stream_has_are_refused(session: Session) -> None
     )
 
 
-def _default(session: Session, name: str) -> None:
+def _default(session: NatsSession, name: str) -> None:
     shows(session, _created(session), f"config.{name}", SHOWN[name])
 
 
-def _created(session: Session, **config: Any) -> Answer:
+def _created(session: NatsSession, **config: Any) -> Answer:
     """The answer to the creation of the consumer C of a new and empty stream."""
     stream, consumer = session.name("S"), session.name("C")
     session.stage.stream("S", [session.name("s")])

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, HPub, Msg, Sub
 
@@ -18,7 +18,7 @@ WRONG_LAST_SEQUENCE, ROLLUP_FAILED, HEADER_TOO_LARGE = 10071, 10111, 10097
 
 
 @verifies("JS-PUB-007", source='JetStream Model Deep Dive, "Message Deduplication"')
-def test_id_is_accepted_again_after_the_window(session: Session) -> None:
+def test_id_is_accepted_again_after_the_window(session: NatsSession) -> None:
     """A Nats-Msg-Id is accepted again once duplicate_window has passed."""
     subject = session.name("orders")
     stream = session.stage.stream("ORDERS", [subject], duplicate_window=WINDOW_NS)
@@ -37,7 +37,7 @@ def test_id_is_accepted_again_after_the_window(session: Session) -> None:
 
 
 @verifies("JS-PUB-022", source="observed, nats-server 2.9.10 and 2.15")
-def test_duplicate_with_a_wrong_expectation(session: Session) -> None:
+def test_duplicate_with_a_wrong_expectation(session: NatsSession) -> None:
     """A duplicate with a wrong Nats-Expected-Last-Sequence is not stored, whichever it is told."""
     subject = session.name("orders")
     stream = session.stage.stream("ORDERS", [subject])
@@ -56,7 +56,7 @@ def test_duplicate_with_a_wrong_expectation(session: Session) -> None:
 
 
 @verifies("JS-PUB-024", source="observed, nats-server 2.9.10 and 2.15")
-def test_header_block_over_64_kib(session: Session) -> None:
+def test_header_block_over_64_kib(session: NatsSession) -> None:
     """A header block larger than 64 KiB is refused."""
     subject = session.name("orders")
     stream = session.stage.stream("ORDERS", [subject])
@@ -66,7 +66,7 @@ def test_header_block_over_64_kib(session: Session) -> None:
 
 
 @verifies("JS-PUB-028", source="observed, nats-server 2.9.10 and 2.15")
-def test_unknown_rollup(session: Session) -> None:
+def test_unknown_rollup(session: NatsSession) -> None:
     """A Nats-Rollup that is neither sub nor all is not stored, and answered with 10111 or not at all."""
     subject, reply = session.name("orders"), session.inbox("reply")
     stream = session.stage.stream("ORDERS", [subject], allow_rollup_hdrs=True)
@@ -86,7 +86,7 @@ def test_unknown_rollup(session: Session) -> None:
     session.stage.expect_stream(stream, messages=1, first_seq=2, last_seq=2)
 
 
-def _publish(session: Session, subject: str, name: str, value: str) -> dict[str, Any]:
+def _publish(session: NatsSession, subject: str, name: str, value: str) -> dict[str, Any]:
     return _answer(session.stage.request(subject, b"x", [(name, value)]))
 
 
@@ -105,7 +105,7 @@ def _err_code(answer: dict[str, Any]) -> object:
     return error.get("err_code") if isinstance(error, dict) else None
 
 
-def _stored(session: Session, answer: dict[str, Any], *, seq: int) -> None:
+def _stored(session: NatsSession, answer: dict[str, Any], *, seq: int) -> None:
     session.require(
         answer.get("seq") == seq and not answer.get("duplicate") and "error" not in answer,
         "the message was not stored as new",
@@ -114,7 +114,7 @@ def _stored(session: Session, answer: dict[str, Any], *, seq: int) -> None:
     )
 
 
-def _refused(session: Session, answer: dict[str, Any], err_code: int) -> None:
+def _refused(session: NatsSession, answer: dict[str, Any], err_code: int) -> None:
     session.require(
         _err_code(answer) == err_code,
         "the message was not refused as it should be",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 
 STORE_FAILED = 10077
@@ -14,18 +14,18 @@ SOURCE = 'JetStream Model Deep Dive, "Stream Limits, Retention, and Policy"'
 
 
 @verifies("JS-PUB-036", source=SOURCE)
-def test_max_bytes_counts_whole_records_in_memory(session: Session) -> None:
+def test_max_bytes_counts_whole_records_in_memory(session: NatsSession) -> None:
     """In memory, discard new refuses a message whose payload would fit and whose record does not."""
     _refuses_by_the_record(session, "memory")
 
 
 @verifies("JS-PUB-038", source=SOURCE)
-def test_max_bytes_counts_whole_records_in_files(session: Session) -> None:
+def test_max_bytes_counts_whole_records_in_files(session: NatsSession) -> None:
     """In files, discard new refuses a message whose payload would fit and whose record does not."""
     _refuses_by_the_record(session, "file")
 
 
-def _refuses_by_the_record(session: Session, storage: str) -> None:
+def _refuses_by_the_record(session: NatsSession, storage: str) -> None:
     stage = session.stage
     measured, subject = session.name("a"), session.name("b")
     stream = stage.stream("MEASURED", [measured], storage=storage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
 from plumbline.wire.nats.headers import Status
@@ -19,7 +19,7 @@ PAYLOAD = b"0123456789" * 5
 
 
 @verifies("JS-PULL-046", source='ADR-37, "Status handling" and "Buffering messages"')
-def test_max_bytes_ends_a_batch_at_the_first_message_that_does_not_fit(session: Session) -> None:
+def test_max_bytes_ends_a_batch_at_the_first_message_that_does_not_fit(session: NatsSession) -> None:
     """A batch ends with 409 at the first message that does not fit into what is left of max_bytes."""
     subject = session.name("bar")
     stream = session.stage.stream("bar", [subject])
@@ -49,7 +49,7 @@ def test_max_bytes_ends_a_batch_at_the_first_message_that_does_not_fit(session: 
 
 
 @verifies("JS-PULL-048", source='ADR-37, "Message Size Calculation"')
-def test_a_message_counts_with_subject_ack_subject_headers_and_payload(session: Session) -> None:
+def test_a_message_counts_with_subject_ack_subject_headers_and_payload(session: NatsSession) -> None:
     """A message counts against max_bytes with its subject, its acknowledgement subject and its payload."""
     subject = session.name("bar")
     stream = session.stage.stream("bar", [subject])
@@ -69,20 +69,20 @@ def test_a_message_counts_with_subject_ack_subject_headers_and_payload(session: 
 
 
 @verifies("JS-PULL-041", source='ADR-13, "No Wait Pull Requests"')
-def test_pull_on_a_missing_consumer_gets_503_or_nothing(session: Session) -> None:
+def test_pull_on_a_missing_consumer_gets_503_or_nothing(session: NatsSession) -> None:
     """A pull request to a consumer that does not exist is answered with 503 or with nothing."""
     stream = session.stage.stream("bar", [session.name("bar")])
     _expect_503_or_nothing(session, stream)
 
 
 @verifies("JS-PULL-042", source='ADR-13, "No Wait Pull Requests"')
-def test_pull_on_a_missing_stream_gets_503_or_nothing(session: Session) -> None:
+def test_pull_on_a_missing_stream_gets_503_or_nothing(session: NatsSession) -> None:
     """A pull request to a stream that does not exist is answered with 503 or with nothing."""
     session.needs("jetstream")
     _expect_503_or_nothing(session, session.name("NOSTREAM"))
 
 
-def _expect_503_or_nothing(session: Session, stream: str) -> None:
+def _expect_503_or_nothing(session: NatsSession, stream: str) -> None:
     client = session.connect()
     client.send(Sub.make(session.inbox(), 1))
     client.send(Pub.make(next_subject(stream, session.name("NOPE")), b"", session.inbox()))
@@ -91,4 +91,4 @@ def _expect_503_or_nothing(session: Session, stream: str) -> None:
         client.flush()
     elif not isinstance(answer, HMsg) or answer.headers is None or answer.headers.status != Status(503):
         raise Failed("another answer", expected="503, or nothing for 0.2 s", actual=str(answer))
-    session.observed()
+    session.count_observation()

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.connection import Connection
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
 from plumbline.wire.nats.jetstream import CONSUMER_STALLED, FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
@@ -19,12 +19,12 @@ HEARTBEAT_NS = 300_000_000
 PAUSED_FOR_EVER = "2099-01-01T00:00:00Z"
 
 
-def push_consumer(session: Session, stream: str, **config: Any) -> str:
+def push_consumer(session: NatsSession, stream: str, **config: Any) -> str:
     """A durable push consumer to ``session.inbox()``; its name on the target."""
     return session.stage.consumer(stream, "PUSH", deliver_subject=session.inbox(), **config)
 
 
-def subscribed(session: Session, name: str = "client", queue: str | None = None) -> Connection:
+def subscribed(session: NatsSession, name: str = "client", queue: str | None = None) -> NatsConnection:
     """A connection that listens on ``session.inbox()`` as sid 1."""
     client = session.connect(name)
     client.send(Sub.make(session.inbox(), 1, queue) if queue else Sub.make(session.inbox(), 1))
@@ -45,7 +45,7 @@ def header(operation: Operation, name: str) -> str | None:
 
 
 @verifies("JS-CONS-072", source='docs.nats.io, "JetStream wire API Reference"')
-def test_push_bound_follows_the_subscriber(session: Session) -> None:
+def test_push_bound_follows_the_subscriber(session: NatsSession) -> None:
     """push_bound is shown while a client is subscribed to the deliver_subject."""
     stream = session.stage.stream("P", [session.name("p")])
     consumer = push_consumer(session, stream)
@@ -57,7 +57,7 @@ def test_push_bound_follows_the_subscriber(session: Session) -> None:
 
 
 @verifies("JS-CONS-076", source='docs.nats.io, "Consumers", "Push-specific", "DeliverGroup"')
-def test_a_deliver_group_shares_the_messages(session: Session) -> None:
+def test_a_deliver_group_shares_the_messages(session: NatsSession) -> None:
     """Each message goes to one member of the group, and all members get some."""
     messages, queue, subject = 40, session.name("grp"), session.name("p")
     stream = session.stage.stream("P", [subject])
@@ -96,7 +96,7 @@ def _payload(operation: Operation) -> bytes:
 # Flow control
 
 
-def controlled(session: Session, messages: int) -> Connection:
+def controlled(session: NatsSession, messages: int) -> NatsConnection:
     """The subscriber of a consumer with flow control that has ``messages`` large messages to deliver."""
     session.needs("headers")
     subject = session.name("fc")
@@ -108,7 +108,7 @@ def controlled(session: Session, messages: int) -> Connection:
     return client
 
 
-def arrival_of(client: Connection, wanted: str) -> Msg | HMsg:
+def arrival_of(client: NatsConnection, wanted: str) -> Msg | HMsg:
     """The next message or status."""
     operation = client.arrival(2.0, wanted).operation
     if not isinstance(operation, Msg | HMsg):
@@ -117,7 +117,7 @@ def arrival_of(client: Connection, wanted: str) -> Msg | HMsg:
 
 
 @verifies("JS-CONS-081", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
-def test_a_flow_control_request_comes(session: Session) -> None:
+def test_a_flow_control_request_comes(session: NatsSession) -> None:
     """After a while a status 100 FlowControl Request comes, with a reply below $JS.FC."""
     client = controlled(session, A_LOT)
     for _ in range(A_LOT):
@@ -138,7 +138,7 @@ def test_a_flow_control_request_comes(session: Session) -> None:
 
 
 @verifies("JS-CONS-082", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
-def test_without_an_answer_delivery_stops(session: Session) -> None:
+def test_without_an_answer_delivery_stops(session: NatsSession) -> None:
     """Delivery stops, and two heartbeats in a row name the request that was not answered."""
     client = controlled(session, A_LOT)
     delivered, asked, stalled = 0, "", 0
@@ -165,7 +165,7 @@ def test_without_an_answer_delivery_stops(session: Session) -> None:
 
 
 @verifies("JS-CONS-083", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
-def test_an_answer_makes_delivery_go_on(session: Session) -> None:
+def test_an_answer_makes_delivery_go_on(session: NatsSession) -> None:
     """Once it has stalled, and its requests are answered, everything is delivered."""
     client = controlled(session, A_LOT)
     delivered, asked, heartbeats, has_stalled = 0, "", 0, False
@@ -192,7 +192,7 @@ def test_an_answer_makes_delivery_go_on(session: Session) -> None:
 
 
 @verifies("JS-CONS-086", source='docs.nats.io, "Consumers", "Push-specific", "RateLimit"')
-def test_a_burst_comes_at_once(session: Session) -> None:
+def test_a_burst_comes_at_once(session: NatsSession) -> None:
     """20 messages of 1 kB come at once, however low the rate is."""
     subject = session.name("p")
     stream = session.stage.stream("P", [subject])
@@ -205,7 +205,7 @@ def test_a_burst_comes_at_once(session: Session) -> None:
 
 
 @verifies("JS-CONS-097", source='docs.nats.io, "Consumers", "Push-specific", "RateLimit"')
-def test_beyond_the_burst_the_rate_is_kept(session: Session) -> None:
+def test_beyond_the_burst_the_rate_is_kept(session: NatsSession) -> None:
     """60 kB at 100 kB/s, of which one message of at most 20 kB may be a burst, take 0.4 s."""
     subject, largest, size, messages, rate = session.name("p"), 20_000, 10_000, 6, 100_000
     stream = session.stage.stream("P", [subject], max_msg_size=largest)
@@ -230,7 +230,7 @@ def test_beyond_the_burst_the_rate_is_kept(session: Session) -> None:
 
 
 @verifies("JS-CONS-096", source="observed, nats-server 2.15", since="2.11")
-def test_a_paused_consumer_sends_heartbeats_alone(session: Session) -> None:
+def test_a_paused_consumer_sends_heartbeats_alone(session: NatsSession) -> None:
     """While it is paused only heartbeats come; once the pause has ended, the message."""
     session.needs("headers")
     subject = session.name("p")

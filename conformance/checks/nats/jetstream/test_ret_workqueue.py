@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import ApiError, PullRequest, next_subject
@@ -14,7 +14,7 @@ EXPIRES_NS = 3_000_000_000
 
 
 @verifies("JS-RET-030", source='JetStream Model Deep Dive, "Stream Limits, Retention, and Policy"')
-def test_ack_all_on_a_work_queue(session: Session) -> None:
+def test_ack_all_on_a_work_queue(session: NatsSession) -> None:
     """A work queue refuses ack_policy all and keeps its messages, or removes all up to the acknowledged."""
     stage = session.stage
     subject, consumer = session.name("w"), session.name("all")

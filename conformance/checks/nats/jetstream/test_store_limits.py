@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.nats.session import Session
+from plumbline.conformance.nats.session import NatsSession
 
 RECORD = 30  # bytes around subject and payload, in files
 PAYLOAD = b"hello"
 
 
 @verifies("JS-STORE-015", source='JetStream Model Deep Dive, "Storage Overhead"')
-def test_max_bytes_counts_whole_records(session: Session) -> None:
+def test_max_bytes_counts_whole_records(session: NatsSession) -> None:
     """Two records fit into max_bytes of two records and a little, three do not."""
     subject = session.name("s")
     record = RECORD + len(subject) + len(PAYLOAD)

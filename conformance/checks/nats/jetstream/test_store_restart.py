@@ -7,8 +7,8 @@ from typing import Any
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.exactly_once import EndToEnd
-from plumbline.conformance.nats.session import Session
-from plumbline.conformance.nats.stage import Stage
+from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.own_server import OwnServer
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
@@ -22,20 +22,20 @@ EXACTLY_ONCE = 'JetStream Model Deep Dive, "Exactly Once Semantics"'
 OBSERVED = "observed, nats-server 2.9.10 and 2.15"
 
 
-def _started(session: Session) -> tuple[OwnServer, Stage]:
+def _started(session: NatsSession) -> tuple[OwnServer, JetStreamStage]:
     server = session.own_server()
     server.start()
     return server, session.stage_on(server)
 
 
-def _restarted(session: Session, server: OwnServer) -> Stage:
+def _restarted(session: NatsSession, server: OwnServer) -> JetStreamStage:
     server.stop()
     server.start()
     return session.stage_on(server)
 
 
 @verifies("JS-STORE-016", source='docs.nats.io, "JetStream wire API Reference", Account Information')
-def test_account_sums_the_bytes_of_its_streams(session: Session) -> None:
+def test_account_sums_the_bytes_of_its_streams(session: NatsSession) -> None:
     """Account info shows as memory and storage what the streams report together."""
     _, stage = _started(session)
     shown = {"memory": 0, "storage": 0}
@@ -51,7 +51,7 @@ def test_account_sums_the_bytes_of_its_streams(session: Session) -> None:
 
 
 @verifies("JS-STORE-017", source=STORAGE_TYPE)
-def test_a_stream_in_files_is_there_after_a_restart(session: Session) -> None:
+def test_a_stream_in_files_is_there_after_a_restart(session: NatsSession) -> None:
     """Configuration, messages, sequences, headers and times of a stream in files are those of before."""
     server, stage = _started(session)
     stream = stage.stream("F", [session.name("f.*")], storage="file", max_age=3600 * 10**9)
@@ -64,7 +64,7 @@ def test_a_stream_in_files_is_there_after_a_restart(session: Session) -> None:
     session.require(before == after, "the stream differs", expected=str(before), actual=str(after))
 
 
-def _content(stage: Stage, stream: str) -> dict[str, Any]:
+def _content(stage: JetStreamStage, stream: str) -> dict[str, Any]:
     info = stage.answer("STREAM.INFO", stream)
     if "state" not in info:
         raise Failed("the stream is gone", expected=f"stream {stream}", actual=json.dumps(info))
@@ -79,7 +79,7 @@ def _content(stage: Stage, stream: str) -> dict[str, Any]:
 
 
 @verifies("JS-STORE-018", source=STORAGE_TYPE)
-def test_a_stream_in_memory_is_gone_after_a_restart(session: Session) -> None:
+def test_a_stream_in_memory_is_gone_after_a_restart(session: NatsSession) -> None:
     """Of a stream in memory nothing is left after a restart, beside a stream in files that is."""
     server, stage = _started(session)
     kept = stage.stream("F", [session.name("f")], storage="file")
@@ -90,7 +90,7 @@ def test_a_stream_in_memory_is_gone_after_a_restart(session: Session) -> None:
 
 
 @verifies("JS-STORE-019", source=DURABLE)
-def test_a_durable_consumer_goes_on_after_a_restart(session: Session) -> None:
+def test_a_durable_consumer_goes_on_after_a_restart(session: NatsSession) -> None:
     """Acknowledged is done, delivered comes again with its count, new comes after it."""
     server, stage = _started(session)
     subject = session.name("f")
@@ -117,7 +117,7 @@ def test_a_durable_consumer_goes_on_after_a_restart(session: Session) -> None:
     )
 
 
-def _pulled(session: Session, client: Any, stream: str, consumer: str, batch: int) -> list[Msg | HMsg]:
+def _pulled(session: NatsSession, client: Any, stream: str, consumer: str, batch: int) -> list[Msg | HMsg]:
     inbox = session.inbox("pull")
     body = PullRequest(batch=batch, expires=PULL_NS).encode()
     client.send(Sub.make(inbox, 1), Sub.make(session.inbox("acked"), 2))
@@ -132,7 +132,7 @@ def _ack_of(message: Msg | HMsg) -> AckSubject:
 
 
 @verifies("JS-STORE-020", source=OBSERVED)
-def test_message_ids_are_known_after_a_restart(session: Session) -> None:
+def test_message_ids_are_known_after_a_restart(session: NatsSession) -> None:
     """A message id of before the restart is a duplicate, one that is new is none."""
     server, stage = _started(session)
     subject = session.name("f")
@@ -150,7 +150,7 @@ def test_message_ids_are_known_after_a_restart(session: Session) -> None:
 
 
 @verifies("JS-STORE-021", source=OBSERVED)
-def test_an_ephemeral_consumer_is_there_after_a_restart(session: Session) -> None:
+def test_an_ephemeral_consumer_is_there_after_a_restart(session: NatsSession) -> None:
     """An ephemeral consumer whose inactive_threshold is a minute keeps its name over a restart."""
     server, stage = _started(session)
     stream = stage.stream("F", [session.name("f")], storage="file")
@@ -163,7 +163,7 @@ def test_an_ephemeral_consumer_is_there_after_a_restart(session: Session) -> Non
 
 
 @verifies("JS-STORE-022", source='docs.nats.io, "JetStream", "Persistent distributed storage"')
-def test_what_was_acknowledged_is_there_after_a_kill(session: Session) -> None:
+def test_what_was_acknowledged_is_there_after_a_kill(session: NatsSession) -> None:
     """After kill -9 every acknowledged message is in the stream, under the sequence that was told."""
     server, stage = _started(session)
     subject = session.name("f")
@@ -182,7 +182,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(session: Session) -> None:
 
 
 @verifies("JS-STORE-024", source=EXACTLY_ONCE)
-def test_exactly_once_over_a_restart(session: Session) -> None:
+def test_exactly_once_over_a_restart(session: NatsSession) -> None:
     """Lost acknowledgements, crashes and a restart between: every message once."""
     server, stage = _started(session)
     run = EndToEnd(session, stage, lambda name: session.connect_to(server, name), storage="file")
@@ -197,7 +197,7 @@ def test_exactly_once_over_a_restart(session: Session) -> None:
 
 
 @verifies("JS-STORE-025", source=EXACTLY_ONCE)
-def test_what_was_not_acknowledged_comes_after_a_kill(session: Session) -> None:
+def test_what_was_not_acknowledged_comes_after_a_kill(session: NatsSession) -> None:
     """After kill -9 a consumer gets everything that it had not acknowledged, and no second copy."""
     server, stage = _started(session)
     run = EndToEnd(session, stage, lambda name: session.connect_to(server, name), storage="file")

@@ -26,26 +26,26 @@ FEATURES = (
 RECONNECT_S = 0.2
 
 
-def say(**line: Any) -> None:
+def send_line(**line: Any) -> None:
     """Write one line."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def trouble(error: BaseException) -> dict[str, Any]:
+def error_fields(error: BaseException) -> dict[str, Any]:
     """An error as the library told it."""
     code = getattr(error, "errno", None)
-    told = {"text": str(error), "type": type(error).__name__}
-    return {**told, "code": int(code)} if isinstance(code, int) and code else told
+    fields = {"text": str(error), "type": type(error).__name__}
+    return {**fields, "code": int(code)} if isinstance(code, int) and code else fields
 
 
-def reason(error: BaseException | None) -> dict[str, Any]:
+def close_reason(error: BaseException | None) -> dict[str, Any]:
     """Of an end: the code and the text that the server gave, as far as the library shows them."""
-    told = {} if error is None else trouble(error)
-    return {name: told[name] for name in ("code", "text") if name in told}
+    fields = {} if error is None else error_fields(error)
+    return {name: fields[name] for name in ("code", "text") if name in fields}
 
 
-class Adapter:
+class AioPikaAdapter:
     """Commands in, what the library does and tells out."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Adapter:
     async def run(self) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             command = json.loads(line)
-            say(id=command["id"], **await self.answer(command))
+            send_line(id=command["id"], **await self.answer(command))
         await self.do_close({})
 
     async def answer(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Adapter:
         try:
             return {"ok": await action(command) or {}}
         except (AMQPError, OSError, RuntimeError, asyncio.CancelledError) as error:
-            return {"error": trouble(error)}
+            return {"error": error_fields(error)}
 
     # Commands
 
@@ -77,15 +77,15 @@ class Adapter:
         self.channels.clear()
         if command.get("reconnect"):
             self.connection = await aio_pika.connect_robust(command["url"], reconnect_interval=RECONNECT_S)
-            self.connection.reconnect_callbacks.add(lambda _: say(event="reconnected"))
+            self.connection.reconnect_callbacks.add(lambda _: send_line(event="reconnected"))
         else:
             self.connection = await aio_pika.connect(command["url"])
-        self.connection.close_callbacks.add(self.disconnected)
+        self.connection.close_callbacks.add(self.on_disconnect)
 
     async def do_close(self, command: dict[str, Any]) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
-            connection.close_callbacks.discard(self.disconnected)
+            connection.close_callbacks.discard(self.on_disconnect)
             await connection.close()
 
     async def do_channel(self, command: dict[str, Any]) -> None:
@@ -100,15 +100,15 @@ class Adapter:
     async def open(self, number: int, *, confirms: bool) -> None:
         channel = await self.connection.channel(publisher_confirms=confirms)
         self.channels[number] = channel
-        channel.close_callbacks.add(lambda _, error: self.channel_closed(number, channel, error))
-        channel.return_callbacks.add(lambda _, message: None if confirms else self.returned(message))
+        channel.close_callbacks.add(lambda _, error: self.on_channel_closed(number, channel, error))
+        channel.return_callbacks.add(lambda _, message: None if confirms else self.on_return(message))
         underlying = await channel.get_underlay_channel()
         if hasattr(underlying, "on_consumer_cancel_callbacks"):  # since aiormq 7
-            underlying.on_consumer_cancel_callbacks.add(self.cancelled)
+            underlying.on_consumer_cancel_callbacks.add(self.on_cancel)
 
     async def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
-        asked = ("durable", "exclusive", "auto_delete", "arguments")
-        options = {name: command[name] for name in asked if name in command}
+        option_names = ("durable", "exclusive", "auto_delete", "arguments")
+        options = {name: command[name] for name in option_names if name in command}
         queue = await self.channels[command["channel"]].declare_queue(command["queue"] or None, **options)
         return {"queue": queue.name}
 
@@ -125,21 +125,21 @@ class Adapter:
                 message, command["routing_key"], mandatory=command.get("mandatory", False)
             )
             if channel.publisher_confirms:
-                task = asyncio.create_task(self.confirmed(number, publish))
+                task = asyncio.create_task(self.await_confirm(number, publish))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
             else:
                 await publish
 
-    async def confirmed(self, number: int, publish: Coroutine[Any, Any, Any]) -> None:
+    async def await_confirm(self, number: int, publish: Coroutine[Any, Any, Any]) -> None:
         try:
-            told = await publish
+            confirmation = await publish
         except (AMQPError, OSError, RuntimeError, asyncio.CancelledError) as error:
-            say(event="confirmed", publish=number, ack=False, text=str(error))
+            send_line(event="confirmed", publish=number, ack=False, text=str(error))
             return
-        if isinstance(told, DeliveredMessage):  # aio-pika gives it back in the place of the confirm
-            self.returned(told, publish=number)
-        say(event="confirmed", publish=number, ack=not isinstance(told, DeliveredMessage))
+        if isinstance(confirmation, DeliveredMessage):  # aio-pika gives it back in the place of the confirm
+            self.on_return(confirmation, publish=number)
+        send_line(event="confirmed", publish=number, ack=not isinstance(confirmation, DeliveredMessage))
 
     async def do_consume(self, command: dict[str, Any]) -> None:
         subscription = command["subscription"]
@@ -147,7 +147,7 @@ class Adapter:
         queue = await self.channels[command["channel"]].declare_queue(command["queue"], passive=True)
 
         async def handed_over(message: AbstractIncomingMessage) -> None:
-            say(event="message", subscription=subscription, message=self.message(message))
+            send_line(event="message", subscription=subscription, message=self.message(message))
 
         tag = f"plumbline.{subscription}.{len(self.messages)}"
         self.consumers[subscription] = (queue, tag)
@@ -199,34 +199,34 @@ class Adapter:
             "redelivered": message.redelivered,
         }
 
-    def disconnected(self, _: Any, error: BaseException | None) -> None:
-        say(event="disconnected", **reason(error))
+    def on_disconnect(self, _: Any, error: BaseException | None) -> None:
+        send_line(event="disconnected", **close_reason(error))
 
-    def channel_closed(self, number: int, channel: Any, error: BaseException | None) -> None:
+    def on_channel_closed(self, number: int, channel: Any, error: BaseException | None) -> None:
         connection = self.connection
         if error is not None and connection is not None and self.channels.get(number) is channel:
-            say(event="channel-closed", channel=number, **reason(error))
+            send_line(event="channel-closed", channel=number, **close_reason(error))
 
-    def cancelled(self, frame: Any) -> None:
+    def on_cancel(self, frame: Any) -> None:
         for subscription, (_, tag) in list(self.consumers.items()):
             if tag == frame.consumer_tag:
-                say(event="ended", subscription=subscription, text="cancelled by the server")
+                send_line(event="ended", subscription=subscription, text="cancelled by the server")
 
-    def returned(self, message: Any, publish: int | None = None) -> None:
-        told = message.delivery
-        say(
+    def on_return(self, message: Any, publish: int | None = None) -> None:
+        delivery = message.delivery
+        send_line(
             event="returned",
-            code=told.reply_code,
-            text=told.reply_text,
-            routing_key=told.routing_key,
+            code=delivery.reply_code,
+            text=delivery.reply_text,
+            routing_key=delivery.routing_key,
             data=message.body.decode("latin-1"),
             **({} if publish is None else {"publish": publish}),
         )
 
 
-def run(adapter: Adapter) -> None:
+def run(adapter: AioPikaAdapter) -> None:
     """Say hello, and do what is asked until there is no more."""
-    say(
+    send_line(
         hello="plumbline.adapter/1",
         protocol="amqp",
         library="aio-pika",
@@ -238,4 +238,4 @@ def run(adapter: Adapter) -> None:
 
 
 if __name__ == "__main__":
-    run(Adapter())
+    run(AioPikaAdapter())

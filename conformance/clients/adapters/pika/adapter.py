@@ -29,20 +29,20 @@ FEATURES = (
 )
 
 
-def say(**line: Any) -> None:
+def send_line(**line: Any) -> None:
     """Write one line."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def trouble(error: BaseException) -> dict[str, Any]:
+def error_fields(error: BaseException) -> dict[str, Any]:
     """An error as the library told it."""
     code = getattr(error, "reply_code", None)
     text = getattr(error, "reply_text", "") or str(error)
     return {"text": text, "type": type(error).__name__, **({} if code is None else {"code": code})}
 
 
-class Adapter:
+class PikaAdapter:
     """Commands in, what the library does and tells out."""
 
     def __init__(self) -> None:
@@ -73,13 +73,13 @@ class Adapter:
                 try:
                     self.connection.process_data_events(time_limit=None)
                 except AMQPError as error:
-                    self.lost(error)
-                self.look_at_channels()
+                    self.on_connection_lost(error)
+                self.report_closed_channels()
                 continue
             command = self.commands.get()
             if command is None:
                 return
-            say(id=command["id"], **self.answer(command))
+            send_line(id=command["id"], **self.answer(command))
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         action = getattr(self, "do_" + command["do"].replace(".", "_"), None)
@@ -88,18 +88,18 @@ class Adapter:
         try:
             return {"ok": action(command) or {}}
         except AMQPError as error:
-            told = {"error": trouble(error)}
+            answer = {"error": error_fields(error)}
             if self.connection is not None and self.connection.is_closed:
-                self.lost(error)
-            return told
+                self.on_connection_lost(error)
+            return answer
         except ValueError as error:
-            return {"error": trouble(error)}
+            return {"error": error_fields(error)}
 
-    def lost(self, error: BaseException) -> None:
-        say(event="disconnected", **trouble(error))
+    def on_connection_lost(self, error: BaseException) -> None:
+        send_line(event="disconnected", **error_fields(error))
         self.connection = None
 
-    def look_at_channels(self) -> None:
+    def report_closed_channels(self) -> None:
         """That a server closed a channel pika tells by an exception at the next use: ask for it."""
         for number, channel in list(self.channels.items()):
             if self.connection is not None and channel.is_closed:
@@ -107,9 +107,11 @@ class Adapter:
                 try:
                     channel.basic_qos()
                 except ChannelClosed as error:
-                    say(event="channel-closed", channel=number, code=error.reply_code, text=error.reply_text)
+                    send_line(
+                        event="channel-closed", channel=number, code=error.reply_code, text=error.reply_text
+                    )
                 except ChannelWrongStateError as error:
-                    say(event="channel-closed", channel=number, text=str(error))
+                    send_line(event="channel-closed", channel=number, text=str(error))
 
     def channel(self, command: dict[str, Any]) -> Any:
         if command["channel"] not in self.channels:
@@ -131,17 +133,17 @@ class Adapter:
     def do_channel(self, command: dict[str, Any]) -> None:
         number = command["channel"]
         channel = self.connection.channel()
-        channel.add_on_cancel_callback(lambda frame: self.cancelled(number, frame.method.consumer_tag))
-        channel.add_on_return_callback(lambda _, method, __, body: self.came_back(number, method, body))
+        channel.add_on_cancel_callback(lambda frame: self.on_cancel(number, frame.method.consumer_tag))
+        channel.add_on_return_callback(lambda _, method, __, body: self.on_returned_get(number, method, body))
         self.channels[number] = channel
         self.confirming.discard(number)
 
     def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
-        asked = ("queue", "durable", "exclusive", "auto_delete", "arguments")
-        told = self.channel(command).queue_declare(
-            **{name: command[name] for name in asked if name in command}
+        option_names = ("queue", "durable", "exclusive", "auto_delete", "arguments")
+        declared = self.channel(command).queue_declare(
+            **{name: command[name] for name in option_names if name in command}
         )
-        return {"queue": told.method.queue}
+        return {"queue": declared.method.queue}
 
     def do_confirm(self, command: dict[str, Any]) -> None:
         self.channel(command).confirm_delivery()
@@ -163,17 +165,17 @@ class Adapter:
         except UnroutableError as error:
             ack = False
             for one in error.messages:
-                self.returned(one.method, one.body, publish)
+                self.on_return(one.method, one.body, publish)
         except NackError as error:
             ack = False
             for one in error.messages:
-                self.returned(one.method, one.body, publish)
+                self.on_return(one.method, one.body, publish)
         except AMQPError:
             if number in self.confirming:
-                say(event="confirmed", publish=publish, ack=False)
+                send_line(event="confirmed", publish=publish, ack=False)
             raise
         if number in self.confirming:
-            say(event="confirmed", publish=publish, ack=ack)
+            send_line(event="confirmed", publish=publish, ack=ack)
 
     def do_consume(self, command: dict[str, Any]) -> None:
         number, subscription = command["channel"], command["subscription"]
@@ -181,7 +183,7 @@ class Adapter:
         self.consumers[subscription] = (number, tag)
         self.channel(command).basic_consume(
             command["queue"],
-            lambda channel, *told: say(
+            lambda channel, *told: send_line(
                 event="message", subscription=subscription, message=self.message(channel, *told)
             ),
             auto_ack=command.get("no_ack", False),
@@ -238,17 +240,17 @@ class Adapter:
             "redelivered": method.redelivered,
         }
 
-    def cancelled(self, number: int, tag: str) -> None:
+    def on_cancel(self, number: int, tag: str) -> None:
         for subscription, known in list(self.consumers.items()):
             if known == (number, tag):
-                say(event="ended", subscription=subscription, text="cancelled by the server")
+                send_line(event="ended", subscription=subscription, text="cancelled by the server")
 
-    def came_back(self, number: int, method: Any, body: bytes) -> None:
+    def on_returned_get(self, number: int, method: Any, body: bytes) -> None:
         if number not in self.confirming:  # with confirms the exception tells the same
-            self.returned(method, body)
+            self.on_return(method, body)
 
-    def returned(self, method: Any, body: bytes, publish: int | None = None) -> None:
-        say(
+    def on_return(self, method: Any, body: bytes, publish: int | None = None) -> None:
+        send_line(
             event="returned",
             code=method.reply_code,
             text=method.reply_text,
@@ -259,7 +261,7 @@ class Adapter:
 
 
 if __name__ == "__main__":
-    say(
+    send_line(
         hello="plumbline.adapter/1",
         protocol="amqp",
         library="pika",
@@ -267,6 +269,6 @@ if __name__ == "__main__":
         language=f"python {platform.python_version()}",
         features=FEATURES.split(),
     )
-    adapter = Adapter()
+    adapter = PikaAdapter()
     threading.Thread(target=adapter.read, daemon=True).start()
     adapter.run()

@@ -12,7 +12,7 @@ from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.wire.nats.jetstream import Ack, AckKind
@@ -28,7 +28,7 @@ def _read(broker: Broker, reading: Reading) -> None:
     all."""
 
     def acknowledged(
-        self: Consumer, subject: AckSubject, reply: bytes | None, payload: bytes, now: int
+        self: Consumer, subject: AckSubjectFields, reply: bytes | None, payload: bytes, now: int
     ) -> None:
         taken = reading(payload, reply)
         if taken is not None:
@@ -74,7 +74,7 @@ for _row in _READINGS:
 
 @method_defect(Consumer.ack, "JS-ACK-027")
 def ack_beyond_the_stream_acknowledges_the_last(
-    self: Consumer, subject: AckSubject, now: int, *, sampled: bool
+    self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool
 ) -> bool:
     """An acknowledgement of a sequence beyond the stream is one of the last message delivered."""
     last = min(subject.stream_seq, self.acks.delivered.stream)
@@ -127,7 +127,7 @@ def ack_without_acks_is_answered_with_text(
     self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int
 ) -> bool:
     """An acknowledgement to a consumer with ack_policy none is answered with -ERR."""
-    parsed = AckSubject.parse(subject)
+    parsed = AckSubjectFields.parse(subject)
     consumer = self.find_consumer(parsed.stream, parsed.consumer) if parsed else None
     if consumer is not None and consumer.config.ack_policy == "none" and reply is not None:
         self.host.publish(reply, None, b"", b"-ERR")

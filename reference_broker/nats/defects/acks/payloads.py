@@ -9,7 +9,7 @@ from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, AckSubjectFields
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.wire.nats.jetstream import Ack, AckKind
 from plumbline.wire.units import HOUR
@@ -19,7 +19,7 @@ def _unheard(broker: Broker, payload: bytes) -> None:
     """One payload is answered, and acknowledges nothing."""
 
     def acknowledged(
-        self: Consumer, subject: AckSubject, reply: bytes | None, given: bytes, now: int
+        self: Consumer, subject: AckSubjectFields, reply: bytes | None, given: bytes, now: int
     ) -> None:
         if given != payload:
             Consumer.acknowledged(self, subject, reply, given, now)
@@ -33,7 +33,7 @@ def _unanswered(broker: Broker, kind: AckKind) -> None:
     """One kind of payload works, and its reply subject gets nothing."""
 
     def acknowledged(
-        self: Consumer, subject: AckSubject, reply: bytes | None, given: bytes, now: int
+        self: Consumer, subject: AckSubjectFields, reply: bytes | None, given: bytes, now: int
     ) -> None:
         silent = Ack.parse(given).kind is kind
         Consumer.acknowledged(self, subject, None if silent else reply, given, now)
@@ -60,7 +60,7 @@ def ack_is_not_answered(broker: Broker) -> None:
 
 
 @method_defect(Consumer.ack, "JS-ACK-025")
-def ack_twice_is_not_answered(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+def ack_twice_is_not_answered(self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool) -> bool:
     """A second acknowledgement of a delivery gets no empty reply."""
     pending = subject.stream_seq in self.acks.pending
     return Consumer.ack(self, subject, now, sampled=sampled) and pending
@@ -68,7 +68,7 @@ def ack_twice_is_not_answered(self: Consumer, subject: AckSubject, now: int, *, 
 
 @method_defect(Consumer.ack, "JS-ACK-031")
 def ack_of_the_first_delivery_expires(
-    self: Consumer, subject: AckSubject, now: int, *, sampled: bool
+    self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool
 ) -> bool:
     """After a redelivery the subject of the first delivery no longer acknowledges."""
     if subject.deliveries <= self.acks.redelivered.get(subject.stream_seq, 0):
@@ -83,7 +83,7 @@ def nak_is_not_answered(broker: Broker) -> None:
 
 
 @method_defect(Consumer.nak, "JS-ACK-008", "JS-ACK-009")
-def nak_acknowledges(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
+def nak_acknowledges(self: Consumer, subject: AckSubjectFields, delay: int | None, now: int) -> None:
     """-NAK acknowledges the message instead of having it delivered again."""
     self.ack(subject, now, sampled=False)
 
@@ -97,26 +97,26 @@ def nak_comes_after_new_messages(broker: Broker) -> None:
 
     def candidate(self: Consumer, now: int) -> object:
         vars(self.acks)["passed_over"] = self.num_pending > 0
-        return Consumer.candidate(self, now)
+        return Consumer.next_message(self, now)
 
     alter_acks(broker, next_redelivery=next_redelivery)
-    alter_consumers(broker, candidate=candidate)
+    alter_consumers(broker, next_message=candidate)
 
 
 @method_defect(Consumer.nak, "JS-ACK-010")
-def nak_delay_is_ignored(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
+def nak_delay_is_ignored(self: Consumer, subject: AckSubjectFields, delay: int | None, now: int) -> None:
     """-NAK with a delay redelivers at once."""
     Consumer.nak(self, subject, None, now)
 
 
 @method_defect(Consumer.may_nak, "JS-ACK-026")
-def nak_after_ack_redelivers(self: Consumer, subject: AckSubject) -> bool:
+def nak_after_ack_redelivers(self: Consumer, subject: AckSubjectFields) -> bool:
     """-NAK brings back a message that is already acknowledged."""
     return subject.stream_seq < self.position.next_seq
 
 
 @method_defect(Consumer.progress, "JS-ACK-013")
-def progress_is_ignored(self: Consumer, subject: AckSubject, now: int) -> None:
+def progress_is_ignored(self: Consumer, subject: AckSubjectFields, now: int) -> None:
     """+WPI does not restart ack_wait."""
 
 
@@ -127,7 +127,7 @@ def progress_is_not_answered(broker: Broker) -> None:
 
 
 @method_defect(Consumer.progress, "JS-ACK-014")
-def progress_lasts_for_ever(self: Consumer, subject: AckSubject, now: int) -> None:
+def progress_lasts_for_ever(self: Consumer, subject: AckSubjectFields, now: int) -> None:
     """After +WPI a message is not delivered again for an hour."""
     Consumer.progress(self, subject, now + HOUR)
 
@@ -141,7 +141,7 @@ def next_is_answered(self: Consumer, reply: bytes | None, body: bytes, now: int)
 
 @method_defect(Consumer.other_ack, "JS-ACK-015", "JS-ACK-016", "JS-ACK-017")
 def next_does_not_acknowledge(
-    self: Consumer, subject: AckSubject, reply: bytes | None, payload: bytes, now: int
+    self: Consumer, subject: AckSubjectFields, reply: bytes | None, payload: bytes, now: int
 ) -> bool:
     """+NXT asks for messages and does not acknowledge."""
     ack = Ack.parse(payload)
@@ -169,7 +169,7 @@ def next_no_wait_waits(self: Consumer, reply: bytes | None, body: bytes, now: in
 
 
 @method_defect(Consumer.terminate, "JS-ACK-020")
-def term_is_ignored(self: Consumer, subject: AckSubject, reason: str, now: int) -> bool:
+def term_is_ignored(self: Consumer, subject: AckSubjectFields, reason: str, now: int) -> bool:
     """+TERM is answered and ends nothing."""
     return True
 

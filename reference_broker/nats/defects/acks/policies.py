@@ -13,7 +13,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.service import JetStream
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 
 # The subject
 
@@ -23,7 +23,7 @@ def ack_subject_names_a_domain(broker: Broker) -> None:
     """Ack subjects have 11 tokens, with a domain and an account, though there is no domain."""
     extra = b"$JS.ACK._.HASH."
 
-    def ack_subject(self: Consumer, message: Message, deliveries: int) -> bytes:
+    def ack_subject(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
         return extra + Consumer.ack_subject(self, message, deliveries).removeprefix(b"$JS.ACK.")
 
     def acknowledge(self: JetStream, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
@@ -41,7 +41,7 @@ def ack_subject_counts_itself_as_pending(self: Consumer, deliveries: int) -> int
 
 
 @method_defect(Consumer.ack_subject, "JS-ACK-003")
-def ack_subject_tells_milliseconds(self: Consumer, message: Message, deliveries: int) -> bytes:
+def ack_subject_tells_milliseconds(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
     """The timestamp of the ack subject is in milliseconds."""
     *tokens, stamp, pending = Consumer.ack_subject(self, message, deliveries).split(b".")
     return b".".join([*tokens, stamp[:-6], pending])
@@ -51,7 +51,7 @@ def ack_subject_tells_milliseconds(self: Consumer, message: Message, deliveries:
 def ack_subject_tells_when_delivered(broker: Broker) -> None:
     """The timestamp of the ack subject is the time of the delivery."""
 
-    def ack_subject(self: Consumer, message: Message, deliveries: int) -> bytes:
+    def ack_subject(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
         *tokens, _, pending = Consumer.ack_subject(self, message, deliveries).split(b".")
         return b".".join([*tokens, b"%d" % jetstream_of(broker).now, pending])
 
@@ -59,7 +59,7 @@ def ack_subject_tells_when_delivered(broker: Broker) -> None:
 
 
 @method_defect(Consumer.ack_subject, "JS-ACK-004")
-def redelivery_counts_as_the_first(self: Consumer, message: Message, deliveries: int) -> bytes:
+def redelivery_counts_as_the_first(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
     """The delivery count in the ack subject is always 1."""
     tokens = Consumer.ack_subject(self, message, deliveries).split(b".")
     return b".".join([*tokens[:4], b"1", *tokens[5:]])

@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.defects import add, new, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, body_of
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
-from plumbline.reference_broker.nats.jetstream.api.routing import ROUTES, Api, Route
+from plumbline.reference_broker.nats.jetstream.api.routing import ROUTES, Api, ApiRoute
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_NAME
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, INVALID_CONFIG = 10059, 10014, 10052
@@ -160,7 +160,7 @@ def _accepted(
         api = jetstream_of(broker).api
         answer = api.answer
 
-        def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+        def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
             fields = answer(route, request, header_block)
             error = fields.get("error", {}) if route.kind == kind else {}
             if error.get("err_code") != err_code or saying not in error["description"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
@@ -38,10 +38,10 @@ def api_unknown_request_has_no_responder(broker: Broker) -> None:
 @defect("JS-API-008", needs=())
 def api_without_jetstream_is_silent(broker: Broker) -> None:
     """A server without JetStream leaves requests for the account info unanswered instead of 503."""
-    nobody_responds = broker.nobody_responds
+    nobody_responds = broker.send_no_responders
 
-    def silent(connection: Connection, subject: bytes, reply: bytes) -> None:
+    def silent(connection: NatsClientConnection, subject: bytes, reply: bytes) -> None:
         if subject != b"$JS.API.INFO":
             nobody_responds(connection, subject, reply)
 
-    replace(broker, "nobody_responds", silent)
+    replace(broker, "send_no_responders", silent)

@@ -20,7 +20,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api import consumers as consumer_api
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
-from plumbline.reference_broker.nats.jetstream.api.routing import Answer, Route
+from plumbline.reference_broker.nats.jetstream.api.routing import Answer, ApiRoute
 
 CREATE, NAMES, LIST, DELETE = "consumer_create", "consumer_names", "consumer_list", "consumer_delete"
 
@@ -165,7 +165,7 @@ def _take_the_name(broker: Broker, form: Answer) -> None:
     api = jetstream_of(broker).api
     answer = api.answer
 
-    def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+    def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
         fields = body_of(request)
         if route.answer is form and len(request.names) == 2 and fields and "durable_name" in _config(request):
             fields["config"]["durable_name"] = request.names[1]

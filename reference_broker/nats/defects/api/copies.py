@@ -14,25 +14,27 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.units import SECOND
 
 
-@method_defect(Stream.mirrored, "JS-API-168")
-def mirror_numbers_anew(self: Stream, message: Message) -> Message | None:
+@method_defect(Stream.store_mirrored, "JS-API-168")
+def mirror_numbers_anew(self: Stream, message: StoredMessage) -> StoredMessage | None:
     """A mirror gives the messages of its origin sequences of its own."""
     return self.store.append(message.subject, message.header_block, message.payload, message.time)
 
 
-@method_defect(Stream.mirrored, "JS-API-168")
-def mirror_stops_at_what_there_was(self: Stream, message: Message) -> Message | None:
+@method_defect(Stream.store_mirrored, "JS-API-168")
+def mirror_stops_at_what_there_was(self: Stream, message: StoredMessage) -> StoredMessage | None:
     """A mirror gets what its origin had when it was made, and nothing later."""
-    return Stream.mirrored(self, message) if message.time < self.created else None
+    return Stream.store_mirrored(self, message) if message.time < self.created else None
 
 
-@method_defect(Stream.sourced, "JS-API-170")
-def source_is_not_named(self: Stream, origin: Stream, message: Message, now: int) -> Message | None:
+@method_defect(Stream.store_sourced, "JS-API-170")
+def source_is_not_named(
+    self: Stream, origin: Stream, message: StoredMessage, now: int
+) -> StoredMessage | None:
     """A message from a source does not say where it came from."""
     return self.store.append(message.subject, message.header_block, message.payload, now)
 

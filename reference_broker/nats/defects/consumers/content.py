@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.nats.headers import VERSION
 
 
 @method_defect(Consumer.content, "JS-CONS-084")
-def cons_headers_only_drops_headers(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+def cons_headers_only_drops_headers(self: Consumer, message: StoredMessage) -> tuple[bytes, bytes]:
     """headers_only delivers Nats-Msg-Size alone, without the headers of the message."""
     header_block, payload = Consumer.content(self, message)
     if self.config.headers_only:
@@ -18,13 +18,13 @@ def cons_headers_only_drops_headers(self: Consumer, message: Message) -> tuple[b
 
 
 @method_defect(Consumer.content, "JS-CONS-084", "JS-CONS-085")
-def cons_headers_only_sends_the_payload(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+def cons_headers_only_sends_the_payload(self: Consumer, message: StoredMessage) -> tuple[bytes, bytes]:
     """headers_only adds Nats-Msg-Size and delivers the payload all the same."""
     return Consumer.content(self, message)[0], message.payload
 
 
 @method_defect(Consumer.content, "JS-CONS-085")
-def cons_headers_only_needs_headers(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+def cons_headers_only_needs_headers(self: Consumer, message: StoredMessage) -> tuple[bytes, bytes]:
     """headers_only delivers a message without headers as an empty MSG."""
     if self.config.headers_only and not message.header_block:
         return b"", b""
@@ -32,6 +32,6 @@ def cons_headers_only_needs_headers(self: Consumer, message: Message) -> tuple[b
 
 
 @method_defect(Consumer.too_early, "JS-CONS-087")
-def cons_push_replays_at_once(self: Consumer, message: Message, now: int) -> bool:
+def cons_push_replays_at_once(self: Consumer, message: StoredMessage, now: int) -> bool:
     """Push consumers ignore replay_policy original."""
     return self.config.is_pull and Consumer.too_early(self, message, now)

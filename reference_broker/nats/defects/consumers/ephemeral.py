@@ -20,8 +20,8 @@ def cons_ephemeral_shows_a_durable_name(broker: Broker) -> None:
     alter_success(broker, "consumer_create", change)
 
 
-@method_defect(Consumer.inactive_due, "JS-CONS-093")
+@method_defect(Consumer.on_inactive, "JS-CONS-093")
 def cons_ephemeral_stays(self: Consumer, now: int) -> None:
     """An ephemeral consumer that nobody uses is not deleted."""
     if self.config.durable_name:
-        Consumer.inactive_due(self, now)
+        Consumer.on_inactive(self, now)

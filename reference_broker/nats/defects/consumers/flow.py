@@ -5,10 +5,10 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.methods import alter_consumers, method_defect
-from plumbline.reference_broker.nats.jetstream.consumers.ack import SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.ack import Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.consumers.flow_control import Window
+from plumbline.reference_broker.nats.jetstream.consumers.flow_control import FlowWindow
 from plumbline.reference_broker.nats.jetstream.consumers.pull import status_block
 from plumbline.reference_broker.nats.jetstream.consumers.rate_limit import RateLimit
 from plumbline.wire.nats.jetstream import FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
@@ -27,7 +27,7 @@ def push_heartbeats_come_twice_as_often(broker: Broker) -> None:
     """Push consumers send a heartbeat after half of idle_heartbeat."""
 
     def bound(self: Consumer, now: int) -> None:
-        Consumer.bound(self, now)
+        Consumer.on_subscribed(self, now)
         if self.config.idle_heartbeat:
             self.heartbeat_timer.set(now + self.config.idle_heartbeat // 2)
 
@@ -35,7 +35,7 @@ def push_heartbeats_come_twice_as_often(broker: Broker) -> None:
         self.send_heartbeat()
         self.heartbeat_timer.set(now + self.config.idle_heartbeat // 2)
 
-    alter_consumers(broker, bound=bound, heartbeat_due=heartbeat_due)
+    alter_consumers(broker, on_subscribed=bound, on_heartbeat_timer=heartbeat_due)
 
 
 @method_defect(Consumer.heartbeat, "JS-CONS-079")
@@ -53,18 +53,18 @@ def push_heartbeat_counts_nothing(self: Consumer) -> tuple[int, int]:
 # Flow control
 
 
-@method_defect(Consumer.flowed, "JS-CONS-081", "JS-CONS-082", "JS-CONS-083")
-def flow_control_is_ignored(self: Consumer, window: Window, size: int) -> None:
+@method_defect(Consumer.record_sent, "JS-CONS-081", "JS-CONS-082", "JS-CONS-083")
+def flow_control_is_ignored(self: Consumer, window: FlowWindow, size: int) -> None:
     """Push consumers with flow_control never ask and never stop."""
     return
 
 
-@method_defect(Consumer.flowed, "JS-CONS-081")
-def flow_control_request_without_reply(self: Consumer, window: Window, size: int) -> None:
+@method_defect(Consumer.record_sent, "JS-CONS-081")
+def flow_control_request_without_reply(self: Consumer, window: FlowWindow, size: int) -> None:
     """A flow control request has no reply, so that nobody can answer it."""
     window.sent(size)
-    if window.wants_answer():
-        window.ask(self.new_flow_subject())
+    if window.needs_request():
+        window.record_request(self.new_flow_subject())
         self.host.publish(self.target, None, status_block(FLOW_CONTROL_REQUEST), b"")
 
 
@@ -77,13 +77,13 @@ def flow_control_does_not_stop(self: Consumer) -> bool:
 @method_defect(Consumer.heartbeat, "JS-CONS-082")
 def flow_control_stall_is_not_told(self: Consumer) -> bytes:
     """Heartbeats of a stalled push consumer have no Nats-Consumer-Stalled."""
-    asked = self.window.asked if self.window is not None else b""
+    asked = self.window.pending_reply if self.window is not None else b""
     return b"\r\n".join(
         line for line in Consumer.heartbeat(self).split(b"\r\n") if not asked or asked not in line
     )
 
 
-@method_defect(Consumer.flow_answered, "JS-CONS-083")
+@method_defect(Consumer.on_flow_reply, "JS-CONS-083")
 def flow_control_answer_is_ignored(self: Consumer, subject: bytes, header_block: bytes, now: int) -> None:
     """A stalled push consumer stays so although its request is answered."""
     return
@@ -92,13 +92,13 @@ def flow_control_answer_is_ignored(self: Consumer, subject: bytes, header_block:
 # Rate limit
 
 
-@method_defect(Consumer.limit_of, "JS-CONS-086")
+@method_defect(Consumer.rate_limit_for, "JS-CONS-086")
 def rate_limit_has_no_burst(self: Consumer, config: ConsumerConfig) -> RateLimit | None:
     """rate_limit_bps holds back every message but the first, however small they are."""
     return RateLimit(config.rate_limit_bps, 0) if config.rate_limit_bps else None
 
 
-@method_defect(Consumer.is_too_fast, "JS-CONS-097")
+@method_defect(Consumer.exceeds_rate_limit, "JS-CONS-097")
 def rate_limit_is_ignored(self: Consumer, size: int, now: int) -> bool:
     """Push consumers ignore rate_limit_bps."""
     return False
@@ -107,7 +107,7 @@ def rate_limit_is_ignored(self: Consumer, size: int, now: int) -> bool:
 # ack_policy flow_control
 
 
-@method_defect(Consumer.taken, "JS-CONS-100")
-def flow_control_answer_acknowledges_nothing(self: Consumer, up_to: SequencePair, now: int) -> None:
+@method_defect(Consumer.on_flow_acknowledged, "JS-CONS-100")
+def flow_control_answer_acknowledges_nothing(self: Consumer, up_to: Sequences, now: int) -> None:
     """With ack_policy flow_control an answer opens the window, and acknowledges nothing."""
     return

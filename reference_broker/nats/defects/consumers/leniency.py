@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 
 
 @method_defect(Consumer.filter_by, "JS-CONS-058")
@@ -44,32 +44,32 @@ def cons_exhausted_messages_stay_pending(self: Consumer) -> int:
     return waiting + sum(seq not in self.acks.pending for seq in self.acks.redelivered)
 
 
-@method_defect(AckState.exhaust, "JS-CONS-065")
+@method_defect(AckState.max_deliveries_reached, "JS-CONS-065")
 def cons_exhausted_messages_are_forgotten(self: AckState, seq: int) -> None:
     """A message that reached max_deliver is no longer in num_redelivered."""
-    AckState.exhaust(self, seq)
+    AckState.max_deliveries_reached(self, seq)
     self.redelivered.pop(seq, None)
 
 
 @method_defect(Consumer.too_early, "JS-CONS-088")
-def cons_pull_replays_at_any_rate(self: Consumer, message: Message, now: int) -> bool:
+def cons_pull_replays_at_any_rate(self: Consumer, message: StoredMessage, now: int) -> bool:
     """Replay policy original holds back nothing from a pull consumer."""
     return not self.config.is_pull and Consumer.too_early(self, message, now)
 
 
-@method_defect(Consumer.inactive_due, "JS-CONS-094")
+@method_defect(Consumer.on_inactive, "JS-CONS-094")
 def cons_durable_stays(self: Consumer, now: int) -> None:
     """A durable consumer is not deleted, whatever its inactive_threshold."""
     if not self.config.durable_name:
-        Consumer.inactive_due(self, now)
+        Consumer.on_inactive(self, now)
 
 
 @method_defect(AckState.restart_at, "JS-SEQ-015")
 def cons_purge_keeps_what_is_pending(
-    self: AckState, position: int, kept: set[int], now: int, start: int
+    self: AckState, position: int, still_pending: set[int], now: int, start: int
 ) -> None:
     """A purge leaves num_ack_pending and ack_floor as they are."""
-    AckState.restart_at(self, position, kept | set(self.pending), now, start=0)
+    AckState.restart_at(self, position, still_pending | set(self.pending), now, start=0)
 
 
 @defect("JS-SEQ-017")

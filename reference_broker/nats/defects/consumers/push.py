@@ -16,7 +16,7 @@ from plumbline.reference_broker.nats.jetstream.api.consumers import describe
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.errors import CONSUMER_NAME_IN_USE
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.routing import Target
 
 # What is delivered
@@ -32,7 +32,7 @@ def push_renames_messages(
 
 
 @method_defect(Consumer.ack_subject, "JS-CONS-071")
-def push_without_ack_subject(self: Consumer, message: Message, deliveries: int) -> bytes:
+def push_without_ack_subject(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
     """Push consumers deliver without a reply, so that nothing can be acknowledged."""
     return Consumer.ack_subject(self, message, deliveries) if self.config.is_pull else b""
 
@@ -54,14 +54,14 @@ def push_delivers_to_nobody(broker: Broker) -> None:
         received = Consumer.send(self, *message)
         return received if self.config.is_pull else 1
 
-    alter_consumers(broker, is_listened_to=is_listened_to, send=send)
+    alter_consumers(broker, has_interest=is_listened_to, send=send)
 
 
-@method_defect(Consumer.interest_changed, "JS-CONS-075", "JS-CONS-091")
+@method_defect(Consumer.on_interest_changed, "JS-CONS-075", "JS-CONS-091")
 def push_does_not_notice_subscribers(self: Consumer, now: int) -> None:
     """A push consumer that was made before its subscriber never delivers to it."""
     if self.active:
-        Consumer.interest_changed(self, now)
+        Consumer.on_interest_changed(self, now)
 
 
 @defect("JS-CONS-078")
@@ -80,10 +80,10 @@ def push_target_moves_under_its_subscriber(broker: Broker) -> None:
     alter_answer(broker, "consumer_create", change)
 
 
-@method_defect(Consumer.begin, "JS-CONS-090")
+@method_defect(Consumer.start, "JS-CONS-090")
 def push_ephemeral_ignores_earlier_subscriptions(self: Consumer, now: int) -> None:
     """An ephemeral push consumer delivers only to subscriptions that are made after it."""
-    Consumer.begin(self, now)
+    Consumer.start(self, now)
     if not self.config.durable_name:
         self.active = False
         self.run_timer.clear()
@@ -121,7 +121,7 @@ def push_group_has_a_favourite(broker: Broker) -> None:
     alter_consumers(broker, send=send)
 
 
-@method_defect(Consumer.is_listened_to, "JS-CONS-077")
+@method_defect(Consumer.has_interest, "JS-CONS-077")
 def push_group_is_bound_by_anybody(self: Consumer) -> bool:
     """A push consumer with deliver_group delivers to any subscriber of its deliver_subject."""
     return self.host.has_interest(self.target)
@@ -130,11 +130,11 @@ def push_group_is_bound_by_anybody(self: Consumer) -> bool:
 # The end of an ephemeral consumer
 
 
-@method_defect(Consumer.inactive_due, "JS-CONS-092")
+@method_defect(Consumer.on_inactive, "JS-CONS-092")
 def push_ephemeral_stays(self: Consumer, now: int) -> None:
     """An ephemeral push consumer whose subscriber has left is not deleted."""
     if self.config.is_pull:
-        Consumer.inactive_due(self, now)
+        Consumer.on_inactive(self, now)
 
 
 @defect("JS-CONS-092")
@@ -142,13 +142,13 @@ def push_ephemeral_goes_under_its_subscriber(broker: Broker) -> None:
     """An ephemeral push consumer is deleted after inactive_threshold although it has a subscriber."""
 
     def bound(self: Consumer, now: int) -> None:
-        Consumer.bound(self, now)
+        Consumer.on_subscribed(self, now)
         self.watch_inactivity(now)
 
     def in_use_for(self: Consumer, now: int) -> int:
-        return Consumer.in_use_for(self, now) if self.config.is_pull else 0
+        return Consumer.minimum_lifetime(self, now) if self.config.is_pull else 0
 
-    alter_consumers(broker, bound=bound, in_use_for=in_use_for)
+    alter_consumers(broker, on_subscribed=bound, minimum_lifetime=in_use_for)
 
 
 # Pauses and ordered consumers
@@ -163,8 +163,8 @@ def push_pause_is_ignored(self: Consumer, now: int) -> None:
         self.push(now)
 
 
-@method_defect(Consumer.begin, "JS-CONS-098")
+@method_defect(Consumer.start, "JS-CONS-098")
 def ordered_sequences_begin_at_the_start_sequence(self: Consumer, now: int) -> None:
     """A push consumer that starts at a sequence counts its deliveries from there, not from 1."""
     self.acks.delivered.consumer = max(self.config.opt_start_seq - 1, 0)
-    Consumer.begin(self, now)
+    Consumer.start(self, now)

@@ -10,7 +10,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 
 # max_ack_pending
 
@@ -31,11 +31,11 @@ def cons_ack_does_not_resume(self: Consumer, now: int) -> None:
 # ack_wait
 
 
-@method_defect(Consumer.ack_wait_passed, "JS-CONS-063")
+@method_defect(Consumer.request_redelivery_of, "JS-CONS-063")
 def cons_ack_wait_is_ignored(self: Consumer, seq: int, now: int) -> None:
     """What is not acknowledged within ack_wait is not delivered again."""
     if self.config.backoff or self.config.max_deliver > 0:
-        Consumer.ack_wait_passed(self, seq, now)
+        Consumer.request_redelivery_of(self, seq, now)
 
 
 @method_defect(Consumer.redelivery_delay, "JS-CONS-063")
@@ -55,10 +55,10 @@ def cons_max_deliver_allows_one_more(self: Consumer, deliveries: int) -> bool:
     return Consumer.is_exhausted(self, deliveries - more)
 
 
-@method_defect(Consumer.exhaust, "JS-CONS-064")
+@method_defect(Consumer.on_max_deliveries, "JS-CONS-064")
 def cons_max_deliver_is_not_told(self: Consumer, seq: int, deliveries: int, now: int) -> None:
     """No advisory tells of a message that reached max_deliver."""
-    self.acks.exhaust(seq)
+    self.acks.max_deliveries_reached(seq)
 
 
 @defect("JS-CONS-070")
@@ -70,12 +70,12 @@ def cons_max_deliver_one_is_unlimited(broker: Broker) -> None:
 
     def ack_wait_passed(self: Consumer, seq: int, now: int) -> None:
         if self.config.max_deliver != 1:
-            Consumer.ack_wait_passed(self, seq, now)
+            Consumer.request_redelivery_of(self, seq, now)
             return
         self.acks.pending[seq].stamp = now
         self.acks.request_redelivery(seq)
 
-    alter_consumers(broker, is_exhausted=is_exhausted, ack_wait_passed=ack_wait_passed)
+    alter_consumers(broker, is_exhausted=is_exhausted, request_redelivery_of=ack_wait_passed)
 
 
 # backoff
@@ -99,11 +99,11 @@ def cons_backoff_begins_anew(self: Consumer, seq: int) -> int:
 # What comes first, and what is counted
 
 
-@method_defect(Consumer.candidate, "JS-CONS-068")
-def cons_nak_comes_after_new(self: Consumer, now: int) -> tuple[Message, int] | None:
+@method_defect(Consumer.next_message, "JS-CONS-068")
+def cons_nak_comes_after_new(self: Consumer, now: int) -> tuple[StoredMessage, int] | None:
     """New messages are delivered before those to redeliver."""
-    message = self.position.next(self.stream.store, self.wanted)
-    return (message, 1) if message is not None else Consumer.candidate(self, now)
+    message = self.position.next(self.stream.store, self.subject_filter)
+    return (message, 1) if message is not None else Consumer.next_message(self, now)
 
 
 @method_defect(AckState.forget_redelivery, "JS-CONS-069")

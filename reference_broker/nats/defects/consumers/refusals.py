@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.defects.consumers.configuration import (
 )
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
-from plumbline.reference_broker.nats.jetstream.api.routing import Route
+from plumbline.reference_broker.nats.jetstream.api.routing import ApiRoute
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_DESCRIPTION
 from plumbline.wire.units import MILLISECOND
 
@@ -91,7 +91,7 @@ def cons_refused_consumer_is_there(broker: Broker) -> None:
     api = jetstream_of(broker).api
     answer = api.answer
 
-    def altered(route: Route, request: Request, header_block: bytes) -> Fields:
+    def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
         body = body_of(request) if route.kind == CREATE else None
         if body is not None and body.get("config", {}).get("rate_limit_bps"):
             config = {key: value for key, value in body["config"].items() if key != "rate_limit_bps"}

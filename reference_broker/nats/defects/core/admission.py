@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plumbline.reference_broker.nats.auth import Credentials
 from plumbline.reference_broker.nats.config import User
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
@@ -13,26 +13,28 @@ from plumbline.wire.nats import Connect, Operation, Ping, Pub
 
 @method_defect(Broker.dispatch, "CORE-022")
 def lower_case_ping_is_ignored(
-    broker: Broker, connection: Connection, operation: Operation, now: int
+    broker: Broker, connection: NatsClientConnection, operation: Operation, now: int
 ) -> None:
     """ping in lower case gets no PONG."""
     if not (isinstance(operation, Ping) and operation.raw.startswith(b"ping")):
         Broker.dispatch(broker, connection, operation, now)
 
 
-@method_defect(Broker.connected, "CORE-035")
-def second_connect_is_refused(broker: Broker, connection: Connection, operation: Connect, now: int) -> None:
+@method_defect(Broker.on_connect, "CORE-035")
+def second_connect_is_refused(
+    broker: Broker, connection: NatsClientConnection, operation: Connect, now: int
+) -> None:
     """A second CONNECT ends the connection."""
     if connection.connected:
-        broker.refuse(connection, None)
+        broker.send_err_and_close(connection, None)
     else:
-        Broker.connected(broker, connection, operation, now)
+        Broker.on_connect(broker, connection, operation, now)
 
 
-@method_defect(Broker.refusal, "CORE-036")
-def no_responders_needs_no_headers(broker: Broker, connection: Connection) -> str | None:
+@method_defect(Broker.connect_refusal, "CORE-036")
+def no_responders_needs_no_headers(broker: Broker, connection: NatsClientConnection) -> str | None:
     """CONNECT may ask for no_responders without headers."""
-    found = Broker.refusal(broker, connection)
+    found = Broker.connect_refusal(broker, connection)
     return None if found and found.startswith("no responders") else found
 
 
@@ -79,41 +81,43 @@ def any_signature_is_right(broker: Broker) -> None:
 @defect("CORE-061")
 def authentication_times_out_in_silence(broker: Broker) -> None:
     """Who sends no CONNECT in time is cut off without -ERR."""
-    replace(broker, "authentication_timed_out", lambda connection: broker.refuse(connection, None))
+    replace(
+        broker, "on_authentication_timeout", lambda connection: broker.send_err_and_close(connection, None)
+    )
 
 
 @defect("CORE-062")
 def operations_before_connect_are_served(broker: Broker) -> None:
     """Where credentials are required, whoever sends no CONNECT needs none."""
-    replace(broker, "came_too_early", broker.dispatch)
+    replace(broker, "refuse_before_connect", broker.dispatch)
     replace(broker, "check_opening", lambda connection, unfinished: None)
 
 
 @defect("CORE-063")
 def operations_before_connect_are_refused(broker: Broker) -> None:
     """No operation is served before CONNECT, credentials or not."""
-    dispatch, published = broker.dispatch, broker.published
+    dispatch, published = broker.dispatch, broker.on_pub
 
-    def anything(connection: Connection, operation: Operation, now: int) -> None:
+    def anything(connection: NatsClientConnection, operation: Operation, now: int) -> None:
         if connection.connected:
             dispatch(connection, operation, now)
         else:
-            broker.refuse(connection, "Authorization Violation")
+            broker.send_err_and_close(connection, "Authorization Violation")
 
-    def pub(connection: Connection, operation: Pub, now: int) -> None:
+    def pub(connection: NatsClientConnection, operation: Pub, now: int) -> None:
         if connection.connected:
             published(connection, operation, now)
         else:
-            broker.refuse(connection, "Authorization Violation")
+            broker.send_err_and_close(connection, "Authorization Violation")
 
     replace(broker, "dispatch", anything)
-    replace(broker, "published", pub)
+    replace(broker, "on_pub", pub)
 
 
 @defect("CORE-064")
 def subscriptions_have_no_limit(broker: Broker) -> None:
     """A connection may have more than max_subscriptions."""
-    replace(broker, "has_all_subscriptions", lambda connection: False)
+    replace(broker, "is_at_subscription_limit", lambda connection: False)
 
 
 @defect("CORE-066")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
@@ -15,20 +15,20 @@ LARGEST_HEADERS = 64 * 1024
 
 
 def _forgive(
-    broker: Broker, when: Callable[[Connection, ProtocolError], bool], text: str | None = None
+    broker: Broker, when: Callable[[NatsClientConnection, ProtocolError], bool], text: str | None = None
 ) -> None:
     """An error of one kind does not end the connection; what follows it in its segment is lost."""
-    original = broker.malformed
+    original = broker.on_malformed
 
-    def malformed(connection: Connection, error: ProtocolError) -> None:
+    def malformed(connection: NatsClientConnection, error: ProtocolError) -> None:
         if connection.awaiting_auth or not when(connection, error):
             original(connection, error)
             return
         if text is not None:
-            broker.complain(connection, text)
+            broker.send_err(connection, text)
         connection.decoder = broker.make_decoder()
 
-    replace(broker, "malformed", malformed)
+    replace(broker, "on_malformed", malformed)
 
 
 def _fields(error: ProtocolError) -> Sequence[bytes]:
@@ -49,7 +49,7 @@ def _has_wrong_fields(error: ProtocolError, verb: bytes) -> bool:
 def unknown_operation_does_not_close(broker: Broker) -> None:
     """After an unknown operation name the connection stays open."""
 
-    def when(connection: Connection, error: ProtocolError) -> bool:
+    def when(connection: NatsClientConnection, error: ProtocolError) -> bool:
         return (
             error.kind is ErrorKind.UNKNOWN_OPERATION and connection.connected and error.excerpt[:1].isalpha()
         )
@@ -68,15 +68,15 @@ def empty_line_is_ignored(broker: Broker) -> None:
     )
 
 
-@method_defect(Broker.malformed, "CORE-025")
+@method_defect(Broker.on_malformed, "CORE-025")
 def garbage_before_connect_is_cut_off_in_silence(
-    broker: Broker, connection: Connection, error: ProtocolError
+    broker: Broker, connection: NatsClientConnection, error: ProtocolError
 ) -> None:
     """Who begins with something else than NATS gets no -ERR."""
     if error.kind is ErrorKind.UNKNOWN_OPERATION and not connection.connected:
-        broker.refuse(connection, None)
+        broker.send_err_and_close(connection, None)
     else:
-        Broker.malformed(broker, connection, error)
+        Broker.on_malformed(broker, connection, error)
 
 
 @defect("CORE-026")
@@ -165,25 +165,25 @@ def headers_do_not_count_as_payload(broker: Broker) -> None:
     """Only the payload of an HPUB counts against max_payload."""
     config = broker.config
     limits = Limits(config.max_control_line, config.max_payload + LARGEST_HEADERS)
-    published, published_with_headers = broker.published, broker.published_with_headers
+    published, published_with_headers = broker.on_pub, broker.on_hpub
 
-    def refused(connection: Connection, operation: Pub | HPub) -> bool:
+    def refused(connection: NatsClientConnection, operation: Pub | HPub) -> bool:
         too_large = len(operation.payload) > config.max_payload
         if too_large:
-            broker.refuse(connection, "Maximum Payload Violation")
+            broker.send_err_and_close(connection, "Maximum Payload Violation")
         return too_large
 
-    def pub(connection: Connection, operation: Pub, now: int) -> None:
+    def pub(connection: NatsClientConnection, operation: Pub, now: int) -> None:
         if not refused(connection, operation):
             published(connection, operation, now)
 
-    def hpub(connection: Connection, operation: HPub, now: int) -> None:
+    def hpub(connection: NatsClientConnection, operation: HPub, now: int) -> None:
         if not refused(connection, operation):
             published_with_headers(connection, operation, now)
 
     replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))
-    replace(broker, "published", pub)
-    replace(broker, "published_with_headers", hpub)
+    replace(broker, "on_pub", pub)
+    replace(broker, "on_hpub", hpub)
 
 
 @defect("CORE-050")
@@ -202,22 +202,22 @@ def control_line_limit_is_1024(broker: Broker) -> None:
 
 def _look_first(broker: Broker, is_legal: Callable[[Operation], bool]) -> None:
     """Refuse operations that are legal; CONNECT and PING always are."""
-    dispatch, published = broker.dispatch, broker.published
+    dispatch, published = broker.dispatch, broker.on_pub
 
-    def looking(connection: Connection, operation: Operation, now: int) -> None:
+    def looking(connection: NatsClientConnection, operation: Operation, now: int) -> None:
         if isinstance(operation, Ping | Connect) or is_legal(operation):
             dispatch(connection, operation, now)
         else:
-            broker.refuse(connection, "Unknown Protocol Operation")
+            broker.send_err_and_close(connection, "Unknown Protocol Operation")
 
-    def looking_at_pub(connection: Connection, operation: Pub, now: int) -> None:
+    def looking_at_pub(connection: NatsClientConnection, operation: Pub, now: int) -> None:
         if is_legal(operation):
             published(connection, operation, now)
         elif not connection.closing:
-            broker.refuse(connection, "Unknown Protocol Operation")
+            broker.send_err_and_close(connection, "Unknown Protocol Operation")
 
     replace(broker, "dispatch", looking)
-    replace(broker, "published", looking_at_pub)
+    replace(broker, "on_pub", looking_at_pub)
 
 
 @defect("CORE-019")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
-from plumbline.reference_broker.nats.routing import Message
+from plumbline.reference_broker.nats.routing import RoutedMessage
 from plumbline.wire.nats import HPub, Pub
 from plumbline.wire.nats.headers import VERSION
 
 NO_FIELDS = VERSION + b"\r\n\r\n"
 
 
-def _no_responders(broker: Broker, connection: Connection, subject: bytes, reply: bytes, sid: bytes) -> None:
+def _no_responders(
+    broker: Broker, connection: NatsClientConnection, subject: bytes, reply: bytes, sid: bytes
+) -> None:
     """The 503 that a sid gets, whatever it has subscribed to."""
     block = broker.no_responders_block(subject)
     sizes = b"%d %d" % (len(block), len(block))
@@ -44,7 +46,7 @@ def header_names_are_capitalised(
     sizes: tuple[bytes, bytes],
     block: bytes,
     payload: bytes,
-) -> Message:
+) -> RoutedMessage:
     """The first letter of each header name is put in upper case."""
     if block.startswith(VERSION):
         block = b"\r\n".join(line[:1].upper() + line[1:] for line in block.split(b"\r\n"))
@@ -59,18 +61,18 @@ def hmsg_lacks_the_reply(
     sizes: tuple[bytes, bytes],
     block: bytes,
     payload: bytes,
-) -> Message:
+) -> RoutedMessage:
     """HMSG lacks the reply that the publisher gave."""
     right = Broker.message(broker, subject, reply, sizes, block, payload)
     lacking = Broker.message(broker, subject, None, sizes, block, payload)
-    return right if right.stripped is None else Message(subject, lacking.tail, right.stripped)
+    return right if right.stripped is None else RoutedMessage(subject, lacking.tail, right.stripped)
 
 
 @defect("CORE-072")
 def headers_reach_those_who_did_not_ask(broker: Broker) -> None:
     """Messages with headers are HMSG to every subscriber."""
 
-    def framed(connection: Connection, head: bytes, message: Message) -> tuple[bytes, ...]:
+    def framed(connection: NatsClientConnection, head: bytes, message: RoutedMessage) -> tuple[bytes, ...]:
         return (head, message.tail) if message.stripped is None else (b"H", head, message.tail)
 
     replace(broker.router, "framed", framed)
@@ -84,7 +86,7 @@ def header_block_without_fields_is_dropped(
     sizes: tuple[bytes, bytes],
     block: bytes,
     payload: bytes,
-) -> Message:
+) -> RoutedMessage:
     """A header block without fields and payload is delivered as MSG."""
     if block == NO_FIELDS and not payload:
         return Broker.message(broker, subject, reply, (b"0", b"0"), b"", payload)
@@ -92,15 +94,15 @@ def header_block_without_fields_is_dropped(
 
 
 def _refuse_hpub(broker: Broker, when: Callable[[HPub], bool]) -> None:
-    original = broker.published_with_headers
+    original = broker.on_hpub
 
-    def published_with_headers(connection: Connection, operation: HPub, now: int) -> None:
+    def published_with_headers(connection: NatsClientConnection, operation: HPub, now: int) -> None:
         if when(operation):
-            broker.refuse(connection, None)
+            broker.send_err_and_close(connection, None)
         else:
             original(connection, operation, now)
 
-    replace(broker, "published_with_headers", published_with_headers)
+    replace(broker, "on_hpub", published_with_headers)
 
 
 @defect("CORE-074")
@@ -121,25 +123,25 @@ def header_size_0_is_refused(broker: Broker) -> None:
 @defect("CORE-076")
 def nobody_responds_is_not_told(broker: Broker) -> None:
     """A request that reaches nobody gets no 503."""
-    replace(broker, "nobody_responds", lambda connection, subject, reply: None)
+    replace(broker, "send_no_responders", lambda connection, subject, reply: None)
 
 
-def _unheard(broker: Broker, react: Callable[[Connection, bytes, bytes | None], None]) -> None:
+def _unheard(broker: Broker, react: Callable[[NatsClientConnection, bytes, bytes | None], None]) -> None:
     """Something happens, too, when a message reaches nobody."""
-    original = broker.unheard
+    original = broker.on_no_receivers
 
-    def unheard(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+    def unheard(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         original(connection, subject, reply)
         react(connection, subject, reply)
 
-    replace(broker, "unheard", unheard)
+    replace(broker, "on_no_receivers", unheard)
 
 
 @defect("CORE-077", name="503-without-a-request")
 def status_503_without_a_request(broker: Broker) -> None:
     """A PUB without reply that reaches nobody brings a 503 to an inbox of its publisher."""
 
-    def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+    def react(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         if reply is not None or not connection.options.no_responders:
             return
         for subscription in connection.subscriptions.values():
@@ -154,7 +156,7 @@ def status_503_without_a_request(broker: Broker) -> None:
 def status_503_to_a_reply_without_subscription(broker: Broker) -> None:
     """A request that reaches nobody brings a 503 although its sender has not subscribed to the reply."""
 
-    def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+    def react(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         if reply is None or not connection.options.no_responders:
             return
         if not any(one.connection is connection for one in broker.router.matching(reply)):
@@ -168,27 +170,27 @@ def status_503_to_a_reply_without_subscription(broker: Broker) -> None:
 def status_503_without_no_responders(broker: Broker) -> None:
     """A request that reaches nobody brings a 503 to clients that did not ask for it."""
 
-    def react(connection: Connection, subject: bytes, reply: bytes | None) -> None:
+    def react(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         if reply is not None and connection.headers and not connection.options.no_responders:
-            broker.nobody_responds(connection, subject, reply)
+            broker.send_no_responders(connection, subject, reply)
 
     _unheard(broker, react)
 
 
-@method_defect(Broker.published, "CORE-081", name="503-although-somebody-listens")
+@method_defect(Broker.on_pub, "CORE-081", name="503-although-somebody-listens")
 def status_503_although_somebody_listens(
-    broker: Broker, connection: Connection, operation: Pub, now: int
+    broker: Broker, connection: NatsClientConnection, operation: Pub, now: int
 ) -> None:
     """A request brings a 503 although it has reached a subscriber."""
-    Broker.published(broker, connection, operation, now)
+    Broker.on_pub(broker, connection, operation, now)
     route = broker.router.route(operation.args[0])
     if len(operation.args) == 3 and connection.options.no_responders and (route.plain or route.groups):
-        broker.nobody_responds(connection, operation.args[0], operation.args[1])
+        broker.send_no_responders(connection, operation.args[0], operation.args[1])
 
 
-@method_defect(Broker.nobody_responds, "CORE-080", name="503-for-every-subscription")
+@method_defect(Broker.send_no_responders, "CORE-080", name="503-for-every-subscription")
 def status_503_for_every_subscription(
-    broker: Broker, connection: Connection, subject: bytes, reply: bytes
+    broker: Broker, connection: NatsClientConnection, subject: bytes, reply: bytes
 ) -> None:
     """Each subscription that matches the reply of a request without responders gets a 503."""
     for subscription in broker.router.matching(reply):
@@ -201,7 +203,7 @@ def unknown_api_request_is_answered(broker: Broker) -> None:
     """A request below $JS.API that is none of the API gets an empty answer."""
     service = broker.service
     assert service is not None  # what ``needs`` says
-    received, publish = service.received, broker.publish
+    received, publish = service.on_message, broker.publish
     published = 0
 
     def is_request(subject: bytes) -> bool:
@@ -220,4 +222,4 @@ def unknown_api_request_is_answered(broker: Broker) -> None:
         return took
 
     replace(broker, "publish", counting)
-    replace(service, "received", answering)
+    replace(service, "on_message", answering)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
@@ -18,7 +18,7 @@ def _change_info(broker: Broker, change: Callable[[dict[str, Any]], None]) -> No
     """Alter the fields of every INFO."""
     original = broker.identity.fields
 
-    def fields(connection: Connection) -> dict[str, Any]:
+    def fields(connection: NatsClientConnection) -> dict[str, Any]:
         found = original(connection)
         change(found)
         return found
@@ -27,7 +27,7 @@ def _change_info(broker: Broker, change: Callable[[dict[str, Any]], None]) -> No
 
 
 @method_defect(Broker.send_info, "CORE-001")
-def info_ends_with_lf(broker: Broker, connection: Connection) -> None:
+def info_ends_with_lf(broker: Broker, connection: NatsClientConnection) -> None:
     """INFO ends with LF in place of CRLF."""
     broker.send(connection, Info.make(broker.identity.fields(connection)).raw.replace(b"\r\n", b"\n"))
 

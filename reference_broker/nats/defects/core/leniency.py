@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from plumbline.reference_broker.nats.connection import Connection, Subscription
+from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
@@ -26,7 +26,7 @@ def client_ip_has_a_port(broker: Broker) -> None:
     """client_ip of INFO is an address with a port."""
     fields = broker.identity.fields
 
-    def altered(connection: Connection) -> dict[str, Any]:
+    def altered(connection: NatsClientConnection) -> dict[str, Any]:
         return {**fields(connection), "client_ip": f"{connection.peer}:4222"}
 
     replace(broker.identity, "fields", altered)
@@ -37,41 +37,43 @@ def api_level_is_text(broker: Broker) -> None:
     """api_lvl of INFO is text."""
     fields = broker.identity.fields
 
-    def altered(connection: Connection) -> dict[str, Any]:
+    def altered(connection: NatsClientConnection) -> dict[str, Any]:
         return {**fields(connection), "api_lvl": "5"}
 
     replace(broker.identity, "fields", altered)
 
 
-@method_defect(Broker.connected, "CORE-009")
-def connect_is_always_confirmed(broker: Broker, connection: Connection, operation: Connect, now: int) -> None:
+@method_defect(Broker.on_connect, "CORE-009")
+def connect_is_always_confirmed(
+    broker: Broker, connection: NatsClientConnection, operation: Connect, now: int
+) -> None:
     """CONNECT is answered with +OK, verbose or not."""
-    Broker.connected(broker, connection, operation, now)
+    Broker.on_connect(broker, connection, operation, now)
     if not connection.closing and not connection.options.verbose:
         broker.send(connection, OK)
 
 
-@method_defect(Broker.ping_is_due, "CORE-069")
-def first_ping_is_a_pong(broker: Broker, connection: Connection, now: int) -> None:
+@method_defect(Broker.on_ping_timer, "CORE-069")
+def first_ping_is_a_pong(broker: Broker, connection: NatsClientConnection, now: int) -> None:
     """A client that was not heard is sent PONG, not PING."""
     if connection.was_pinged:
-        Broker.ping_is_due(broker, connection, now)
+        Broker.on_ping_timer(broker, connection, now)
     else:
         connection.was_pinged = True
-        broker.ponged(connection)
+        broker.on_pong(connection)
         broker.send(connection, b"PONG\r\n")
 
 
 # Line ends
 
 
-@method_defect(Broker.subscribed, "CORE-021")
+@method_defect(Broker.on_sub, "CORE-021")
 def bare_line_feed_loses_subscriptions(
-    broker: Broker, connection: Connection, operation: Sub, now: int
+    broker: Broker, connection: NatsClientConnection, operation: Sub, now: int
 ) -> None:
     """A SUB that ends with a bare LF is passed over."""
     if operation.raw.endswith(b"\r\n"):
-        Broker.subscribed(broker, connection, operation, now)
+        Broker.on_sub(broker, connection, operation, now)
 
 
 # Odd subjects
@@ -109,13 +111,13 @@ def asterisk_in_a_token_matches(broker: Broker) -> None:
     _also_matching(broker, fits)
 
 
-@method_defect(Broker.published, "CORE-042")
+@method_defect(Broker.on_pub, "CORE-042")
 def publish_to_a_wildcard_is_dropped(
-    broker: Broker, connection: Connection, operation: Pub, now: int
+    broker: Broker, connection: NatsClientConnection, operation: Pub, now: int
 ) -> None:
     """A PUB to a subject with a wildcard token is dropped."""
     if subjects.is_literal(operation.args[0]):
-        Broker.published(broker, connection, operation, now)
+        Broker.on_pub(broker, connection, operation, now)
 
 
 @defect("CORE-042")
@@ -128,12 +130,14 @@ def publish_to_a_wildcard_reaches_what_it_matches(broker: Broker) -> None:
     _also_matching(broker, fits)
 
 
-@method_defect(Broker.published, "CORE-044")
-def invalid_publish_subject_is_told(broker: Broker, connection: Connection, operation: Pub, now: int) -> None:
+@method_defect(Broker.on_pub, "CORE-044")
+def invalid_publish_subject_is_told(
+    broker: Broker, connection: NatsClientConnection, operation: Pub, now: int
+) -> None:
     """A PUB to an invalid subject is answered with -ERR on every connection."""
     if not connection.options.pedantic and not subjects.is_valid(operation.args[0]):
-        broker.complain(connection, "Invalid Publish Subject")
-    Broker.published(broker, connection, operation, now)
+        broker.send_err(connection, "Invalid Publish Subject")
+    Broker.on_pub(broker, connection, operation, now)
 
 
 @defect("CORE-044")
@@ -146,13 +150,13 @@ def empty_tokens_match_wildcards(broker: Broker) -> None:
     _also_matching(broker, fits)
 
 
-@method_defect(Broker.complain, "CORE-046")
-def pedantic_publish_is_confirmed_first(broker: Broker, connection: Connection, text: str) -> None:
+@method_defect(Broker.send_err, "CORE-046")
+def pedantic_publish_is_confirmed_first(broker: Broker, connection: NatsClientConnection, text: str) -> None:
     """Verbose and pedantic, a PUB to an invalid subject is answered with +OK before its -ERR."""
     confirmed = connection.options.verbose and text == "Invalid Publish Subject"
     if confirmed:
         broker.send(connection, OK)
-    Broker.complain(broker, connection, text)
+    Broker.send_err(broker, connection, text)
 
 
 # Slow readers

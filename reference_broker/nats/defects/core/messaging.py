@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
@@ -14,23 +14,23 @@ from plumbline.wire.nats import Operation, Pub, Sub, Unsub
 BURST = 20  # messages in one segment that make a burst
 
 
-def _before_pub(broker: Broker, change: Callable[[Connection, Pub], Pub | None]) -> None:
+def _before_pub(broker: Broker, change: Callable[[NatsClientConnection, Pub], Pub | None]) -> None:
     """Each PUB is replaced before it is handled, or dropped."""
-    original = broker.published
+    original = broker.on_pub
 
-    def published(connection: Connection, operation: Pub, now: int) -> None:
+    def published(connection: NatsClientConnection, operation: Pub, now: int) -> None:
         changed = change(connection, operation)
         if changed is not None:
             original(connection, changed, now)
 
-    replace(broker, "published", published)
+    replace(broker, "on_pub", published)
 
 
 @defect("CORE-018")
 def empty_payload_is_lost(broker: Broker) -> None:
     """A PUB of zero bytes without reply is lost."""
 
-    def change(connection: Connection, operation: Pub) -> Pub | None:
+    def change(connection: NatsClientConnection, operation: Pub) -> Pub | None:
         return None if len(operation.args) == 2 and not operation.payload else operation
 
     _before_pub(broker, change)
@@ -40,7 +40,7 @@ def empty_payload_is_lost(broker: Broker) -> None:
 def reply_is_lost(broker: Broker) -> None:
     """MSG lacks the reply subject that the publisher gave."""
 
-    def change(connection: Connection, operation: Pub) -> Pub:
+    def change(connection: NatsClientConnection, operation: Pub) -> Pub:
         route = broker.router.route(operation.args[0])
         if len(operation.args) == 3 and (route.plain or route.groups):
             return Pub.make(operation.subject, operation.payload)
@@ -53,7 +53,7 @@ def reply_is_lost(broker: Broker) -> None:
 def nul_bytes_become_blanks(broker: Broker) -> None:
     """NUL bytes in a payload become blanks."""
 
-    def change(connection: Connection, operation: Pub) -> Pub:
+    def change(connection: NatsClientConnection, operation: Pub) -> Pub:
         if b"\0" not in operation.payload:
             return operation
         raw = operation.raw[: operation.head] + operation.raw[operation.head :].replace(b"\0", b" ")
@@ -64,15 +64,15 @@ def nul_bytes_become_blanks(broker: Broker) -> None:
 
 def _before_operations(broker: Broker, change: Callable[[Sequence[Operation]], Sequence[Operation]]) -> None:
     """What came in one segment is rearranged before it is handled."""
-    original = broker.decoded
+    original = broker.decode
 
     def decoded(
-        connection: Connection, data: bytes | Sequence[Operation]
+        connection: NatsClientConnection, data: bytes | Sequence[Operation]
     ) -> tuple[Sequence[Operation], ProtocolError | None]:
         operations, error = original(connection, data)
         return change(operations), error
 
-    replace(broker, "decoded", decoded)
+    replace(broker, "decode", decoded)
 
 
 @defect("CORE-100")
@@ -106,12 +106,12 @@ def unsub_waits_for_the_end_of_its_segment(broker: Broker) -> None:
     _before_operations(broker, change)
 
 
-@method_defect(Broker.decoded, "CORE-102")
+@method_defect(Broker.decode, "CORE-102")
 def message_cut_inside_its_last_line_end_is_lost(
-    broker: Broker, connection: Connection, data: bytes | Sequence[Operation]
+    broker: Broker, connection: NatsClientConnection, data: bytes | Sequence[Operation]
 ) -> tuple[Sequence[Operation], ProtocolError | None]:
     """A PUB whose last CR and LF come in different segments is lost."""
     cut = isinstance(data, bytes) and data[:1] == b"\n" and connection.decoder.unfinished[-1:] == b"\r"
-    operations, error = Broker.decoded(broker, connection, data)
+    operations, error = Broker.decode(broker, connection, data)
     lost = cut and len(operations) > 0 and isinstance(operations[0], Pub)
     return operations[lost:], error

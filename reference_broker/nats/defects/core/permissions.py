@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plumbline.reference_broker.nats.auth import Credentials, Permits
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.auth import ConnectionPermissions, Credentials
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
 
 
-def _with_permits(broker: Broker, change: Callable[[Permits], None]) -> None:
+def _with_permits(broker: Broker, change: Callable[[ConnectionPermissions], None]) -> None:
     """The permissions of every user are altered."""
     original = broker.authenticator.permissions
 
-    def permissions(credentials: Credentials) -> Permits | None:
+    def permissions(credentials: Credentials) -> ConnectionPermissions | None:
         permits = original(credentials)
         if permits is not None:
             change(permits)
@@ -40,7 +40,7 @@ def publish_denials_are_ignored(broker: Broker) -> None:
 def subscribing_needs_no_permission(broker: Broker) -> None:
     """A user may subscribe to whatever is not denied, allowed or not, outside queue groups."""
 
-    def change(permits: Permits) -> None:
+    def change(permits: ConnectionPermissions) -> None:
         original = permits.subscribe.allows
 
         def allows(subject: bytes, queue: bytes | None = None) -> bool:
@@ -53,7 +53,7 @@ def subscribing_needs_no_permission(broker: Broker) -> None:
 
 @method_defect(Broker.subscribe_refusal, "CORE-054")
 def refusal_does_not_name_the_queue(
-    broker: Broker, connection: Connection, subject: bytes, queue: bytes | None
+    broker: Broker, connection: NatsClientConnection, subject: bytes, queue: bytes | None
 ) -> str | None:
     """The permissions violation of a queue subscription does not name the queue group."""
     found = Broker.subscribe_refusal(broker, connection, subject, queue)

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from plumbline.reference_broker.nats.connection import Connection, Subscription
+from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
-from plumbline.reference_broker.nats.routing import Message, Target
+from plumbline.reference_broker.nats.routing import RoutedMessage, Target
 from plumbline.wire.nats import Sub, Unsub
 from plumbline.wire.nats.subjects import ANY_TAIL, covers
 
 
-@method_defect(Broker.subscribed, "CORE-099")
-def sid_must_be_a_number(broker: Broker, connection: Connection, operation: Sub, now: int) -> None:
+@method_defect(Broker.on_sub, "CORE-099")
+def sid_must_be_a_number(broker: Broker, connection: NatsClientConnection, operation: Sub, now: int) -> None:
     """SUB with a sid that is no number is refused."""
     if operation.args[-1].isdigit():
-        Broker.subscribed(broker, connection, operation, now)
+        Broker.on_sub(broker, connection, operation, now)
     else:
-        broker.complain(connection, "Invalid Sid")
+        broker.send_err(connection, "Invalid Sid")
 
 
-@method_defect(Broker.subscribed, "CORE-093")
-def sid_in_use_is_replaced(broker: Broker, connection: Connection, operation: Sub, now: int) -> None:
+@method_defect(Broker.on_sub, "CORE-093")
+def sid_in_use_is_replaced(
+    broker: Broker, connection: NatsClientConnection, operation: Sub, now: int
+) -> None:
     """SUB with a sid in use ends the subscription that has it."""
     standing = connection.subscriptions.get(operation.args[-1])
     if standing is not None:
         broker.router.remove(standing)
-    Broker.subscribed(broker, connection, operation, now)
+    Broker.on_sub(broker, connection, operation, now)
 
 
 def _not_matching(broker: Broker, unless: Callable[[bytes, bytes], bool]) -> None:
@@ -98,25 +100,27 @@ def subjects_are_case_insensitive(broker: Broker) -> None:
     _matching_too(broker, also)
 
 
-@method_defect(Broker.unsubscribed, "CORE-017")
-def unsub_of_an_unknown_sid_is_an_error(broker: Broker, connection: Connection, operation: Unsub) -> None:
+@method_defect(Broker.on_unsub, "CORE-017")
+def unsub_of_an_unknown_sid_is_an_error(
+    broker: Broker, connection: NatsClientConnection, operation: Unsub
+) -> None:
     """UNSUB of a sid without subscription gets -ERR."""
     if operation.args[0] in connection.subscriptions:
-        Broker.unsubscribed(broker, connection, operation)
+        Broker.on_unsub(broker, connection, operation)
     else:
-        broker.complain(connection, "Invalid Subscription")
+        broker.send_err(connection, "Invalid Subscription")
 
 
 def _limit(broker: Broker, change: Callable[[Subscription, int], int | None]) -> None:
     """UNSUB has another max_msgs, or is ignored."""
-    original = broker.router.limit
+    original = broker.router.set_max_msgs
 
     def limit(subscription: Subscription, max_msgs: int) -> None:
         changed = change(subscription, max_msgs)
         if changed is not None:
             original(subscription, changed)
 
-    replace(broker.router, "limit", limit)
+    replace(broker.router, "set_max_msgs", limit)
 
 
 @defect("CORE-088")
@@ -157,13 +161,13 @@ def queue_members_have_no_limit(broker: Broker) -> None:
 
 
 def _ignore_unsub(broker: Broker, when: Callable[[bytes], bool]) -> None:
-    original = broker.unsubscribed
+    original = broker.on_unsub
 
-    def unsubscribed(connection: Connection, operation: Unsub) -> None:
+    def unsubscribed(connection: NatsClientConnection, operation: Unsub) -> None:
         if not (len(operation.args) == 2 and when(operation.args[1])):
             original(connection, operation)
 
-    replace(broker, "unsubscribed", unsubscribed)
+    replace(broker, "on_unsub", unsubscribed)
 
 
 @defect("CORE-091")
@@ -189,7 +193,9 @@ def every_queue_member_gets_every_message(broker: Broker) -> None:
     """All members of a queue group get each message, unless one has an UNSUB limit."""
     original = broker.router.deliver_to_one
 
-    def deliver_to_one(group: list[Target], message: Message, publisher: Connection | None) -> int:
+    def deliver_to_one(
+        group: list[Target], message: RoutedMessage, publisher: NatsClientConnection | None
+    ) -> int:
         if any(member.max_msgs for member, _ in group):
             return original(group, message, publisher)
         return sum(broker.router.deliver_to(member, head, message, publisher) for member, head in group)

@@ -7,7 +7,11 @@ import msgspec
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.methods import alter_waiting, method_defect
-from plumbline.reference_broker.nats.jetstream.consumers.pull import Refused, WaitingQueue, WaitingRequest
+from plumbline.reference_broker.nats.jetstream.consumers.pull import (
+    PullRefusedError,
+    WaitingQueue,
+    WaitingRequest,
+)
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.jetstream import PullRequest, exceeded_max_request_batch
 
@@ -24,7 +28,7 @@ def _lenient(broker: Broker, *, malformed: bool) -> None:
     def read(self: WaitingQueue, body: bytes, now: int) -> PullRequest:
         try:
             return WaitingQueue.read(self, body, now)
-        except Refused:
+        except PullRefusedError:
             if _is_json(body) is malformed or _is_request(body):
                 raise
             return PullRequest()
@@ -88,7 +92,7 @@ def pull_max_batch_is_not_checked(broker: Broker) -> None:
 def pull_max_batch_tells_what_was_asked(self: WaitingQueue, request: PullRequest) -> None:
     """Exceeded MaxRequestBatch names the batch that was asked for."""
     if 0 < self.config.max_batch < request.batch:
-        raise Refused(exceeded_max_request_batch(request.batch))
+        raise PullRefusedError(exceeded_max_request_batch(request.batch))
 
 
 @defect("JS-PULL-038")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import (
@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER, WaitingQueue, WaitingRequest
 from plumbline.reference_broker.nats.jetstream.service import JetStream
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED, NO_MESSAGES, PullRequest
 
@@ -23,13 +23,13 @@ from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED, NO_MESSAGES, P
 @defect("JS-PULL-001", needs=())
 def pull_without_jetstream_is_silent(broker: Broker) -> None:
     """A server without JetStream leaves pull requests unanswered instead of 503."""
-    nobody_responds = broker.nobody_responds
+    nobody_responds = broker.send_no_responders
 
-    def silent(connection: Connection, subject: bytes, reply: bytes) -> None:
+    def silent(connection: NatsClientConnection, subject: bytes, reply: bytes) -> None:
         if not subject.startswith(b"$JS.API."):
             nobody_responds(connection, subject, reply)
 
-    replace(broker, "nobody_responds", silent)
+    replace(broker, "send_no_responders", silent)
 
 
 @method_defect(JetStream.refuse_pull, "JS-PULL-040")
@@ -43,8 +43,8 @@ def pull_without_reply_consumes(self: Consumer, reply: bytes | None, body: bytes
     """A pull request without reply subject uses up a message."""
     if reply is not None:
         Consumer.pull(self, reply, body, now)
-    elif (candidate := self.candidate(now)) is not None:
-        self.delivered(*candidate, now)
+    elif (candidate := self.next_message(now)) is not None:
+        self.record_delivered(*candidate, now)
 
 
 @method_defect(Consumer.send, "JS-PULL-002")
@@ -84,7 +84,7 @@ def pull_loses_the_message_after_a_batch(self: Consumer, now: int) -> bool:
 
 
 @method_defect(Consumer.content, "JS-PULL-055")
-def pull_lower_cases_headers(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+def pull_lower_cases_headers(self: Consumer, message: StoredMessage) -> tuple[bytes, bytes]:
     """Header names of stored messages are delivered in lower case."""
     header_block, payload = Consumer.content(self, message)
     return re.sub(rb"(?m)^[\w-]+(?=:)", lambda name: name[0].lower(), header_block), payload
@@ -95,26 +95,26 @@ def pull_serves_one_more_than_the_batch(broker: Broker) -> None:
     """A message that comes after a batch was full goes to its inbox all the same."""
 
     def filled(self: WaitingQueue, request: WaitingRequest, size: int, now: int) -> None:
-        WaitingQueue.filled(self, request, size, now)
+        WaitingQueue.record_delivered(self, request, size, now)
         if request.batch <= 0:
             vars(self)["late"] = request.reply
 
-    def stored(self: Consumer, message: Message, now: int) -> None:
+    def stored(self: Consumer, message: StoredMessage, now: int) -> None:
         reply = vars(self.waiting).pop("late", None)
         if reply is not None and not self.waiting.requests:
             self.waiting.enqueue(WaitingRequest(reply, 1, 0, NEVER, 0, NEVER, no_wait=False))
-        Consumer.stored(self, message, now)
+        Consumer.on_stored(self, message, now)
 
-    alter_waiting(broker, filled=filled)
-    alter_consumers(broker, stored=stored)
+    alter_waiting(broker, record_delivered=filled)
+    alter_consumers(broker, on_stored=stored)
 
 
-@method_defect(WaitingQueue.filled, "JS-PULL-051")
+@method_defect(WaitingQueue.record_delivered, "JS-PULL-051")
 def pull_tells_the_end_of_a_full_batch(
     self: WaitingQueue, request: WaitingRequest, size: int, now: int
 ) -> None:
     """A full batch of more than one ends with a status."""
-    WaitingQueue.filled(self, request, size, now)
+    WaitingQueue.record_delivered(self, request, size, now)
     if request.batch <= 0 and request.delivered > 1:
         self.send(request.reply, NO_MESSAGES)
 

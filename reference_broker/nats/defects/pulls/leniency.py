@@ -17,7 +17,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import (
     NEVER,
-    Refused,
+    PullRefusedError,
     WaitingQueue,
     WaitingRequest,
     status_block,
@@ -101,7 +101,7 @@ def pull_full_queue_is_told_to_heartbeats(broker: Broker) -> None:
 def pull_no_wait_ignores_expires(self: WaitingQueue, request: PullRequest, available: int, now: int) -> None:
     """A no_wait request with expires ends at once if there is nothing."""
     if available == 0:
-        raise Refused(NO_MESSAGES)
+        raise PullRefusedError(NO_MESSAGES)
     WaitingQueue.admit_no_wait(self, request, available, now)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.methods import (
@@ -13,7 +13,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 )
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER, WaitingQueue, WaitingRequest
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import NO_MESSAGES, PullRequest
 from plumbline.wire.units import MILLISECOND
@@ -31,7 +31,7 @@ def pull_expires_by_default(self: WaitingQueue, request: PullRequest, now: int) 
     return now + (request.expires or 200 * MILLISECOND)
 
 
-@method_defect(WaitingQueue.is_wanted, "JS-PULL-006")
+@method_defect(WaitingQueue.has_interest, "JS-PULL-006")
 def pull_counts_requests_without_interest(self: WaitingQueue, request: WaitingRequest) -> bool:
     """A request whose inbox nobody subscribes to stays in num_waiting."""
     return True
@@ -43,26 +43,26 @@ def pull_delivers_to_nobody(broker: Broker) -> None:
 
     def remove(self: WaitingQueue, request: WaitingRequest) -> None:
         WaitingQueue.remove(self, request)
-        if request.batch > 0 and not self.is_wanted(request):
+        if request.batch > 0 and not self.has_interest(request):
             vars(self)["dropped"] = True
 
-    def stored(self: Consumer, message: Message, now: int) -> None:
-        Consumer.stored(self, message, now)
-        if vars(self.waiting).pop("dropped", None) and (candidate := self.candidate(now)) is not None:
-            self.delivered(*candidate, now)
+    def stored(self: Consumer, message: StoredMessage, now: int) -> None:
+        Consumer.on_stored(self, message, now)
+        if vars(self.waiting).pop("dropped", None) and (candidate := self.next_message(now)) is not None:
+            self.record_delivered(*candidate, now)
 
     alter_waiting(broker, remove=remove)
-    alter_consumers(broker, stored=stored)
+    alter_consumers(broker, on_stored=stored)
 
 
-@method_defect(Consumer.counts, "JS-PULL-023")
+@method_defect(Consumer.was_delivered, "JS-PULL-023")
 def pull_delivers_the_rest_to_nobody(self: Consumer, request: WaitingRequest, receivers: int) -> bool:
     """After UNSUB in the middle of a batch, messages still count as delivered for it."""
     return receivers > 0 or request.delivered > 0
 
 
 @method_defect(Broker.drop_subscriptions, "JS-PULL-008")
-def pull_survives_disconnect(broker: Broker, connection: Connection) -> None:
+def pull_survives_disconnect(broker: Broker, connection: NatsClientConnection) -> None:
     """Requests of a client that has disconnected go on waiting and take messages."""
     inboxes = {
         request.reply
@@ -141,12 +141,12 @@ def pull_status_has_a_reply(self: WaitingQueue, reply: bytes, status: Status) ->
     self.host.publish(reply, b"_INBOX.status" if status == NO_MESSAGES else None, block, b"")
 
 
-@method_defect(WaitingQueue.filled, "JS-PULL-018")
+@method_defect(WaitingQueue.record_delivered, "JS-PULL-018")
 def pull_no_wait_always_ends_with_404(
     self: WaitingQueue, request: WaitingRequest, size: int, now: int
 ) -> None:
     """A no_wait pull that got its one message is told 404 as well."""
-    WaitingQueue.filled(self, request, size, now)
+    WaitingQueue.record_delivered(self, request, size, now)
     if request.no_wait and request.batch <= 0:
         self.send(request.reply, NO_MESSAGES)
 

@@ -14,7 +14,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 )
 from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
@@ -91,13 +91,13 @@ def adv_purge_is_told(broker: Broker) -> None:
     alter_success(broker, "stream_purge", change)
 
 
-@method_defect(Consumer.inactive_due, "JS-ADV-010")
+@method_defect(Consumer.on_inactive, "JS-ADV-010")
 def adv_inactive_consumer_is_not_told(self: Consumer, now: int) -> None:
     """That a consumer is deleted because nobody uses it is not told."""
     jetstream = self.stream.jetstream
     advise = jetstream.advise
     jetstream.advise = lambda *event: None  # type: ignore[method-assign]
-    Consumer.inactive_due(self, now)
+    Consumer.on_inactive(self, now)
     jetstream.advise = advise  # type: ignore[method-assign]
 
 
@@ -105,7 +105,7 @@ def adv_inactive_consumer_is_not_told(self: Consumer, now: int) -> None:
 
 
 @method_defect(Consumer.nak, "JS-ADV-008")
-def adv_nak_is_sampled(self: Consumer, subject: AckSubject, delay: int | None, now: int) -> None:
+def adv_nak_is_sampled(self: Consumer, subject: AckSubjectFields, delay: int | None, now: int) -> None:
     """-NAK is told as the acknowledgement of a sample."""
     if self.config.sample_freq:
         advisories.ack_sample(self, subject, now)
@@ -113,13 +113,17 @@ def adv_nak_is_sampled(self: Consumer, subject: AckSubject, delay: int | None, n
 
 
 @method_defect(Consumer.ack, "JS-ADV-008")
-def adv_every_second_ack_is_sampled(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+def adv_every_second_ack_is_sampled(
+    self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool
+) -> bool:
     """sample_freq 100 samples every second acknowledgement."""
     return Consumer.ack(self, subject, now, sampled=sampled and subject.consumer_seq % 2 == 0)
 
 
 @method_defect(Consumer.ack, "JS-ADV-008")
-def adv_acks_are_sampled_unasked(self: Consumer, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+def adv_acks_are_sampled_unasked(
+    self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool
+) -> bool:
     """Acknowledgements are sampled without sample_freq."""
     if sampled and not self.config.sample_freq:
         self.sample_debt = 100

@@ -8,8 +8,8 @@ from plumbline.reference_broker.nats.defects.methods import (
     jetstream_of,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, Part, Staged
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, BatchPosition, StagedMessage
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
@@ -20,15 +20,17 @@ def pub_batches_are_unknown(broker: Broker) -> None:
 
 
 class _Gaps(Batches):
-    def accept(self, part: Part, message: Staged, now: int) -> tuple[Message | None, bytes]:
-        batch = self.open.get(part.batch_id)
-        if batch is not None and part.sequence is not None:
-            part = Part(part.batch_id, len(batch.messages) + 1, part.commit)
-        return super().accept(part, message, now)
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        batch = self.open.get(position.batch_id)
+        if batch is not None and position.sequence is not None:
+            position = BatchPosition(position.batch_id, len(batch.messages) + 1, position.commit)
+        return super().accept(position, message, now)
 
 
-@method_defect(Stream.configured, "JS-PUB-054")
+@method_defect(Stream.derive_settings, "JS-PUB-054")
 def pub_batches_may_have_gaps(self: Stream) -> None:
     """Gaps in Nats-Batch-Sequence are not noticed."""
-    Stream.configured(self)
+    Stream.derive_settings(self)
     self.batches = _Gaps(self)

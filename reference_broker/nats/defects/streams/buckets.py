@@ -23,8 +23,8 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.publish import PublishHeaders
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
@@ -39,15 +39,15 @@ def _is_object_store(stream: Stream) -> bool:
 # Key-value buckets
 
 
-@method_defect(Stream.configured, "JS-KV-001")
+@method_defect(Stream.derive_settings, "JS-KV-001")
 def kv_bucket_discards_old(self: Stream) -> None:
     """A bucket is created with discard old."""
     if _is_bucket(self):
         self.config = msgspec.structs.replace(self.config, discard="old")
-    Stream.configured(self)
+    Stream.derive_settings(self)
 
 
-Stored = tuple[Message | None, bytes]
+Stored = tuple[StoredMessage | None, bytes]
 
 
 def _alter_puts(broker: Broker, put: Callable[[Stream, bytes, bytes, bytes, int], Stored]) -> None:
@@ -108,8 +108,8 @@ def kv_legacy_get_is_not_in_base64(broker: Broker) -> None:
     alter_success(broker, "stream_msg_get", change)
 
 
-def _alter_expectation(broker: Broker, check: Callable[[Stream, bytes, Directives], None]) -> None:
-    def checked(self: Stream, subject: bytes, directives: Directives) -> None:
+def _alter_expectation(broker: Broker, check: Callable[[Stream, bytes, PublishHeaders], None]) -> None:
+    def checked(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
         (check if _is_bucket(self) else Stream.check_expected_last_subject_seq)(self, subject, directives)
 
     alter_streams(broker, check_expected_last_subject_seq=checked)
@@ -119,7 +119,7 @@ def _alter_expectation(broker: Broker, check: Callable[[Stream, bytes, Directive
 def kv_create_overwrites(broker: Broker) -> None:
     """A create of a key that has a value replaces it."""
 
-    def check(self: Stream, subject: bytes, directives: Directives) -> None:
+    def check(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
         if directives.expected_last_subject_seq != 0:
             Stream.check_expected_last_subject_seq(self, subject, directives)
 
@@ -130,7 +130,7 @@ def kv_create_overwrites(broker: Broker) -> None:
 def kv_update_on_any_older_revision(broker: Broker) -> None:
     """An update is stored if the key ever had the revision it names."""
 
-    def check(self: Stream, subject: bytes, directives: Directives) -> None:
+    def check(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
         known = self.store.load(directives.expected_last_subject_seq or 0)
         if known is None or known.subject != subject:
             Stream.check_expected_last_subject_seq(self, subject, directives)
@@ -142,7 +142,7 @@ def kv_update_on_any_older_revision(broker: Broker) -> None:
 def kv_update_minds_other_keys(broker: Broker) -> None:
     """An update is refused if another key has changed since."""
 
-    def check(self: Stream, subject: bytes, directives: Directives) -> None:
+    def check(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
         if directives.expected_last_subject_seq not in (None, 0, self.store.last_seq):
             raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
         Stream.check_expected_last_subject_seq(self, subject, directives)
@@ -173,7 +173,7 @@ def kv_purge_keeps_a_revision(self: Stream, subject: bytes, rollup: str, now: in
 
 
 @method_defect(Stream.check_room_of_subject, "JS-KV-011")
-def kv_full_history_refuses(self: Stream, subject: bytes, directives: Directives) -> None:
+def kv_full_history_refuses(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
     """A put on a key whose history is full is refused."""
     if _is_bucket(self) and self.is_full(subject):
         raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
@@ -196,7 +196,7 @@ def kv_watch_counts_itself(broker: Broker) -> None:
 
 
 @method_defect(Consumer.content, "JS-KV-014")
-def kv_keys_come_without_sizes(self: Consumer, message: Message) -> tuple[bytes, bytes]:
+def kv_keys_come_without_sizes(self: Consumer, message: StoredMessage) -> tuple[bytes, bytes]:
     """A watch without values does not tell their sizes."""
     if self.config.headers_only and _is_bucket(self.stream):
         return message.header_block, b""
@@ -225,7 +225,7 @@ def kv_key_leaves_no_marker(self: Stream, seq: int, now: int) -> None:
 @method_defect(Stream.accept, "JS-OBJ-002")
 def obj_metadata_in_lower_case(
     self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-) -> tuple[Message | None, bytes]:
+) -> tuple[StoredMessage | None, bytes]:
     """Metadata is stored in lower case, the digest too."""
     if _is_object_store(self) and b".M." in subject:
         payload = payload.lower()

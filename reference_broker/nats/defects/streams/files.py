@@ -11,9 +11,9 @@ from plumbline.reference_broker.nats.defects.methods import (
     alter_streams,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.files.store import Block, FileStore
+from plumbline.reference_broker.nats.jetstream.files.store import BlockFile, FileStore
 from plumbline.reference_broker.nats.jetstream.files.stream_files import StreamFiles
 from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
@@ -61,7 +61,7 @@ def store_memory_outlives_the_broker(self: JetStream, config: StreamConfig) -> S
     return StreamFiles(config.name, self.config.ledger) if self.config.ledger is not None else None
 
 
-@method_defect(Consumer.changed, "JS-STORE-019", "JS-STORE-024")
+@method_defect(Consumer.on_state_changed, "JS-STORE-019", "JS-STORE-024")
 def store_consumers_begin_again(self: Consumer, seq: int | None) -> None:
     """What a consumer has delivered and what was acknowledged is not written."""
 
@@ -97,9 +97,9 @@ def store_acknowledges_before_it_writes(broker: Broker) -> None:
     class Late(FileStore):
         def __init__(self, stream: str, files: StreamFiles) -> None:
             super().__init__(stream, files.folder, files.ledger)
-            self.waiting: list[tuple[Block, bytes]] = []
+            self.waiting: list[tuple[BlockFile, bytes]] = []
 
-        def _write(self, block: Block, record: bytes) -> None:
+        def _write(self, block: BlockFile, record: bytes) -> None:
             self.waiting.append((block, record))
             if len(self.waiting) > 3:
                 super()._write(*self.waiting.pop(0))
@@ -112,7 +112,7 @@ def store_acknowledges_before_it_writes(broker: Broker) -> None:
 
 @method_defect(Consumer.ack, "JS-STORE-023")
 def store_some_acks_are_confirmed_and_forgotten(
-    self: Consumer, subject: AckSubject, now: int, *, sampled: bool
+    self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool
 ) -> bool:
     """The ack of every third message is confirmed and changes nothing."""
     return subject.stream_seq % 3 == 0 or Consumer.ack(self, subject, now, sampled=sampled)

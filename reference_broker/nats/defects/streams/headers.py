@@ -12,14 +12,14 @@ from plumbline.reference_broker.nats.defects.methods import alter_streams, metho
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams import admission
-from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
+from plumbline.reference_broker.nats.jetstream.streams.publish import PublishHeaders
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 def _before_checks(broker: Broker, **changed: Any) -> None:
     """The headers are read otherwise: every one of ``changed`` that is present gets this value."""
 
-    def check_headers(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+    def check_headers(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
         present = {
             name: value for name, value in changed.items() if getattr(directives, name) not in ("", None)
         }
@@ -35,7 +35,7 @@ def pub_expected_stream_is_ignored(broker: Broker) -> None:
 
 
 @method_defect(Stream.check_expected_stream, "JS-PUB-011")
-def pub_expected_stream_has_another_code(self: Stream, directives: Directives) -> None:
+def pub_expected_stream_has_another_code(self: Stream, directives: PublishHeaders) -> None:
     """A wrong Nats-Expected-Stream is refused with err_code 10071."""
     try:
         Stream.check_expected_stream(self, directives)
@@ -68,21 +68,21 @@ def pub_expected_last_sequence_is_ignored(broker: Broker) -> None:
 
 
 @method_defect(Stream.check_expected_last_seq, "JS-PUB-014")
-def pub_expected_last_sequence_may_lie_ahead(self: Stream, directives: Directives) -> None:
+def pub_expected_last_sequence_may_lie_ahead(self: Stream, directives: PublishHeaders) -> None:
     """Nats-Expected-Last-Sequence is refused only if it is too low."""
     if directives.expected_last_seq is not None and directives.expected_last_seq < self.store.last_seq:
         Stream.check_expected_last_seq(self, directives)
 
 
 @method_defect(Stream.check_expected_last_seq, "JS-PUB-015")
-def pub_expected_last_sequence_counts_messages(self: Stream, directives: Directives) -> None:
+def pub_expected_last_sequence_counts_messages(self: Stream, directives: PublishHeaders) -> None:
     """Nats-Expected-Last-Sequence is compared with the next sequence."""
     if directives.expected_last_seq not in (None, self.store.last_seq + 1):
         raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
 
 
 @method_defect(Stream.check_expected_last_seq, "JS-PUB-016")
-def pub_expected_last_sequence_of_zero_is_none(self: Stream, directives: Directives) -> None:
+def pub_expected_last_sequence_of_zero_is_none(self: Stream, directives: PublishHeaders) -> None:
     """Nats-Expected-Last-Sequence 0 is taken for no expectation."""
     if directives.expected_last_seq:
         Stream.check_expected_last_seq(self, directives)
@@ -90,7 +90,7 @@ def pub_expected_last_sequence_of_zero_is_none(self: Stream, directives: Directi
 
 @method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-017", "JS-PUB-018")
 def pub_expected_last_subject_sequence_is_of_the_stream(
-    self: Stream, subject: bytes, directives: Directives
+    self: Stream, subject: bytes, directives: PublishHeaders
 ) -> None:
     """Nats-Expected-Last-Subject-Sequence is compared with the last sequence of the stream."""
     if directives.expected_last_subject_seq not in (None, self.store.last_seq):
@@ -99,7 +99,7 @@ def pub_expected_last_subject_sequence_is_of_the_stream(
 
 @method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-019")
 def pub_expected_last_subject_sequence_of_zero_is_none(
-    self: Stream, subject: bytes, directives: Directives
+    self: Stream, subject: bytes, directives: PublishHeaders
 ) -> None:
     """Nats-Expected-Last-Subject-Sequence 0 is taken for no expectation."""
     if directives.expected_last_subject_seq:
@@ -108,7 +108,7 @@ def pub_expected_last_subject_sequence_of_zero_is_none(
 
 @method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-018")
 def pub_expected_last_subject_sequence_of_zero_is_refused(
-    self: Stream, subject: bytes, directives: Directives
+    self: Stream, subject: bytes, directives: PublishHeaders
 ) -> None:
     """Nats-Expected-Last-Subject-Sequence 0 is refused for a fresh subject."""
     if directives.expected_last_subject_seq == 0 and not self.store.count_of(subject):
@@ -130,7 +130,7 @@ def pub_expected_last_message_id_is_never_met(broker: Broker) -> None:
 
 @method_defect(Stream.check_headers, "JS-PUB-022")
 def pub_duplicate_with_a_wrong_expectation_is_stored(
-    self: Stream, subject: bytes, directives: Directives, now: int
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
 ) -> int | None:
     """A duplicate that has an expectation as well is stored."""
     if directives.msg_id and directives.expected_last_seq is not None:
@@ -182,7 +182,7 @@ def pub_unknown_rollup_is_stored(self: Stream, rollup: str) -> None:
 
 
 @method_defect(Stream.read_ttl, "JS-PUB-029")
-def pub_ttl_needs_no_permission(self: Stream, directives: Directives) -> int:
+def pub_ttl_needs_no_permission(self: Stream, directives: PublishHeaders) -> int:
     """Nats-TTL is ignored without allow_msg_ttl."""
     return Stream.read_ttl(self, directives) if self.config.allow_msg_ttl else 0
 
@@ -190,17 +190,17 @@ def pub_ttl_needs_no_permission(self: Stream, directives: Directives) -> int:
 @defect("JS-PUB-048")
 def pub_ttl_is_ignored(broker: Broker) -> None:
     """Nats-TTL removes no message."""
-    alter_streams(broker, lifetimes_end=lambda self, now: None)
+    alter_streams(broker, on_ttl_timer=lambda self, now: None)
 
 
-@method_defect(Stream.lifetimes_end, "JS-PUB-048")
+@method_defect(Stream.on_ttl_timer, "JS-PUB-048")
 def pub_ttl_of_one_is_for_all(self: Stream, now: int) -> None:
     """When the Nats-TTL of one message is over, the messages without one go too."""
     self.purge(now)
 
 
 @method_defect(Stream.read_ttl, "JS-PUB-053")
-def pub_ttl_takes_any_duration(self: Stream, directives: Directives) -> int:
+def pub_ttl_takes_any_duration(self: Stream, directives: PublishHeaders) -> int:
     """A Nats-TTL that is below a second, or no duration, is taken for none."""
     try:
         return Stream.read_ttl(self, directives)

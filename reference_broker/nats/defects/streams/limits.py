@@ -8,7 +8,7 @@ from plumbline.reference_broker.nats.defects.methods import Method, alter_stream
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
-from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
+from plumbline.reference_broker.nats.jetstream.streams.publish import PublishHeaders
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 # How many
@@ -57,7 +57,7 @@ def limits_refusal_has_the_last_seq(self: Stream, error: JetStreamError) -> byte
 def limits_lower_max_msgs_waits(self: Stream, config: StreamConfig, now: int) -> None:
     """An update to a lower max_msgs removes nothing until something is published."""
     self.config = config
-    self.configured()
+    self.derive_settings()
 
 
 # How much
@@ -76,14 +76,14 @@ def limits_max_bytes_takes_one_message(self: Stream, subject: bytes | None, now:
         self.remove(self.store.first_seq, now)
 
 
-@method_defect(Stream.make_room, "JS-PUB-037")
+@method_defect(Stream.check_discard_new, "JS-PUB-037")
 def limits_message_over_max_bytes_is_refused(
-    self: Stream, subject: bytes, header_block: bytes, payload: bytes, directives: Directives
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, directives: PublishHeaders
 ) -> None:
     """A message larger than max_bytes is refused by discard old."""
     if 0 < self.config.max_bytes < len(payload):
         raise errors.STORE_FAILED(reason="maximum bytes exceeded")
-    Stream.make_room(self, subject, header_block, payload, directives)
+    Stream.check_discard_new(self, subject, header_block, payload, directives)
 
 
 def _payload_alone(storage: str) -> Method:
@@ -156,13 +156,13 @@ def limits_max_msg_size_without_headers(broker: Broker) -> None:
 @defect("JS-PUB-041")
 def limits_max_age_is_ignored(broker: Broker) -> None:
     """max_age removes nothing."""
-    alter_streams(broker, messages_age=lambda self, now: None)
+    alter_streams(broker, on_age_timer=lambda self, now: None)
 
 
-@method_defect(Stream.messages_age, "JS-PUB-041")
+@method_defect(Stream.on_age_timer, "JS-PUB-041")
 def limits_max_age_begins_anew(self: Stream, now: int) -> None:
     """A stream whose last message grew too old starts at sequence 1 again."""
-    Stream.messages_age(self, now)
+    Stream.on_age_timer(self, now)
     if self.store.last_seq and not len(self.store):
         self.store.restart_at(1)
 
@@ -193,14 +193,18 @@ def limits_discard_new_per_subject_is_ignored(broker: Broker) -> None:
 
 
 @method_defect(Stream.check_room_of_subject, "JS-PUB-043")
-def limits_one_full_subject_fills_the_stream(self: Stream, subject: bytes, directives: Directives) -> None:
+def limits_one_full_subject_fills_the_stream(
+    self: Stream, subject: bytes, directives: PublishHeaders
+) -> None:
     """With discard_new_per_subject, one full subject has messages on others refused."""
     for each in self.store.subjects():
         Stream.check_room_of_subject(self, each, directives)
 
 
 @method_defect(Stream.check_room_of_subject, "JS-PUB-044")
-def limits_discard_new_is_always_per_subject(self: Stream, subject: bytes, directives: Directives) -> None:
+def limits_discard_new_is_always_per_subject(
+    self: Stream, subject: bytes, directives: PublishHeaders
+) -> None:
     """discard new refuses messages on a full subject without discard_new_per_subject."""
     if self.is_full(subject):
         raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")

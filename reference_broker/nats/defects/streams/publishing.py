@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from plumbline.reference_broker.nats.connection import Connection
+from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import (
@@ -15,25 +15,25 @@ from plumbline.reference_broker.nats.defects.methods import (
     jetstream_of,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.streams.publish import Directives
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.publish import PublishHeaders
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.nats import Pub
 
 Publish = Callable[[bytes, bytes | None, bytes, bytes], int]
 
 
-@method_defect(Stream.configured, "JS-PUB-001")
+@method_defect(Stream.derive_settings, "JS-PUB-001")
 def pub_puback_without_seq(self: Stream) -> None:
     """A PubAck has no seq."""
-    Stream.configured(self)
+    Stream.derive_settings(self)
     self.puback = self.puback.replace(b'"seq":', b'"sequence":')
 
 
-@method_defect(Stream.configured, "JS-PUB-001")
+@method_defect(Stream.derive_settings, "JS-PUB-001")
 def pub_puback_names_no_stream(self: Stream) -> None:
     """The PubAck's stream is always empty."""
-    Stream.configured(self)
+    Stream.derive_settings(self)
     self.puback = self.puback.replace(self.config.name.encode(), b"")
 
 
@@ -72,22 +72,24 @@ def pub_puback_comes_twice(broker: Broker) -> None:
 # De-duplication
 
 
-@method_defect(Stream.configured, "JS-PUB-003")
+@method_defect(Stream.derive_settings, "JS-PUB-003")
 def pub_duplicate_is_not_told(self: Stream) -> None:
     """The PubAck of a duplicate lacks duplicate."""
-    Stream.configured(self)
+    Stream.derive_settings(self)
     self.duplicate_puback = self.puback
 
 
 @method_defect(Stream.duplicate_of, "JS-PUB-003")
-def pub_duplicate_has_a_new_seq(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+def pub_duplicate_has_a_new_seq(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
     """The PubAck of a duplicate has the sequence that comes next."""
     original = Stream.duplicate_of(self, subject, directives, now)
     return self.store.last_seq + 1 if original else None
 
 
 @method_defect(Stream.duplicate_of, "JS-PUB-004")
-def pub_duplicate_is_stored(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+def pub_duplicate_is_stored(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
     """A duplicate is told that it is one, and stored."""
     original = Stream.duplicate_of(self, subject, directives, now)
     if original:
@@ -96,7 +98,9 @@ def pub_duplicate_is_stored(self: Stream, subject: bytes, directives: Directives
 
 
 @method_defect(Stream.duplicate_of, "JS-PUB-004")
-def pub_duplicate_uses_up_a_seq(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+def pub_duplicate_uses_up_a_seq(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
     """A duplicate uses up a stream sequence."""
     original = Stream.duplicate_of(self, subject, directives, now)
     if original:
@@ -107,7 +111,7 @@ def pub_duplicate_uses_up_a_seq(self: Stream, subject: bytes, directives: Direct
 @method_defect(Stream.accept, "JS-PUB-005")
 def pub_message_id_is_not_stored(
     self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-) -> tuple[Message | None, bytes]:
+) -> tuple[StoredMessage | None, bytes]:
     """Nats-Msg-Id is cut off what is stored."""
     message, answer = Stream.accept(self, subject, header_block, payload, now)
     if message is not None and b"Nats-Msg-Id" in header_block:
@@ -118,7 +122,7 @@ def pub_message_id_is_not_stored(
 @method_defect(Stream.accept, "JS-PUB-005")
 def pub_duplicate_replaces_the_payload(
     self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-) -> tuple[Message | None, bytes]:
+) -> tuple[StoredMessage | None, bytes]:
     """A duplicate puts its payload in the place of the stored one."""
     message, answer = Stream.accept(self, subject, header_block, payload, now)
     if message is None and b'"duplicate"' in answer:
@@ -130,7 +134,7 @@ def pub_duplicate_replaces_the_payload(
 
 @method_defect(Stream.duplicate_of, "JS-PUB-006")
 def pub_duplicates_are_sought_by_subject(
-    self: Stream, subject: bytes, directives: Directives, now: int
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
 ) -> int | None:
     """An id is a duplicate only on the subject it was stored on."""
     original = Stream.duplicate_of(self, subject, directives, now)
@@ -139,7 +143,9 @@ def pub_duplicates_are_sought_by_subject(
 
 
 @method_defect(Stream.duplicate_of, "JS-PUB-007")
-def pub_ids_are_never_forgotten(self: Stream, subject: bytes, directives: Directives, now: int) -> int | None:
+def pub_ids_are_never_forgotten(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
     """An id is a duplicate for ever."""
     return self.duplicates.seq_of(directives.msg_id, 0) if directives.msg_id else None
 
@@ -161,7 +167,7 @@ def _read_id(broker: Broker, line: bytes) -> None:
 
     def accept(
         self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-    ) -> tuple[Message | None, bytes]:
+    ) -> tuple[StoredMessage | None, bytes]:
         if re.search(line, header_block):
             header_block = b"NATS/1.0\r\nNats-Msg-Id: -\r\n\r\n"
         return Stream.accept(self, subject, header_block, payload, now)
@@ -181,11 +187,11 @@ def pub_without_reply_is_not_stored(
         Stream.publish(self, subject, reply, header_block, payload, now)
 
 
-@method_defect(Stream.configured, "JS-PUB-030")
+@method_defect(Stream.derive_settings, "JS-PUB-030")
 def pub_no_ack_acknowledges(self: Stream) -> None:
     """no_ack is ignored."""
     self.config = msgspec.structs.replace(self.config, no_ack=False)
-    Stream.configured(self)
+    Stream.derive_settings(self)
 
 
 @method_defect(Stream.publish, "JS-PUB-030")
@@ -197,38 +203,38 @@ def pub_no_ack_stores_nothing(
         Stream.publish(self, subject, reply, header_block, payload, now)
 
 
-@method_defect(Stream.configured, "JS-PUB-031")
+@method_defect(Stream.derive_settings, "JS-PUB-031")
 def pub_puback_has_an_empty_domain(self: Stream) -> None:
     """A PubAck without domain has domain."""
-    Stream.configured(self)
+    Stream.derive_settings(self)
     self.puback = self.puback[:-1] + b',"domain":""}'
 
 
-@method_defect(Stream.configured, "JS-PUB-031")
+@method_defect(Stream.derive_settings, "JS-PUB-031")
 def pub_puback_hides_the_domain(self: Stream) -> None:
     """A PubAck names no domain."""
-    Stream.configured(self)
+    Stream.derive_settings(self)
     self.puback = self.puback.replace(b'"domain":', b'"where":')
 
 
 @defect("JS-PUB-023")
 def pub_no_503_without_a_stream(broker: Broker) -> None:
     """A server with streams lets publishes that none of them captures go unanswered."""
-    service, original = jetstream_of(broker), broker.nobody_responds
+    service, original = jetstream_of(broker), broker.send_no_responders
 
-    def nobody_responds(connection: Connection, subject: bytes, reply: bytes) -> None:
+    def nobody_responds(connection: NatsClientConnection, subject: bytes, reply: bytes) -> None:
         if not service.streams or subject.startswith(b"$"):
             original(connection, subject, reply)
 
-    replace(broker, "nobody_responds", nobody_responds)
+    replace(broker, "send_no_responders", nobody_responds)
 
 
 @defect("JS-PUB-032")
 def pub_stored_messages_reach_no_subscriber(broker: Broker) -> None:
     """What a stream has stored is not delivered to subscribers."""
-    service, original = jetstream_of(broker), broker.published
+    service, original = jetstream_of(broker), broker.on_pub
 
-    def published(connection: Connection, operation: Pub, now: int) -> None:
+    def published(connection: NatsClientConnection, operation: Pub, now: int) -> None:
         stream = service.find_stream(operation.args[0])
         if stream is None:
             original(connection, operation, now)
@@ -236,4 +242,4 @@ def pub_stored_messages_reach_no_subscriber(broker: Broker) -> None:
         reply = operation.args[1] if len(operation.args) == 3 else None
         stream.publish(operation.args[0], reply, b"", operation.payload, now)
 
-    replace(broker, "published", published)
+    replace(broker, "on_pub", published)

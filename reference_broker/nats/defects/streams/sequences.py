@@ -5,17 +5,17 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.defects.methods import (
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState, Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, Message, Store
+from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, Store, StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 @method_defect(Consumer.reported_delivered, "JS-SEQ-001", "JS-SEQ-002")
-def seq_delivered_shows_what_comes_next(self: Consumer) -> SequencePair:
+def seq_delivered_shows_what_comes_next(self: Consumer) -> Sequences:
     """Consumer info shows the next consumer sequence as delivered, as an old tool did."""
     delivered = Consumer.reported_delivered(self)
-    return SequencePair(delivered.consumer + 1, delivered.stream)
+    return Sequences(delivered.consumer + 1, delivered.stream)
 
 
 @method_defect(Consumer.reported_ack_pending, "JS-SEQ-001", "JS-SEQ-005")
@@ -52,10 +52,10 @@ def seq_pending_keeps_what_is_delivered(self: Consumer) -> int:
 
 
 @method_defect(Consumer.reported_floor, "JS-SEQ-006", "JS-SEQ-007")
-def seq_floor_lags_by_one(self: Consumer) -> SequencePair:
+def seq_floor_lags_by_one(self: Consumer) -> Sequences:
     """ack_floor is one behind what is acknowledged."""
     floor = self.acks.floor
-    return SequencePair(max(floor.consumer - 1, 0), max(floor.stream - 1, 0))
+    return Sequences(max(floor.consumer - 1, 0), max(floor.stream - 1, 0))
 
 
 @method_defect(AckState.record_delivery, "JS-SEQ-007")
@@ -73,10 +73,10 @@ def seq_redelivery_is_not_counted(self: Consumer) -> int:
 
 
 @method_defect(Consumer.reported_delivered, "JS-SEQ-008")
-def seq_redelivery_keeps_its_consumer_sequence(self: Consumer) -> SequencePair:
+def seq_redelivery_keeps_its_consumer_sequence(self: Consumer) -> Sequences:
     """A redelivery does not raise delivered's consumer sequence."""
     delivered = Consumer.reported_delivered(self)
-    return SequencePair(delivered.consumer - sum(self.acks.redelivered.values()), delivered.stream)
+    return Sequences(delivered.consumer - sum(self.acks.redelivered.values()), delivered.stream)
 
 
 @method_defect(Consumer.reported_redelivered, "JS-SEQ-009")
@@ -115,7 +115,7 @@ def seq_filter_counts_everything(self: Consumer) -> int:
 
 
 @method_defect(Consumer.ack_subject, "JS-SEQ-013")
-def seq_filter_leaves_gaps(self: Consumer, message: Message, deliveries: int) -> bytes:
+def seq_filter_leaves_gaps(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
     """The consumer sequence of a filtered consumer also counts messages that do not match."""
     if deliveries == 1 and self.config.filters:
         self.acks.delivered.consumer = message.seq - 1
@@ -123,14 +123,14 @@ def seq_filter_leaves_gaps(self: Consumer, message: Message, deliveries: int) ->
 
 
 @method_defect(Consumer.reported_floor, "JS-SEQ-014")
-def seq_filter_floor_counts_the_stream(self: Consumer) -> SequencePair:
+def seq_filter_floor_counts_the_stream(self: Consumer) -> Sequences:
     """ack_floor of a filtered consumer has the stream sequence as its consumer sequence."""
     floor = self.acks.floor
-    return SequencePair(floor.stream, floor.stream) if self.config.filters else floor
+    return Sequences(floor.stream, floor.stream) if self.config.filters else floor
 
 
 @method_defect(Consumer.ack_subject, "JS-SEQ-016")
-def seq_deleted_messages_leave_gaps(self: Consumer, message: Message, deliveries: int) -> bytes:
+def seq_deleted_messages_leave_gaps(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
     """A deleted message uses up a consumer sequence."""
     if deliveries == 1 and not self.config.filters:
         self.acks.delivered.consumer += message.seq - self.acks.delivered.stream - 1
@@ -140,7 +140,7 @@ def seq_deleted_messages_leave_gaps(self: Consumer, message: Message, deliveries
 @method_defect(AckState.acknowledge_one, "JS-SEQ-018")
 def seq_redelivery_leaves_the_floor(self: AckState, seq: int, consumer_seq: int) -> list[int]:
     """The ack of a redelivery leaves ack_floor where it is, as in nats-server 2.10.0 to 2.10.9."""
-    floor = SequencePair(self.floor.consumer, self.floor.stream)
+    floor = Sequences(self.floor.consumer, self.floor.stream)
     redelivered = seq in self.redelivered
     settled = AckState.acknowledge_one(self, seq, consumer_seq)
     if redelivered and self.pending:

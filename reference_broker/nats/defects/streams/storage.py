@@ -9,8 +9,8 @@ from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.methods import alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
-    Message,
     Store,
+    StoredMessage,
     file_record_size,
     memory_record_size,
 )
@@ -58,7 +58,7 @@ def store_memory_omits_headers(broker: Broker) -> None:
 @method_defect(Stream.remove, "JS-STORE-013")
 def store_deleted_message_leaves_its_head(self: Stream, seq: int, now: int) -> bool:
     """A deleted message gives back its payload only."""
-    message: Message | None = self.store.load(seq)
+    message: StoredMessage | None = self.store.load(seq)
     if message is not None:
         record = self.store.size_of(message.subject, message.header_block, message.payload)
         self.store.size += record - len(message.payload)

@@ -24,7 +24,7 @@ from plumbline.reference_broker.nats.jetstream.api.requests import (
     stream_of,
 )
 from plumbline.reference_broker.nats.jetstream.consumers import config as consumer_config
-from plumbline.reference_broker.nats.jetstream.consumers.ack import SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.ack import Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.priority import PinnedQueue
@@ -47,45 +47,45 @@ class CreateRequest(Struct, kw_only=True):
 
 def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """CONSUMER.CREATE.<stream>, .<stream>.<name>, and .<stream>.<name>.<filter>."""
-    asked = decode(jetstream, request.body, CreateRequest)
+    create_request = decode(jetstream, request.body, CreateRequest)
     stream_name, *rest = request.names
-    check_stream_name(asked, stream_name)
+    check_stream_name(create_request, stream_name)
     if not rest:
-        if asked.config.durable_name:
+        if create_request.config.durable_name:
             raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE()
-        return finish(jetstream, asked, request.now)
+        return finish(jetstream, create_request, request.now)
     name, pattern = rest[0], ".".join(rest[1:])
     check_path_separators(name)
-    if asked.config.durable_name not in ("", name):
+    if create_request.config.durable_name not in ("", name):
         raise errors.CONSUMER_DURABLE_NOT_MATCHING_SUBJECT()
-    if pattern and asked.config.filter_subjects and jetstream.rules.multiple_filters:
+    if pattern and create_request.config.filter_subjects and jetstream.rules.multiple_filters:
         raise errors.CONSUMER_MULTIPLE_FILTERS_IN_SUBJECT()
-    if pattern and asked.config.filter_subject != pattern:
+    if pattern and create_request.config.filter_subject != pattern:
         raise errors.CONSUMER_FILTER_NOT_MATCHING_SUBJECT()
-    asked.config.name = name
-    return finish(jetstream, asked, request.now)
+    create_request.config.name = name
+    return finish(jetstream, create_request, request.now)
 
 
 def create_durable(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """CONSUMER.DURABLE.CREATE.<stream>.<name>, the older form."""
-    asked = decode(jetstream, request.body, CreateRequest)
+    create_request = decode(jetstream, request.body, CreateRequest)
     if len(request.names) != 2:
         raise errors.CONSUMER_DURABLE_NOT_IN_SUBJECT()
     stream_name, name = request.names
-    check_stream_name(asked, stream_name)
+    check_stream_name(create_request, stream_name)
     check_path_separators(name)
-    if not asked.config.durable_name:
+    if not create_request.config.durable_name:
         raise errors.CONSUMER_DURABLE_NOT_SET()
-    if asked.config.durable_name != name:
+    if create_request.config.durable_name != name:
         raise errors.CONSUMER_DURABLE_NOT_MATCHING_SUBJECT()
     if jetstream.rules.durable_shows_name:
-        asked.config.name = name
-    return finish(jetstream, asked, request.now)
+        create_request.config.name = name
+    return finish(jetstream, create_request, request.now)
 
 
-def check_stream_name(asked: CreateRequest, name: str) -> None:
+def check_stream_name(create_request: CreateRequest, name: str) -> None:
     """Raises ``JetStreamError`` if subject and body name different streams."""
-    if asked.stream_name != name:
+    if create_request.stream_name != name:
         raise errors.STREAM_MISMATCH()
 
 
@@ -95,13 +95,13 @@ def check_path_separators(name: str) -> None:
         raise errors.CONSUMER_NAME_HAS_PATH_SEPARATORS()
 
 
-def finish(jetstream: JetStream, asked: CreateRequest, now: int) -> dict[str, Any]:
+def finish(jetstream: JetStream, create_request: CreateRequest, now: int) -> dict[str, Any]:
     """Create the consumer, or update the one that bears the name."""
-    if asked.config.num_replicas > 1:
+    if create_request.config.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
-    stream = stream_of(jetstream, asked.stream_name)
-    config = consumer_config.check(asked.config, stream.config, jetstream.rules)
-    action = asked.action if jetstream.rules.actions else ""
+    stream = stream_of(jetstream, create_request.stream_name)
+    config = consumer_config.check(create_request.config, stream.config, jetstream.rules)
+    action = create_request.action if jetstream.rules.create_action_field else ""
     name = config.durable_name or config.name
     consumer = stream.consumers.get(name)
     if consumer is not None:
@@ -150,17 +150,17 @@ def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """CONSUMER.NAMES.<stream>."""
-    asked = decode_object(jetstream, request.body, PageRequest)
+    page_request = decode_object(jetstream, request.body, PageRequest)
     stream = stream_of(jetstream, request.names[0])
-    paging, found = page(sorted(stream.consumers), asked.offset, NAMES_LIMIT)
+    paging, found = page(sorted(stream.consumers), page_request.offset, NAMES_LIMIT)
     return {**paging, "consumers": found}
 
 
 def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """CONSUMER.LIST.<stream>."""
-    asked = decode_object(jetstream, request.body, PageRequest)
+    page_request = decode_object(jetstream, request.body, PageRequest)
     stream = stream_of(jetstream, request.names[0])
-    paging, found = page(sorted(stream.consumers), asked.offset, LIST_LIMIT)
+    paging, found = page(sorted(stream.consumers), page_request.offset, LIST_LIMIT)
     return {**paging, "consumers": [describe(stream.consumers[name], request.now) for name in found]}
 
 
@@ -181,11 +181,11 @@ class UnpinRequest(Struct, kw_only=True):
 
 def unpin(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """CONSUMER.UNPIN.<stream>.<name> (ADR-42)."""
-    asked = decode(jetstream, request.body, UnpinRequest)
-    if not asked.group:
+    unpin_request = decode(jetstream, request.body, UnpinRequest)
+    if not unpin_request.group:
         raise errors.INVALID_JSON(detail=": consumer group not specified")
     consumer = consumer_of(jetstream, *request.names)
-    if asked.group not in consumer.config.priority_groups:
+    if unpin_request.group not in consumer.config.priority_groups:
         raise errors.PRIORITY_GROUP_UNKNOWN()
     consumer.unpin(request.now, "admin")
     return {}
@@ -199,9 +199,9 @@ class PauseRequest(Struct, kw_only=True):
 
 def pause(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """CONSUMER.PAUSE.<stream>.<name>."""
-    asked = decode_object(jetstream, request.body, PauseRequest)
+    pause_request = decode_object(jetstream, request.body, PauseRequest)
     consumer = consumer_of(jetstream, *request.names)
-    until = asked.pause_until or None
+    until = pause_request.pause_until or None
     if until is not None and parse_time(until) is None:
         raise errors.INVALID_JSON(detail=f': parsing time "{until}"')
     consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until), request.now)
@@ -232,7 +232,7 @@ def describe(consumer: Consumer, now: int) -> dict[str, Any]:
         "num_pending": consumer.reported_pending(),
         **({"push_bound": True} if consumer.active else {}),
         **({"paused": True, **paused} if (paused := paused_for(consumer, now)) else {}),
-        **({"ts": format_time(now)} if consumer.rules.infos_are_stamped else {}),
+        **({"ts": format_time(now)} if consumer.rules.info_has_timestamp else {}),
         **({"priority_groups": [group_state(consumer)]} if consumer.config.priority_groups else {}),
     }
 
@@ -245,7 +245,7 @@ def group_state(consumer: Consumer) -> dict[str, str]:
     return {"group": group, "pinned_client_id": queue.pin, "pinned_ts": format_time(queue.pinned_at)}
 
 
-def pair(sequences: SequencePair, last_active: int | None) -> dict[str, Any]:
+def pair(sequences: Sequences, last_active: int | None) -> dict[str, Any]:
     """``delivered`` and ``ack_floor``; ``last_active`` only once there was activity."""
-    shown: dict[str, Any] = {"consumer_seq": sequences.consumer, "stream_seq": sequences.stream}
-    return shown | ({} if last_active is None else {"last_active": format_time(last_active)})
+    fields: dict[str, Any] = {"consumer_seq": sequences.consumer, "stream_seq": sequences.stream}
+    return fields | ({} if last_active is None else {"last_active": format_time(last_active)})

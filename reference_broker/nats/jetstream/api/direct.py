@@ -14,7 +14,7 @@ import msgspec
 from plumbline.reference_broker.nats.jetstream import subjects
 from plumbline.reference_broker.nats.jetstream.api.streams import MessageGetRequest, find_message
 from plumbline.reference_broker.nats.jetstream.rules import Rules
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.wire.nats.headers import VERSION, Status, encode_headers
@@ -30,7 +30,7 @@ END_OF_BATCH = Status(204, "EOB")
 EMPTY_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
-class _Refused(Exception):
+class _StatusError(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(str(status))
         self.status = status
@@ -44,95 +44,108 @@ def get(jetstream: JetStream, path: bytes, reply: bytes | None, body: bytes) -> 
     name, _, subject = path.decode("utf-8", "replace").partition(".")
     stream = jetstream.streams.get(name)
     if stream is None or not stream.config.allow_direct:
-        return not jetstream.rules.direct_get_off_has_no_responder
+        return not jetstream.rules.disabled_direct_get_gets_503
     if reply is None:
         return True
     try:
-        asked = read(subject, body, jetstream.rules)
-        if asked.multi_last or asked.batch:
-            send_batch(stream, asked, reply)
+        get_request = read(subject, body, jetstream.rules)
+        if get_request.multi_last or get_request.batch:
+            send_batch(stream, get_request, reply)
         else:
-            message = found(find_message(stream.store, asked))
+            message = require_found(find_message(stream.store, get_request))
             jetstream.host.publish(reply, None, header_block(stream, message), message.payload)
-    except _Refused as refusal:
+    except _StatusError as refusal:
         jetstream.host.publish(reply, None, encode_headers((), refusal.status), b"")
     return True
 
 
-def found(message: Message | None) -> Message:
-    """Raises ``_Refused``."""
+def require_found(message: StoredMessage | None) -> StoredMessage:
+    """Raises ``_StatusError``."""
     if message is None:
-        raise _Refused(NOT_FOUND)
+        raise _StatusError(NOT_FOUND)
     return message
 
 
-def send_batch(stream: Stream, asked: MessageGetRequest, reply: bytes) -> None:
+def send_batch(stream: Stream, get_request: MessageGetRequest, reply: bytes) -> None:
     """ADR-31, "Batched requests": each message says how many are left, and a status ends them.
 
-    Raises ``_Refused`` if there is none.
+    Raises ``_StatusError`` if there is none.
     """
-    messages = last_of_each(stream, asked) if asked.multi_last else following(stream, asked)
-    found(messages[0] if messages else None)
-    left, last_seq = len(messages), 0
-    for message in messages[: asked.batch or None]:
-        left -= 1
-        fields = {"Nats-Num-Pending": str(left), "Nats-Last-Sequence": str(last_seq)}
+    messages = (
+        last_of_each(stream, get_request) if get_request.multi_last else messages_from(stream, get_request)
+    )
+    require_found(messages[0] if messages else None)
+    remaining, last_seq = len(messages), 0
+    for message in messages[: get_request.batch or None]:
+        remaining -= 1
+        fields = {"Nats-Num-Pending": str(remaining), "Nats-Last-Sequence": str(last_seq)}
         stream.jetstream.host.publish(reply, None, header_block(stream, message, fields), message.payload)
         last_seq = message.seq
-    fields = {"Nats-Num-Pending": str(left), "Nats-Last-Sequence": str(last_seq)}
-    if asked.multi_last:
-        fields["Nats-UpTo-Sequence"] = str(asked.up_to_seq or stream.store.last_seq)
+    fields = {"Nats-Num-Pending": str(remaining), "Nats-Last-Sequence": str(last_seq)}
+    if get_request.multi_last:
+        fields["Nats-UpTo-Sequence"] = str(get_request.up_to_seq or stream.store.last_seq)
     stream.jetstream.host.publish(reply, None, encode_headers(fields.items(), END_OF_BATCH), b"")
 
 
-def following(stream: Stream, asked: MessageGetRequest) -> list[Message]:
+def messages_from(stream: Stream, get_request: MessageGetRequest) -> list[StoredMessage]:
     """All messages from the one that a request without batch would get."""
-    first = find_message(stream.store, asked)
+    first = find_message(stream.store, get_request)
     if first is None:
         return []
-    wanted = subjects.matcher([asked.next_by_subj.encode()]) if asked.next_by_subj else None
-    return [one for one in stream.store.messages(first.seq) if wanted is None or wanted(one.subject)]
+    subject_filter = (
+        subjects.matcher([get_request.next_by_subj.encode()]) if get_request.next_by_subj else None
+    )
+    return [
+        one
+        for one in stream.store.messages(first.seq)
+        if subject_filter is None or subject_filter(one.subject)
+    ]
 
 
-def last_of_each(stream: Stream, asked: MessageGetRequest) -> list[Message]:
+def last_of_each(stream: Stream, get_request: MessageGetRequest) -> list[StoredMessage]:
     """The last message of each subject that matches, in the order of their sequences."""
-    wanted = subjects.matcher(pattern.encode() for pattern in asked.multi_last)
-    last: dict[bytes, Message] = {}
+    subject_filter = subjects.matcher(pattern.encode() for pattern in get_request.multi_last)
+    last: dict[bytes, StoredMessage] = {}
     for message in stream.store.messages():
-        if asked.up_to_seq and message.seq > asked.up_to_seq:
+        if get_request.up_to_seq and message.seq > get_request.up_to_seq:
             break
-        if wanted(message.subject):
+        if subject_filter(message.subject):
             last[message.subject] = message
     return sorted(last.values(), key=lambda message: message.seq)
 
 
 def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
-    """Raises ``_Refused``."""
+    """Raises ``_StatusError``."""
     if not body and not subject:
-        raise _Refused(EMPTY)
+        raise _StatusError(EMPTY)
     try:
-        asked = msgspec.json.decode(body or b"{}", type=MessageGetRequest)
+        get_request = msgspec.json.decode(body or b"{}", type=MessageGetRequest)
     except (msgspec.DecodeError, RecursionError):
-        raise _Refused(MALFORMED) from None
+        raise _StatusError(MALFORMED) from None
     if not rules.direct_gets_in_batches:
-        asked = msgspec.structs.replace(asked, batch=0, multi_last=[])
-    if asked.multi_last:
-        if subject or asked.seq or asked.last_by_subj or asked.next_by_subj:
-            raise _Refused(BAD)
-        return asked
-    wants = [asked.seq > 0, bool(asked.last_by_subj), bool(asked.next_by_subj), bool(asked.start_time)]
+        get_request = msgspec.structs.replace(get_request, batch=0, multi_last=[])
+    if get_request.multi_last:
+        if subject or get_request.seq or get_request.last_by_subj or get_request.next_by_subj:
+            raise _StatusError(BAD)
+        return get_request
+    wants = [
+        get_request.seq > 0,
+        bool(get_request.last_by_subj),
+        bool(get_request.next_by_subj),
+        bool(get_request.start_time),
+    ]
     if subject:
         if any(wants):
-            raise _Refused(BAD)
+            raise _StatusError(BAD)
         return MessageGetRequest(last_by_subj=subject)
     if not any(wants):
-        raise _Refused(EMPTY)
-    if sum(wants) > 1 and not (asked.next_by_subj and not asked.last_by_subj):
-        raise _Refused(BAD)
-    return asked
+        raise _StatusError(EMPTY)
+    if sum(wants) > 1 and not (get_request.next_by_subj and not get_request.last_by_subj):
+        raise _StatusError(BAD)
+    return get_request
 
 
-def header_block(stream: Stream, message: Message, more: Mapping[str, str] = EMPTY_FIELDS) -> bytes:
+def header_block(stream: Stream, message: StoredMessage, more: Mapping[str, str] = EMPTY_FIELDS) -> bytes:
     """The stored headers, and what is known of the message after them, then ``more``."""
     head = message.header_block[:-2] or VERSION + b"\r\n"
     fields = {

@@ -68,7 +68,7 @@ def decode(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
             _refuse_unknown_keys(body, kind)
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
-        raise errors.INVALID_JSON(detail=f": {error}" if rules.json_errors_say_why else "") from None
+        raise errors.INVALID_JSON(detail=f": {error}" if rules.json_errors_have_detail else "") from None
 
 
 def decode_object(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
@@ -77,11 +77,11 @@ def decode_object(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
 
 
 def _refuse_unknown_keys(body: bytes, kind: type[Any]) -> None:
-    given = msgspec.json.decode(body)
-    if not isinstance(given, dict):
+    body_fields = msgspec.json.decode(body)
+    if not isinstance(body_fields, dict):
         return
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
-    for key, value in given.items():
+    for key, value in body_fields.items():
         if key not in fields:
             raise ValueError(f'json: unknown field "{key}"')
         inner = fields[key]

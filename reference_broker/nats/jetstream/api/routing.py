@@ -35,7 +35,7 @@ _PAGED = {"total": 0, "offset": 0, "limit": 0}
 Answer = Callable[["JetStream", Request], dict[str, Any]]
 
 
-class Route(Struct, frozen=True):
+class ApiRoute(Struct, frozen=True):
     """Where a verb leads.
 
     ``kind`` names the reply type; ``names`` is how many tokens follow the verb; ``on_error`` are fields of
@@ -55,27 +55,29 @@ def _exactly(count: int) -> range:
     return range(count, count + 1)
 
 
-ROUTES: dict[str, Route] = {
-    "INFO": Route(stream_api.account_info, "account_info", _exactly(0)),
-    "STREAM.CREATE": Route(stream_api.create, "stream_create", _exactly(1)),
-    "STREAM.UPDATE": Route(stream_api.update, "stream_update", _exactly(1)),
-    "STREAM.INFO": Route(stream_api.info, "stream_info", _exactly(1), _PAGED),
-    "STREAM.NAMES": Route(stream_api.names, "stream_names", _exactly(0), {**_PAGED, "streams": None}),
-    "STREAM.LIST": Route(stream_api.list_, "stream_list", _exactly(0), {**_PAGED, "streams": []}),
-    "STREAM.DELETE": Route(stream_api.delete, "stream_delete", _exactly(1)),
-    "STREAM.PURGE": Route(stream_api.purge, "stream_purge", _exactly(1), {"purged": 0}),
-    "STREAM.MSG.GET": Route(stream_api.message_get, "stream_msg_get", _exactly(1), audited=False),
-    "STREAM.MSG.DELETE": Route(stream_api.message_delete, "stream_msg_delete", _exactly(1)),
-    "STREAM.SNAPSHOT": Route(stream_api.snapshot, "stream_snapshot", _exactly(1)),
-    "CONSUMER.CREATE": Route(consumer_api.create, "consumer_create", range(1, 256)),
-    "CONSUMER.DURABLE.CREATE": Route(consumer_api.create_durable, "consumer_create", range(1, 256)),
-    "CONSUMER.INFO": Route(consumer_api.info, "consumer_info", _exactly(2)),
-    "CONSUMER.NAMES": Route(consumer_api.names, "consumer_names", _exactly(1), {**_PAGED, "consumers": []}),
-    "CONSUMER.LIST": Route(consumer_api.list_, "consumer_list", _exactly(1), {**_PAGED, "consumers": []}),
-    "CONSUMER.UNPIN": Route(consumer_api.unpin, "consumer_unpin", _exactly(2), rule="priority_groups"),
-    "CONSUMER.DELETE": Route(consumer_api.delete, "consumer_delete", _exactly(2)),
-    "CONSUMER.PAUSE": Route(
-        consumer_api.pause, "consumer_pause", _exactly(2), {"paused": False}, rule="pauses"
+ROUTES: dict[str, ApiRoute] = {
+    "INFO": ApiRoute(stream_api.account_info, "account_info", _exactly(0)),
+    "STREAM.CREATE": ApiRoute(stream_api.create, "stream_create", _exactly(1)),
+    "STREAM.UPDATE": ApiRoute(stream_api.update, "stream_update", _exactly(1)),
+    "STREAM.INFO": ApiRoute(stream_api.info, "stream_info", _exactly(1), _PAGED),
+    "STREAM.NAMES": ApiRoute(stream_api.names, "stream_names", _exactly(0), {**_PAGED, "streams": None}),
+    "STREAM.LIST": ApiRoute(stream_api.list_, "stream_list", _exactly(0), {**_PAGED, "streams": []}),
+    "STREAM.DELETE": ApiRoute(stream_api.delete, "stream_delete", _exactly(1)),
+    "STREAM.PURGE": ApiRoute(stream_api.purge, "stream_purge", _exactly(1), {"purged": 0}),
+    "STREAM.MSG.GET": ApiRoute(stream_api.message_get, "stream_msg_get", _exactly(1), audited=False),
+    "STREAM.MSG.DELETE": ApiRoute(stream_api.message_delete, "stream_msg_delete", _exactly(1)),
+    "STREAM.SNAPSHOT": ApiRoute(stream_api.snapshot, "stream_snapshot", _exactly(1)),
+    "CONSUMER.CREATE": ApiRoute(consumer_api.create, "consumer_create", range(1, 256)),
+    "CONSUMER.DURABLE.CREATE": ApiRoute(consumer_api.create_durable, "consumer_create", range(1, 256)),
+    "CONSUMER.INFO": ApiRoute(consumer_api.info, "consumer_info", _exactly(2)),
+    "CONSUMER.NAMES": ApiRoute(
+        consumer_api.names, "consumer_names", _exactly(1), {**_PAGED, "consumers": []}
+    ),
+    "CONSUMER.LIST": ApiRoute(consumer_api.list_, "consumer_list", _exactly(1), {**_PAGED, "consumers": []}),
+    "CONSUMER.UNPIN": ApiRoute(consumer_api.unpin, "consumer_unpin", _exactly(2), rule="priority_groups"),
+    "CONSUMER.DELETE": ApiRoute(consumer_api.delete, "consumer_delete", _exactly(2)),
+    "CONSUMER.PAUSE": ApiRoute(
+        consumer_api.pause, "consumer_pause", _exactly(2), {"paused": False}, rule="consumer_pause"
     ),
 }
 _LONGEST_VERB = 3
@@ -105,7 +107,7 @@ class Api:
             advisories.api_audit(self.jetstream, path, body, encoded, now)
         return True
 
-    def find(self, tokens: list[str]) -> tuple[Route, list[str]] | None:
+    def find(self, tokens: list[str]) -> tuple[ApiRoute, list[str]] | None:
         for length in range(min(_LONGEST_VERB, len(tokens)), 0, -1):
             route = ROUTES.get(".".join(tokens[:length]))
             if route is not None and len(tokens) - length in route.names:
@@ -113,7 +115,7 @@ class Api:
                 return (route, tokens[length:]) if known else None
         return None
 
-    def answer(self, route: Route, request: Request, header_block: bytes) -> dict[str, Any]:
+    def answer(self, route: ApiRoute, request: Request, header_block: bytes) -> dict[str, Any]:
         self.total += 1
         kind = {"type": f"io.nats.jetstream.api.v1.{route.kind}_response"}
         try:
@@ -125,12 +127,12 @@ class Api:
 
     def check_level(self, header_block: bytes) -> None:
         """ADR-44, ``Nats-Required-Api-Level``: servers with levels refuse what is above theirs."""
-        own = self.jetstream.rules.api_level
-        if own < 2 or not header_block:
+        own_level = self.jetstream.rules.api_level
+        if own_level < 2 or not header_block:
             return
         try:
-            wanted = Headers.parse(header_block).get("Nats-Required-Api-Level")
+            required_level = Headers.parse(header_block).get("Nats-Required-Api-Level")
         except ProtocolError:
             return
-        if wanted is not None and not (wanted.isdigit() and int(wanted) <= own):
+        if required_level is not None and not (required_level.isdigit() and int(required_level) <= own_level):
             raise errors.REQUIRED_API_LEVEL()

@@ -25,7 +25,7 @@ from plumbline.reference_broker.nats.jetstream.api.requests import (
 from plumbline.reference_broker.nats.jetstream.streams import config as stream_config
 from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
-from plumbline.reference_broker.nats.jetstream.streams.store import Message, Store
+from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time, parse_time
 
@@ -77,7 +77,7 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
         kind: sum(s.store.size for s in streams if s.config.storage == kind) for kind in ("memory", "file")
     }
     rules, api = jetstream.rules, jetstream.api
-    reserved = {"reserved_memory": 0, "reserved_storage": 0} if rules.account_shows_reservations else {}
+    reserved = {"reserved_memory": 0, "reserved_storage": 0} if rules.account_info_has_reservations else {}
     level = {"level": rules.api_level} if rules.api_level else {}
     return {
         "memory": used["memory"],
@@ -101,13 +101,13 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.CREATE.<stream>; the same again is no error."""
-    wanted = decode(jetstream, request.body, StreamConfig)
-    check_name(request, wanted)
-    if wanted.sealed:
+    requested_config = decode(jetstream, request.body, StreamConfig)
+    check_name(request, requested_config)
+    if requested_config.sealed:
         raise errors.STREAM_INVALID_CONFIG(reason="stream configuration for create can not be sealed")
-    if wanted.mirror_direct and wanted.mirror is None:
+    if requested_config.mirror_direct and requested_config.mirror is None:
         raise errors.STREAM_INVALID_CONFIG(reason="stream has no mirror but does have mirror direct")
-    config = stream_config.check(wanted, jetstream.rules)
+    config = stream_config.check(requested_config, jetstream.rules)
     stream = jetstream.streams.get(config.name)
     if stream is not None and stream.config != config:
         raise errors.STREAM_NAME_IN_USE()
@@ -116,7 +116,7 @@ def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         check_overlap(jetstream, config)
         stream = jetstream.streams[config.name] = jetstream.stream_type(jetstream, config, request.now)
-        jetstream.streams_changed()
+        jetstream.on_streams_changed()
         advisories.stream_action(stream, "CREATED", "create", request.now)
         copying.catch_up(stream, request.now)
     return {**describe(jetstream, stream, request.now), "did_create": True}
@@ -131,7 +131,7 @@ def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
     config = stream_config.check_update(stream.config, config, jetstream.rules)
     check_overlap(jetstream, config)
     stream.reconfigure(config, request.now)
-    jetstream.streams_changed()
+    jetstream.on_streams_changed()
     advisories.stream_action(stream, "UPDATED", "modify", request.now)
     return describe(jetstream, stream, request.now)
 
@@ -148,7 +148,9 @@ def check_overlap(jetstream: JetStream, config: StreamConfig) -> None:
     """A message is captured by one stream at most."""
     for other in jetstream.streams.values():
         if other.config.name != config.name and any(
-            subjects.collide(ours, theirs) for ours in config.patterns for theirs in other.config.patterns
+            subjects.collide(pattern, other_pattern)
+            for pattern in config.patterns
+            for other_pattern in other.config.patterns
         ):
             raise errors.STREAM_SUBJECT_OVERLAP()
 
@@ -175,26 +177,26 @@ def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
 
 def names(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.NAMES."""
-    asked = decode_object(jetstream, request.body, PageRequest)
+    page_request = decode_object(jetstream, request.body, PageRequest)
     paging, found = page(
-        [stream.config.name for stream in listed(jetstream, asked)], asked.offset, NAMES_LIMIT
+        [stream.config.name for stream in listed(jetstream, page_request)], page_request.offset, NAMES_LIMIT
     )
     return {**paging, "streams": found or None}
 
 
 def list_(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.LIST."""
-    asked = decode_object(jetstream, request.body, PageRequest)
-    paging, found = page(listed(jetstream, asked), asked.offset, LIST_LIMIT)
+    page_request = decode_object(jetstream, request.body, PageRequest)
+    paging, found = page(listed(jetstream, page_request), page_request.offset, LIST_LIMIT)
     return {**paging, "streams": [describe(jetstream, stream, request.now) for stream in found]}
 
 
-def listed(jetstream: JetStream, asked: PageRequest) -> list[Stream]:
+def listed(jetstream: JetStream, page_request: PageRequest) -> list[Stream]:
     """The streams a list request asks for, by name."""
     streams = [stream for _, stream in sorted(jetstream.streams.items())]
-    if not asked.subject:
+    if not page_request.subject:
         return streams
-    subject = asked.subject.encode()
+    subject = page_request.subject.encode()
     return [s for s in streams if any(subjects.collide(subject, pattern) for pattern in s.config.patterns)]
 
 
@@ -205,23 +207,27 @@ def delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
     stream = stream_of(jetstream, request.names[0])
     stream.close(request.now)
     del jetstream.streams[stream.config.name]
-    jetstream.streams_changed()
+    jetstream.on_streams_changed()
     advisories.stream_action(stream, "DELETED", "delete", request.now)
     return {"success": True}
 
 
 def purge(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.PURGE.<stream>."""
-    asked = decode_object(jetstream, request.body, PurgeRequest)
-    if asked.seq > 0 and asked.keep > 0:
+    purge_request = decode_object(jetstream, request.body, PurgeRequest)
+    if purge_request.seq > 0 and purge_request.keep > 0:
         raise errors.BAD_REQUEST()
     stream = stream_of(jetstream, request.names[0])
     if stream.config.sealed:
         raise errors.STREAM_SEALED()
     if stream.config.deny_purge:
         raise errors.STREAM_PURGE_FAILED()
-    subject = asked.filter.encode() or None
-    purged = 0 if asked.seq == 1 else stream.purge(request.now, subject, below=asked.seq, keep=asked.keep)
+    subject = purge_request.filter.encode() or None
+    purged = (
+        0
+        if purge_request.seq == 1
+        else stream.purge(request.now, subject, below=purge_request.seq, keep=purge_request.keep)
+    )
     return {"success": True, "purged": purged}
 
 
@@ -229,39 +235,39 @@ def message_get(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.MSG.GET.<stream>."""
     if is_empty(request.body):
         raise errors.BAD_REQUEST()
-    asked = decode(jetstream, request.body, MessageGetRequest)
-    wants = [asked.seq > 0, bool(asked.last_by_subj), bool(asked.start_time)]
+    get_request = decode(jetstream, request.body, MessageGetRequest)
+    wants = [get_request.seq > 0, bool(get_request.last_by_subj), bool(get_request.start_time)]
     if (
         sum(wants) > 1
-        or not (any(wants) or asked.next_by_subj)
-        or (asked.last_by_subj and asked.next_by_subj)
+        or not (any(wants) or get_request.next_by_subj)
+        or (get_request.last_by_subj and get_request.next_by_subj)
     ):
         raise errors.BAD_REQUEST()
-    message = find_message(stream_of(jetstream, request.names[0]).store, asked)
+    message = find_message(stream_of(jetstream, request.names[0]).store, get_request)
     if message is None:
         raise errors.NO_MESSAGE_FOUND()
     fields: dict[str, Any] = {"subject": message.subject.decode("utf-8", "replace"), "seq": message.seq}
-    if message.header_block and not asked.no_hdr:
+    if message.header_block and not get_request.no_hdr:
         fields["hdrs"] = b64encode(message.header_block).decode()
     if message.payload:
         fields["data"] = b64encode(message.payload).decode()
     return {"message": {**fields, "time": format_time(message.time)}}
 
 
-def find_message(store: Store, asked: MessageGetRequest) -> Message | None:
+def find_message(store: Store, get_request: MessageGetRequest) -> StoredMessage | None:
     """The stored message a request asks for."""
-    seq = asked.seq
-    if asked.start_time:
-        moment = parse_time(asked.start_time) or 0
+    seq = get_request.seq
+    if get_request.start_time:
+        moment = parse_time(get_request.start_time) or 0
         seq = next(
             (message.seq for message in store.messages() if message.time >= moment), store.last_seq + 1
         )
-    if asked.next_by_subj:
-        return store.next(seq, subjects.matcher([asked.next_by_subj.encode()]))
-    return store.load(seq) if seq else last_on(store, asked.last_by_subj.encode())
+    if get_request.next_by_subj:
+        return store.next(seq, subjects.matcher([get_request.next_by_subj.encode()]))
+    return store.load(seq) if seq else last_on(store, get_request.last_by_subj.encode())
 
 
-def last_on(store: Store, pattern: bytes) -> Message | None:
+def last_on(store: Store, pattern: bytes) -> StoredMessage | None:
     """The last message on a subject that may hold wildcards."""
     if subjects.is_literal(pattern):
         return store.last_of(pattern)
@@ -273,18 +279,18 @@ def message_delete(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.MSG.DELETE.<stream>."""
     if is_empty(request.body):
         raise errors.BAD_REQUEST()
-    asked = decode(jetstream, request.body, MessageDeleteRequest)
+    delete_request = decode(jetstream, request.body, MessageDeleteRequest)
     stream = stream_of(jetstream, request.names[0])
     if stream.config.sealed:
         raise errors.STREAM_SEALED()
     if stream.config.deny_delete:
         raise errors.MESSAGE_DELETE_FAILED()
-    if not stream.remove(asked.seq, request.now):
-        raise _not_there(stream, asked.seq)
+    if not stream.remove(delete_request.seq, request.now):
+        raise _missing_message_error(stream, delete_request.seq)
     return {"success": True}
 
 
-def _not_there(stream: Stream, seq: int) -> errors.JetStreamError:
+def _missing_message_error(stream: Stream, seq: int) -> errors.JetStreamError:
     """What a file does not reach is an error of the store (observed, nats-server 2.9.10 and 2.15)."""
     store = stream.store
     if stream.config.storage == "file" and seq > store.last_seq:
@@ -302,15 +308,15 @@ def describe(jetstream: JetStream, stream: Stream, now: int) -> dict[str, Any]:
         "state": state(stream),
         **origins(stream),
     }
-    return fields | ({"ts": format_time(now)} if jetstream.rules.infos_are_stamped else {})
+    return fields | ({"ts": format_time(now)} if jetstream.rules.info_has_timestamp else {})
 
 
 def origins(stream: Stream) -> dict[str, Any]:
     """``mirror`` or ``sources`` of an info: this broker's copies never lag."""
-    shown = [{"name": origin.get("name"), "lag": 0, "active": -1} for origin in copying.origins(stream)]
-    if not shown:
+    rows = [{"name": origin.get("name"), "lag": 0, "active": -1} for origin in copying.origins(stream)]
+    if not rows:
         return {}
-    return {"mirror": shown[0]} if stream.config.mirror is not None else {"sources": shown}
+    return {"mirror": rows[0]} if stream.config.mirror is not None else {"sources": rows}
 
 
 def snapshot(jetstream: JetStream, request: Request) -> dict[str, Any]:
@@ -323,7 +329,7 @@ def state(stream: Stream) -> dict[str, Any]:
     """The ``state`` object of a stream."""
     store = stream.store
     first = store.load(store.first_seq)
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "messages": len(store),
         "bytes": store.size,
         "first_seq": store.first_seq,
@@ -332,10 +338,10 @@ def state(stream: Stream) -> dict[str, Any]:
         "last_ts": NEVER if store.last_time is None else format_time(store.last_time),
     }
     if subject_count := sum(1 for _ in store.subjects()):
-        shown["num_subjects"] = subject_count
+        fields["num_subjects"] = subject_count
     if deleted := max(store.last_seq - store.first_seq + 1 - len(store), 0) if len(store) else 0:
-        shown["num_deleted"] = deleted
-    return {**shown, "consumer_count": len(stream.consumers)}
+        fields["num_deleted"] = deleted
+    return {**fields, "consumer_count": len(stream.consumers)}
 
 
 def deleted_seqs(store: Store) -> list[int]:

@@ -25,14 +25,14 @@ class Pending(Struct):
     stamp: int  # when its ack_wait started
 
 
-class SequencePair(Struct):
+class Sequences(Struct):
     """Consumer sequence and stream sequence of one moment."""
 
     consumer: int
     stream: int
 
 
-class AckSubject(Struct, frozen=True, gc=False):
+class AckSubjectFields(Struct, frozen=True, gc=False):
     """What a server reads from the 9 tokens of an ack subject (ADR-15)."""
 
     stream: bytes
@@ -42,7 +42,7 @@ class AckSubject(Struct, frozen=True, gc=False):
     consumer_seq: int
 
     @classmethod
-    def parse(cls, subject: bytes) -> AckSubject | None:
+    def parse(cls, subject: bytes) -> AckSubjectFields | None:
         """None for a subject that no server without a domain has written."""
         tokens = subject.split(b".")
         if len(tokens) != 9 or not all(map(bytes.isdigit, tokens[4:])):
@@ -56,8 +56,8 @@ class AckState:
     def __init__(self, policy: AckPolicy, start: int, rules: Rules) -> None:
         self.policy = policy
         self.rules = rules
-        self.delivered = SequencePair(0, start - 1)
-        self.floor = SequencePair(0, start - 1 if rules.floor_starts_at_position else 0)
+        self.delivered = Sequences(0, start - 1)
+        self.floor = Sequences(0, start - 1 if rules.floor_starts_at_position else 0)
         self.pending: dict[int, Pending] = {}  # by stream sequence, ascending
         self.redelivered: dict[int, int] = {}  # how often beyond the first time, by stream sequence
         self.queue: OrderedDict[int, None] = OrderedDict()  # to redeliver, oldest request first
@@ -119,7 +119,7 @@ class AckState:
         if known is not None:
             self.advance_floor(known.consumer_seq, seq)
             return [seq]
-        if not self.rules.ack_beyond_position_is_ignored:
+        if not self.rules.future_ack_is_ignored:
             self.advance_floor(consumer_seq, seq)
         return []
 
@@ -161,7 +161,7 @@ class AckState:
         """-NAK, or ack_wait has passed: it comes before everything new."""
         self.queue.setdefault(seq)
 
-    def exhaust(self, seq: int) -> None:
+    def max_deliveries_reached(self, seq: int) -> None:
         """max_deliver is reached: no longer pending, never again delivered; the floor stays where it is."""
         self.redelivered[seq] = self.redelivered.get(seq, 0) + 1
         self.queue.pop(seq, None)
@@ -169,7 +169,7 @@ class AckState:
 
     # Losing messages
 
-    def drop(self, seq: int, now: int) -> bool:
+    def message_removed(self, seq: int, now: int) -> bool:
         """The stream has removed a message: it counts as acknowledged. True if it was pending."""
         known = self.pending.get(seq)
         if known is None:
@@ -180,11 +180,14 @@ class AckState:
         self.forget_redelivery(seq)
         return True
 
-    def restart_at(self, position: int, kept: set[int], now: int, start: int) -> None:
-        """After a purge up to ``start``: only ``kept`` stays pending, no counter lies behind ``position``."""
+    def restart_at(self, position: int, still_pending: set[int], now: int, start: int) -> None:
+        """After a purge up to ``start``: only ``still_pending`` stays pending, no counter lies behind
+        ``position``."""
         floor, moved = self.floor, self.floor.stream < start
-        gone = [seq for seq in self.pending if seq not in kept or self.rules.purge_is_blunt]
-        for seq in gone:
+        removed = [
+            seq for seq in self.pending if seq not in still_pending or self.rules.purge_drops_all_pending
+        ]
+        for seq in removed:
             acknowledged = self.pending.pop(seq).consumer_seq
             if moved:
                 floor.consumer = max(floor.consumer, acknowledged)
@@ -192,10 +195,10 @@ class AckState:
             self.last_ack = now
         if moved:
             floor.stream = start - 1
-            if self.rules.purge_is_blunt:
+            if self.rules.purge_drops_all_pending:
                 floor.consumer = self.delivered.consumer
         self.delivered.stream = max(self.delivered.stream, position - 1)
-        if not self.pending and not self.rules.purge_is_blunt:
+        if not self.pending and not self.rules.purge_drops_all_pending:
             self.redelivered.clear()
             self.queue.clear()
             self.floor.consumer, self.floor.stream = self.delivered.consumer, self.delivered.stream

@@ -85,16 +85,16 @@ class ConsumerConfig(Struct, kw_only=True):
     def echo(self, rules: Rules) -> dict[str, Any]:
         """As a reply shows it: some fields always, the others when set."""
         fields = msgspec.structs.asdict(self)
-        shown = {
+        shown_fields = {
             name: value
             for name, value in fields.items()
             if (value or name in _ALWAYS) and (name != "metadata" or rules.metadata)
         }
-        if rules.assets_bear_versions:
-            shown["metadata"] = {**self.metadata, **version_metadata(rules)}
+        if rules.assets_have_version_metadata:
+            shown_fields["metadata"] = {**self.metadata, **version_metadata(rules)}
             if self.ack_policy == "flow_control":
-                shown["metadata"]["_nats.req.level"] = "4"
-        return shown
+                shown_fields["metadata"]["_nats.req.level"] = "4"
+        return shown_fields
 
 
 _ALWAYS = ("deliver_policy", "ack_policy", "replay_policy", "num_replicas")
@@ -103,13 +103,13 @@ _ALWAYS = ("deliver_policy", "ack_policy", "replay_policy", "num_replicas")
 def with_defaults(config: ConsumerConfig, rules: Rules) -> ConsumerConfig:
     """Fill in what a request left out, and leave out what the level does not know."""
     changes: dict[str, Any] = {}
-    if config.max_deliver == 0 or (config.max_deliver < -1 and rules.negatives_are_defaults):
+    if config.max_deliver == 0 or (config.max_deliver < -1 and rules.negative_means_default):
         changes["max_deliver"] = -1
-    if rules.negatives_are_defaults:
+    if rules.negative_means_default:
         changes |= {name: 0 for name in _LIMITS if getattr(config, name) < 0}
     if not rules.multiple_filters:
         changes["filter_subjects"] = []
-    if not rules.pauses:
+    if not rules.consumer_pause:
         changes["pause_until"] = None
     if not rules.priority_groups:
         changes |= {"priority_groups": [], "priority_policy": "", "priority_timeout": 0}
@@ -144,7 +144,7 @@ def _derived_defaults(config: ConsumerConfig) -> dict[str, Any]:
 def check(config: ConsumerConfig, stream: StreamConfig, rules: Rules) -> ConsumerConfig:
     """The configuration with its defaults. Raises ``JetStreamError`` for one that servers refuse."""
     if config.ack_policy == "flow_control" and not rules.flow_control_acks:
-        detail = ': can not unmarshal "\\"flow_control\\""' if rules.json_errors_say_why else ""
+        detail = ': can not unmarshal "\\"flow_control\\""' if rules.json_errors_have_detail else ""
         raise errors.INVALID_JSON(detail=detail)
     config = with_defaults(config, rules)
     _check_names(config, rules)
@@ -175,7 +175,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool, rules
         if getattr(old, name) != getattr(new, name):
             raise errors.CONSUMER_CREATE_FAILED(reason=f"{text} can not be updated")
     waiting_changed = old.max_waiting != new.max_waiting
-    if waiting_changed and not rules.push_change_is_named:  # the older servers look here first
+    if waiting_changed and not rules.pull_to_push_has_own_error:  # the older servers look here first
         raise errors.CONSUMER_CREATE_FAILED(reason="max waiting can not be updated")
     if old.deliver_subject != new.deliver_subject:
         if old.is_pull:
@@ -199,17 +199,19 @@ _FIXED = (
 )
 
 
-def check_workqueue(config: ConsumerConfig, others: list[ConsumerConfig], rules: Rules) -> None:
+def check_workqueue(config: ConsumerConfig, other_consumers: list[ConsumerConfig], rules: Rules) -> None:
     """A work queue gives each message to one consumer (deep dive, "WorkQueuePolicy")."""
     if config.ack_policy not in ("explicit", "flow_control"):
         raise errors.WORKQUEUE_NEEDS_EXPLICIT_ACK()
-    if config.deliver_policy != "all" and rules.workqueue_start_comes_first:
+    if config.deliver_policy != "all" and rules.workqueue_checks_start_first:
         raise errors.WORKQUEUE_NEEDS_DELIVER_ALL()
-    if others and not config.filters:
+    if other_consumers and not config.filters:
         raise errors.WORKQUEUE_MULTIPLE_UNFILTERED()
-    for other in others:
+    for other in other_consumers:
         taken = other.filters or [subjects.ANY_TAIL]
-        if any(subjects.collide(ours, theirs) for ours in config.filters for theirs in taken):
+        if any(
+            subjects.collide(filter_, other_filter) for filter_ in config.filters for other_filter in taken
+        ):
             raise errors.WORKQUEUE_FILTER_NOT_UNIQUE()
     if config.deliver_policy != "all":
         raise errors.WORKQUEUE_NEEDS_DELIVER_ALL()
@@ -218,7 +220,7 @@ def check_workqueue(config: ConsumerConfig, others: list[ConsumerConfig], rules:
 def _check_names(config: ConsumerConfig, rules: Rules) -> None:
     for name in (config.name, config.durable_name):
         if name and not subjects.is_asset_name(name):
-            if rules.names_are_config:
+            if rules.bad_name_is_config_error:
                 reason = r"consumer name can not contain '.', '*', '>', '\', '/'"
                 raise errors.STREAM_INVALID_CONFIG(reason=reason)
             raise errors.CONSUMER_BAD_DURABLE_NAME()
@@ -237,13 +239,13 @@ def _check_flow_acks(config: ConsumerConfig) -> None:
 def _check_redelivery(config: ConsumerConfig, rules: Rules) -> None:
     if config.num_replicas < 0:
         raise errors.REPLICAS_NEGATIVE()
-    if rules.negative_ack_wait_is_refused:
+    if rules.refuses_negative_ack_wait:
         if any(wait < 0 for wait in config.backoff):
             raise errors.CONSUMER_BACKOFF_NEGATIVE()
         if config.ack_wait < 0:
             raise errors.CONSUMER_ACK_WAIT_NEGATIVE()
     steps = len(config.backoff)
-    if rules.backoff_may_be_unlimited:
+    if rules.backoff_with_unlimited_deliver:
         too_long = config.max_deliver != -1 and steps > config.max_deliver
     else:
         too_long = config.max_deliver <= steps
@@ -343,13 +345,13 @@ _STARTS = {
 
 
 def _check_start(config: ConsumerConfig) -> None:
-    policy, wanted = _STARTS[config.deliver_policy]
-    given = {"sequence": config.opt_start_seq > 0, "time": config.opt_start_time is not None}
+    policy, required_option = _STARTS[config.deliver_policy]
+    set_options = {"sequence": config.opt_start_seq > 0, "time": config.opt_start_time is not None}
     prefix = f"consumer delivery policy is deliver {policy}, but optional"
-    if wanted is not None and not given[wanted]:
-        raise errors.CONSUMER_INVALID_POLICY(reason=f"{prefix} start {wanted} is not set")
-    for option, present in given.items():
-        if present and option != wanted:
+    if required_option is not None and not set_options[required_option]:
+        raise errors.CONSUMER_INVALID_POLICY(reason=f"{prefix} start {required_option} is not set")
+    for option, present in set_options.items():
+        if present and option != required_option:
             raise errors.CONSUMER_INVALID_POLICY(reason=f"{prefix} start {option} is also set")
     if config.deliver_policy == "last_per_subject" and not config.filters:
         raise errors.CONSUMER_INVALID_POLICY(reason=f"{prefix} filter subject is not set")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plumbline.reference_broker.nats.jetstream import advisories
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubject, SequencePair
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields, Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.position import deliveries_pending
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER
-from plumbline.reference_broker.nats.jetstream.consumers.push import Push
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.consumers.push import PushDelivery
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
 from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED, Ack, AckKind
 from plumbline.wire.nats.subjects import covers, is_literal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
-class Consumer(Push):
+class Consumer(PushDelivery):
     """One consumer of a stream."""
 
     def __init__(self, stream: Stream, name: str, config: ConsumerConfig, now: int) -> None:
@@ -34,7 +34,7 @@ class Consumer(Push):
 
     def reconfigure(self, config: ConsumerConfig, now: int) -> None:
         filters_change = config.filters != self.config.filters
-        kept = self.log is not None
+        has_log = self.log is not None
         paused_until = self.paused_until
         self.config = self.waiting.config = config
         if filters_change:
@@ -43,10 +43,10 @@ class Consumer(Push):
         if self.paused_until != paused_until:
             advisories.pause(self, now)
         self.watch_inactivity(now)
-        if kept and self.stream.files is not None:
+        if has_log and self.stream.files is not None:
             self.stream.files.save_consumer(self)
         if self.acks.pending:
-            self.watch_acks(now)
+            self.set_ack_timer(now)
         if config.is_pull:
             self.run(now)
         else:
@@ -74,7 +74,7 @@ class Consumer(Push):
 
     # Acknowledgements
 
-    def acknowledged(self, subject: AckSubject, reply: bytes | None, payload: bytes, now: int) -> None:
+    def acknowledged(self, subject: AckSubjectFields, reply: bytes | None, payload: bytes, now: int) -> None:
         """A message on an ack subject (deep dive, table of ack types)."""
         if not payload or payload == b"+ACK":
             answered = self.ack(subject, now, sampled=True)
@@ -89,7 +89,7 @@ class Consumer(Push):
         """The second half of a double ack: an empty message."""
         self.host.publish(reply, None, b"", b"")
 
-    def other_ack(self, subject: AckSubject, reply: bytes | None, payload: bytes, now: int) -> bool:
+    def other_ack(self, subject: AckSubjectFields, reply: bytes | None, payload: bytes, now: int) -> bool:
         """True if an empty reply is due; that is so for unknown payloads as well."""
         ack = Ack.parse(payload)
         match ack.kind:
@@ -114,27 +114,27 @@ class Consumer(Push):
             self.waiting.send(reply, CONSUMER_IS_PUSH_BASED)
         return False
 
-    def ack(self, subject: AckSubject, now: int, *, sampled: bool) -> bool:
+    def ack(self, subject: AckSubjectFields, now: int, *, sampled: bool) -> bool:
         """False for an ack of what was never delivered: it changes nothing and gets no answer."""
         seq = subject.stream_seq
-        if seq >= self.position.next_seq and self.rules.ack_beyond_position_is_ignored:
+        if seq >= self.position.next_seq and self.rules.future_ack_is_ignored:
             return False
         if sampled and self.config.sample_freq and self.config.ack_policy == "explicit":
             advisories.ack_sample(self, subject, now)
         settled = self.acks.acknowledge(seq, subject.consumer_seq, now)
-        if self.rules.position_counts_as_delivered and self.config.ack_policy == "explicit":
+        if self.rules.skipped_counts_as_delivered and self.config.ack_policy == "explicit":
             self.pass_with_floor()
-        self.changed(seq)
+        self.on_state_changed(seq)
         for each in settled:
-            self.changed(each)
-            self.stream.settled(each)
+            self.on_state_changed(each)
+            self.stream.on_settled(each)
         return True
 
-    def taken(self, up_to: SequencePair, now: int) -> None:
+    def on_flow_acknowledged(self, up_to: Sequences, now: int) -> None:
         names = (self.stream.config.name.encode(), self.name.encode())
-        self.ack(AckSubject(*names, 1, up_to.stream, up_to.consumer), now, sampled=False)
+        self.ack(AckSubjectFields(*names, 1, up_to.stream, up_to.consumer), now, sampled=False)
 
-    def nak(self, subject: AckSubject, delay: int | None, now: int) -> None:
+    def nak(self, subject: AckSubjectFields, delay: int | None, now: int) -> None:
         """-NAK: again, at once or after ``delay``."""
         seq = subject.stream_seq
         if not self.may_nak(subject):
@@ -147,23 +147,23 @@ class Consumer(Push):
             pending.stamp = (
                 now - self.config.ack_wait + delay
             )  # as if delivered then: ack_wait passes after the delay
-            self.changed(seq)
+            self.on_state_changed(seq)
             self.ack_timer.set_earliest(pending.stamp + self.redelivery_delay(seq))
 
-    def may_nak(self, subject: AckSubject) -> bool:
+    def may_nak(self, subject: AckSubjectFields) -> bool:
         acks = self.acks
         if not acks.floor.consumer < subject.consumer_seq <= acks.next_consumer_seq:
             return False
         return subject.stream_seq in acks.pending
 
-    def progress(self, subject: AckSubject, now: int) -> None:
+    def progress(self, subject: AckSubjectFields, now: int) -> None:
         """+WPI: ack_wait starts again."""
         pending = self.acks.pending.get(subject.stream_seq)
         if pending is not None:
             pending.stamp = now
-            self.changed(subject.stream_seq)
+            self.on_state_changed(subject.stream_seq)
 
-    def terminate(self, subject: AckSubject, reason: str, now: int) -> bool:
+    def terminate(self, subject: AckSubjectFields, reason: str, now: int) -> bool:
         """+TERM: done with, though not processed."""
         answered = self.ack(subject, now, sampled=False)
         advisories.terminated(self, subject, reason, now)
@@ -171,15 +171,15 @@ class Consumer(Push):
 
     # The stream loses messages
 
-    def removed(self, message: Message, now: int) -> None:
+    def on_message_removed(self, message: StoredMessage, now: int) -> None:
         """One message is gone: limits, a delete, its age."""
         if message.seq >= self.position.next_seq:
-            if self.wanted is None or self.wanted(message.subject):
+            if self.subject_filter is None or self.subject_filter(message.subject):
                 self.num_pending = max(self.num_pending - 1, 0)
             return
         subject = self.pending_subject(message.seq)
-        dropped = self.acks.drop(message.seq, now)
-        self.changed(message.seq)
+        dropped = self.acks.message_removed(message.seq, now)
+        self.on_state_changed(message.seq)
         if dropped and subject is not None:
             reason = "Unacknowledged message was deleted" if self.rules.term_takes_reason else ""
             advisories.terminated(self, subject, reason, now)
@@ -195,37 +195,37 @@ class Consumer(Push):
         for seq in [seq for seq in acks.redelivered if seq > last]:
             del acks.redelivered[seq]
         for seq in [seq for seq in acks.pending if store.load(seq) is None]:
-            acks.drop(seq, now)
-        if self.rules.position_counts_as_delivered and not self.position.listed:
+            acks.message_removed(seq, now)
+        if self.rules.skipped_counts_as_delivered and not self.position.listed:
             self.position.next_seq = acks.delivered.stream + 1  # what was passed over is not in the files
-        self.num_pending = deliveries_pending(self.position, store, self.wanted)
+        self.num_pending = deliveries_pending(self.position, store, self.subject_filter)
         if acks.pending:
-            self.watch_acks(now)
+            self.set_ack_timer(now)
         if not self.config.is_pull:
-            self.begin(now)
+            self.start(now)
 
-    def pending_subject(self, seq: int) -> AckSubject | None:
+    def pending_subject(self, seq: int) -> AckSubjectFields | None:
         """The ack subject that would have acknowledged ``seq``."""
         pending = self.acks.pending.get(seq)
         if pending is None:
             return None
         names = (self.stream.config.name.encode(), self.name.encode())
-        return AckSubject(*names, max(self.acks.redelivered.get(seq, 0), 1), seq, pending.consumer_seq)
+        return AckSubjectFields(*names, max(self.acks.redelivered.get(seq, 0), 1), seq, pending.consumer_seq)
 
-    def purged(self, subject: bytes | None, now: int) -> None:
+    def on_purged(self, subject: bytes | None, now: int) -> None:
         """Messages on ``subject`` are gone: b"" for any, None if the purge was of all there is."""
         store = self.stream.store
         start = self.start_after_purge(subject)
-        kept = {seq for seq in self.acks.pending if store.load(seq)}
+        still_pending = {seq for seq in self.acks.pending if store.load(seq)}
         if start is not None:
             self.position.not_before(start)
-            self.acks.restart_at(self.position.next_seq, kept, now, start)
+            self.acks.restart_at(self.position.next_seq, still_pending, now, start)
         else:
-            for seq in self.acks.pending.keys() - kept:
-                self.acks.drop(seq, now)
-        self.num_pending = deliveries_pending(self.position, store, self.wanted)
-        self.changed(None)
-        if start is not None or not self.rules.purge_is_blunt:
+            for seq in self.acks.pending.keys() - still_pending:
+                self.acks.message_removed(seq, now)
+        self.num_pending = deliveries_pending(self.position, store, self.subject_filter)
+        self.on_state_changed(None)
+        if start is not None or not self.rules.purge_drops_all_pending:
             self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending
 
     def start_after_purge(self, subject: bytes | None) -> int | None:
@@ -235,18 +235,18 @@ class Consumer(Push):
         """
         store, filters = self.stream.store, self.config.filters
         if not subject:
-            untouched = self.rules.purge_is_blunt and subject is not None and filters
+            untouched = self.rules.purge_drops_all_pending and subject is not None and filters
             return None if untouched else store.first_seq
-        within = bool(filters) and all(covers(subject, wanted) for wanted in filters)
-        matches = not filters or any(covers(wanted, subject) for wanted in filters)
+        within = bool(filters) and all(covers(subject, filter_) for filter_ in filters)
+        matches = not filters or any(covers(filter_, subject) for filter_ in filters)
         if within:
             left = store.first_of(subject) if is_literal(subject) else store.next(0, matcher([subject]))
             return left.seq if left else store.last_seq + 1
         return store.first_seq if matches else None
 
-    def needs(self, message: Message) -> bool:
+    def needs(self, message: StoredMessage) -> bool:
         """Whether interest retention must keep ``message`` for this consumer."""
-        if self.wanted is not None and not self.wanted(message.subject):
+        if self.subject_filter is not None and not self.subject_filter(message.subject):
             return False
         return self.acks.needs(message.seq, self.position.next_seq)
 
@@ -257,18 +257,18 @@ class Consumer(Push):
 
     # What the API reports
 
-    def reported_delivered(self) -> SequencePair:
+    def reported_delivered(self) -> Sequences:
         """The last delivery; before the first one, and on older servers always, what was skipped counts as
         well."""
         delivered = self.acks.delivered
         untouched = not delivered.consumer and not delivered.stream
         if untouched and self.hides_its_start:
             return delivered
-        if self.rules.position_counts_as_delivered or untouched:
-            return SequencePair(delivered.consumer, self.position.next_seq - 1)
+        if self.rules.skipped_counts_as_delivered or untouched:
+            return Sequences(delivered.consumer, self.position.next_seq - 1)
         return delivered
 
-    def reported_floor(self) -> SequencePair:
+    def reported_floor(self) -> Sequences:
         return self.acks.floor
 
     def reported_waiting(self) -> int:
@@ -279,21 +279,21 @@ class Consumer(Push):
 
     def reported_redelivered(self) -> int:
         """Messages delivered more than once and not settled; with max_deliver 1 there are none to tell of."""
-        if self.config.max_deliver == 1 and self.rules.one_delivery_is_no_redelivery:
+        if self.config.max_deliver == 1 and self.rules.max_deliver_1_never_redelivered:
             return 0
         return len(self.acks.redelivered)
 
     # The end
 
-    def inactive_due(self, now: int) -> None:
+    def on_inactive(self, now: int) -> None:
         """Delete a consumer that nobody uses (deep dive, "Ephemeral Consumers")."""
-        remaining = self.in_use_for(now)
+        remaining = self.minimum_lifetime(now)
         if remaining > 0:
             self.inactive_timer.set(now + remaining)
         else:
             self.stream.delete_consumer(self, now)
 
-    def in_use_for(self, now: int) -> int:
+    def minimum_lifetime(self, now: int) -> int:
         """How long the consumer must stay, at least."""
         threshold = self.config.inactive_threshold
         if not self.config.is_pull:

@@ -12,14 +12,14 @@ from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.position import (
-    Position,
+    ConsumerPosition,
     deliveries_pending,
     starting_position,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.priority import QUEUES, PinnedQueue
 from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue, WaitingRequest
-from plumbline.reference_broker.nats.jetstream.consumers.replay import Replay
-from plumbline.reference_broker.nats.jetstream.streams.store import Message, SubjectTest
+from plumbline.reference_broker.nats.jetstream.consumers.replay import OriginalReplay
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage, SubjectTest
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
 from plumbline.reference_broker.nats.jetstream.times import parse_time
 from plumbline.wire.nats.headers import VERSION
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
-class Delivery:
+class ConsumerDelivery:
     """One consumer of ``stream``.
 
     A pull consumer has a ``waiting`` queue; a push consumer is ``active`` while somebody listens to it.
@@ -47,28 +47,32 @@ class Delivery:
         self.created = now
         self.host = jetstream.host
         self.rules = jetstream.rules
-        self.wanted: SubjectTest | None = None
-        self.position: Position = starting_position(config, stream.store, self.rules)
+        self.subject_filter: SubjectTest | None = None
+        self.position: ConsumerPosition = starting_position(config, stream.store, self.rules)
         start = 1 if self.hides_its_start else self.position.next_seq
         self.acks = self.ack_state_type(config.ack_policy, start, self.rules)
         waiting_type = QUEUES.get(config.priority_policy, self.waiting_type)
         self.waiting = waiting_type(self.host, config, self.rules, self, now)
-        self.replay = Replay(stream.store.last_seq) if config.replay_policy == "original" else None
+        self.replay = OriginalReplay(stream.store.last_seq) if config.replay_policy == "original" else None
         self.active = False
         self.log: ConsumerLog | None = None
         self.ack_prefix = f"$JS.ACK.{stream.config.name}.{name}.".encode()
-        self.ack_timer = jetstream.timers.timer(self.acks_due)
+        self.ack_timer = jetstream.timers.timer(self.on_ack_wait)
         self.run_timer = jetstream.timers.timer(self.run)
         self.pin_timer = jetstream.timers.timer(self.unpin)
-        self.pause_timer = jetstream.timers.timer(self.pause_over)
+        self.pause_timer = jetstream.timers.timer(self.on_pause_end)
         self.filter_by(config)
         self.pause(config)
 
     @property
     def hides_its_start(self) -> bool:
-        """Whether ``delivered`` does not show what was skipped before the first message."""
+        """Whether ``record_delivered`` does not show what was skipped before the first message."""
         config = self.config
-        return config.deliver_policy == "last" and not config.filters and not self.rules.last_start_is_shown
+        return (
+            config.deliver_policy == "last"
+            and not config.filters
+            and not self.rules.deliver_last_shows_skipped
+        )
 
     # Files
 
@@ -76,9 +80,9 @@ class Delivery:
         """From now on what is delivered and acknowledged is written down."""
         self.log = files.open_log(self)
         files.save_consumer(self)
-        self.changed(None)
+        self.on_state_changed(None)
 
-    def changed(self, seq: int | None) -> None:
+    def on_state_changed(self, seq: int | None) -> None:
         """The counters have changed, with the state of the message ``seq``; None: perhaps that of many."""
         if self.log is not None:
             self.log.changed(seq)
@@ -87,28 +91,28 @@ class Delivery:
 
     def pause(self, config: ConsumerConfig) -> None:
         """``pause_until``: nothing is delivered before."""
-        self.paused_until = parse_time(config.pause_until or "") or 0 if self.rules.pauses else 0
+        self.paused_until = parse_time(config.pause_until or "") or 0 if self.rules.consumer_pause else 0
         if self.paused_until > self.stream.jetstream.now:
             self.pause_timer.set(self.paused_until)
         else:
             self.pause_timer.clear()
 
-    def pause_over(self, now: int) -> None:
+    def on_pause_end(self, now: int) -> None:
         """Whoever listens is told that deliveries go on; ``run_timer`` is what resumes them."""
         advisories.pause(self, now)
 
     def filter_by(self, config: ConsumerConfig) -> None:
         filters = config.filters
         everything = not filters or filters == self.stream.config.patterns
-        self.wanted = None if everything else matcher(filters)
-        self.num_pending = deliveries_pending(self.position, self.stream.store, self.wanted)
+        self.subject_filter = None if everything else matcher(filters)
+        self.num_pending = deliveries_pending(self.position, self.stream.store, self.subject_filter)
 
     # Delivering
 
-    def stored(self, message: Message, now: int) -> None:
+    def on_stored(self, message: StoredMessage, now: int) -> None:
         """The stream has a new message."""
         if message.seq < self.position.next_seq or (
-            self.wanted is not None and not self.wanted(message.subject)
+            self.subject_filter is not None and not self.subject_filter(message.subject)
         ):
             return
         self.num_pending += 1
@@ -141,7 +145,7 @@ class Delivery:
 
     def pull_one(self, now: int) -> bool:
         """Deliver the next message to a waiting request; False if there is none, or nobody to take it."""
-        candidate = self.candidate(now)
+        candidate = self.next_message(now)
         if candidate is None:
             return False
         message, deliveries = candidate
@@ -149,13 +153,13 @@ class Delivery:
         reply = self.ack_subject(message, deliveries)
         size = len(message.subject) + len(reply) + len(header_block) + len(payload)
         waiting = self.waiting
-        while (request := waiting.taker(size, now)) is not None:
+        while (request := waiting.next_receiver(size, now)) is not None:
             marked = waiting.marked(header_block)
             receivers = self.send(request.reply, message.subject, reply, marked, payload)
-            if self.counts(request, receivers):
-                waiting.filled(request, size, now)
+            if self.was_delivered(request, receivers):
+                waiting.record_delivered(request, size, now)
                 waiting.last_active = now
-                self.delivered(message, deliveries, now)
+                self.record_delivered(message, deliveries, now)
                 return True
             waiting.remove(request)  # nobody listens any more: ADR-13, interest
         return False
@@ -164,7 +168,7 @@ class Delivery:
         """A message goes out under the subject it was stored with (ADR-13); how many got it."""
         return self.host.deliver(target, subject, reply, header_block, payload)
 
-    def counts(self, request: WaitingRequest, receivers: int) -> bool:
+    def was_delivered(self, request: WaitingRequest, receivers: int) -> bool:
         """What reached nobody was not delivered, and the request is over."""
         return receivers > 0
 
@@ -172,24 +176,24 @@ class Delivery:
         """What a push consumer does in the place of serving pull requests."""
         raise NotImplementedError
 
-    def candidate(self, now: int) -> tuple[Message, int] | None:
+    def next_message(self, now: int) -> tuple[StoredMessage, int] | None:
         """What is to be delivered next, and which delivery of it that is. Nothing is counted yet."""
         while (seq := self.acks.next_redelivery()) is not None:
             deliveries = self.acks.next_delivery_of(seq)
             if self.is_exhausted(deliveries):
-                self.exhaust(seq, deliveries - 1, now)
+                self.on_max_deliveries(seq, deliveries - 1, now)
                 continue
             message = self.stream.store.load(seq)
             if message is not None:
                 return message, deliveries
-            self.acks.drop(seq, now)
-            self.changed(seq)
-        message = self.position.next(self.stream.store, self.wanted)
+            self.acks.message_removed(seq, now)
+            self.on_state_changed(seq)
+        message = self.position.next(self.stream.store, self.subject_filter)
         if message is None or (self.replay is not None and self.too_early(message, now)):
             return None
         return message, 1
 
-    def too_early(self, message: Message, now: int) -> bool:
+    def too_early(self, message: StoredMessage, now: int) -> bool:
         """Policy ``original``: messages keep the distance in time they were stored with."""
         assert self.replay is not None
         due = self.replay.due(message, now)
@@ -200,19 +204,19 @@ class Delivery:
     def is_exhausted(self, deliveries: int) -> bool:
         return 0 < self.config.max_deliver < deliveries
 
-    def exhaust(self, seq: int, deliveries: int, now: int) -> None:
-        self.acks.exhaust(seq)
-        self.changed(seq)
+    def on_max_deliveries(self, seq: int, deliveries: int, now: int) -> None:
+        self.acks.max_deliveries_reached(seq)
+        self.on_state_changed(seq)
         advisories.max_deliveries(self, seq, deliveries, now)
 
-    def content(self, message: Message) -> tuple[bytes, bytes]:
+    def content(self, message: StoredMessage) -> tuple[bytes, bytes]:
         """Header block and payload of a delivery; headers are relayed unchanged."""
         if not self.config.headers_only:
             return message.header_block, message.payload
         head = message.header_block[:-2] or VERSION + b"\r\n"
         return head + b"Nats-Msg-Size: %d\r\n\r\n" % len(message.payload), b""
 
-    def ack_subject(self, message: Message, deliveries: int) -> bytes:
+    def ack_subject(self, message: StoredMessage, deliveries: int) -> bytes:
         """ADR-15: delivery count, stream and consumer sequence, time stored, messages after this one."""
         pending = self.pending_after(deliveries)
         numbers = (deliveries, message.seq, self.acks.next_consumer_seq, message.time, pending)
@@ -222,20 +226,20 @@ class Delivery:
         """num_pending once a message is delivered; a redelivery changes nothing."""
         return max(self.num_pending - 1, 0) if deliveries == 1 else self.num_pending
 
-    def delivered(self, message: Message, deliveries: int, now: int) -> None:
+    def record_delivered(self, message: StoredMessage, deliveries: int, now: int) -> None:
         """Count a delivery that reached somebody."""
         seq = message.seq
         self.acks.record_delivery(seq, deliveries, now)
         if deliveries == 1:
             self.position.passed(seq)
             self.num_pending -= 1
-        self.changed(seq)
+        self.on_state_changed(seq)
         if self.replay is not None:
             self.replay.delivered(message, now)
         if self.config.ack_policy == "none":
-            self.stream.settled(seq)
+            self.stream.on_settled(seq)
         else:
-            self.watch_acks(now + self.redelivery_delay(seq))
+            self.set_ack_timer(now + self.redelivery_delay(seq))
 
     def last_delivered(self) -> tuple[int, int]:
         """What an idle heartbeat reports: the last delivery, and how far the stream has been looked at."""
@@ -277,12 +281,12 @@ class Delivery:
             return self.config.ack_wait
         return backoff[min(self.acks.redelivered.get(seq, 0), len(backoff) - 1)]
 
-    def watch_acks(self, when: int) -> None:
+    def set_ack_timer(self, when: int) -> None:
         """See at that moment what has waited long enough; ack_policy flow_control knows no redelivery."""
         if self.config.ack_policy != "flow_control":
             self.ack_timer.set_earliest(when)
 
-    def acks_due(self, now: int) -> None:
+    def on_ack_wait(self, now: int) -> None:
         """Queue for redelivery what has waited long enough, and look again when the next one has."""
         acks = self.acks
         later = None
@@ -293,17 +297,17 @@ class Delivery:
             if deadline > now:
                 later = deadline if later is None else min(later, deadline)
             else:
-                self.ack_wait_passed(seq, now)
+                self.request_redelivery_of(seq, now)
         if later is not None:
             self.ack_timer.set_earliest(later)
         self.run_if_waiting(now)
 
-    def ack_wait_passed(self, seq: int, now: int) -> None:
+    def request_redelivery_of(self, seq: int, now: int) -> None:
         acks = self.acks
-        if self.rules.exhausted_at_ack_wait and 0 < self.config.max_deliver <= max(
+        if self.rules.max_deliver_checked_at_ack_wait and 0 < self.config.max_deliver <= max(
             acks.redelivered.get(seq, 0), 1
         ):
-            self.exhaust(seq, acks.redelivered.get(seq, 0) + 1, now)
+            self.on_max_deliveries(seq, acks.redelivered.get(seq, 0) + 1, now)
             return
         acks.pending[seq].stamp = now
         acks.request_redelivery(seq)

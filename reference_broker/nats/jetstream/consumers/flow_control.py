@@ -9,16 +9,16 @@ FIRST_WINDOW = 2 * 1024 * 1024
 LARGEST_WINDOW = 16 * FIRST_WINDOW
 
 
-class Window:
+class FlowWindow:
     """Bytes that were sent and not yet answered for.
 
-    One request is out at a time: ``asked`` is its subject. ``size`` doubles with each answer.
+    One request is out at a time: ``pending_reply`` is its subject. ``size`` doubles with each answer.
     """
 
     def __init__(self) -> None:
         self.size = FIRST_WINDOW
         self.pending = 0
-        self.asked = b""
+        self.pending_reply = b""
         self._covered = 0  # how much of ``pending`` the request asks about
 
     def is_full(self) -> bool:
@@ -28,18 +28,18 @@ class Window:
     def sent(self, size: int) -> None:
         self.pending += size
 
-    def wants_answer(self) -> bool:
+    def needs_request(self) -> bool:
         """Half of the window is used, and nobody has been asked yet."""
-        return not self.asked and self.pending > self.size // 2
+        return not self.pending_reply and self.pending > self.size // 2
 
-    def ask(self, subject: bytes) -> None:
-        self.asked, self._covered = subject, self.pending
+    def record_request(self, subject: bytes) -> None:
+        self.pending_reply, self._covered = subject, self.pending
 
     def answered(self, subject: bytes) -> bool:
         """Whether ``subject`` is what was asked last; then the window opens, twice as wide."""
-        if not self.asked or subject != self.asked:
+        if not self.pending_reply or subject != self.pending_reply:
             return False
         self.size = min(self.size * 2, LARGEST_WINDOW)
         self.pending -= self._covered
-        self.asked = b""
+        self.pending_reply = b""
         return True

@@ -9,12 +9,12 @@ from collections import deque
 
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.rules import Rules
-from plumbline.reference_broker.nats.jetstream.streams.store import Message, Store, SubjectTest
+from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage, SubjectTest
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
 from plumbline.reference_broker.nats.jetstream.times import parse_time
 
 
-class Position:
+class ConsumerPosition:
     """``next_seq`` is the stream sequence to look at next.
 
     ``listed`` are sequences to deliver first (last_per_subject).
@@ -27,14 +27,14 @@ class Position:
         self.listed = deque(listed or ())
         self.resume = resume
 
-    def next(self, store: Store, wanted: SubjectTest | None) -> Message | None:
+    def next(self, store: Store, subject_filter: SubjectTest | None) -> StoredMessage | None:
         """The next message to deliver for the first time; what cannot match is passed at once."""
         while self.listed:
             message = store.load(self.listed[0])
             if message is not None:
                 return message
             self.passed(self.listed[0])
-        message = store.next(self.next_seq, wanted)
+        message = store.next(self.next_seq, subject_filter)
         if message is None:
             self.next_seq = max(self.next_seq, store.last_seq + 1)
         return message
@@ -57,25 +57,27 @@ class Position:
         self.next_seq, self.resume = min(self.next_seq, seq), min(self.resume, seq - 1)
 
 
-def starting_position(config: ConsumerConfig, store: Store, rules: Rules) -> Position:
+def starting_position(config: ConsumerConfig, store: Store, rules: Rules) -> ConsumerPosition:
     """Where a new consumer starts."""
-    wanted = matcher(config.filters) if config.filters else None
+    subject_filter = matcher(config.filters) if config.filters else None
     if config.deliver_policy == "last_per_subject":
-        listed = _last_of_each(store, wanted)
+        listed = _last_of_each(store, subject_filter)
         first = listed[0] if listed else store.last_seq
-        return Position(_within(first, store), listed, store.last_seq)
+        return ConsumerPosition(_within(first, store), listed, store.last_seq)
     if config.deliver_policy == "by_start_sequence":
         first = max(config.opt_start_seq, store.first_seq, 1)
-        return Position(first if rules.start_beyond_end_is_kept else _within(first, store))
-    return Position(_within(_first_seq(config, store, wanted), store))
+        return ConsumerPosition(first if rules.start_beyond_end_waits else _within(first, store))
+    return ConsumerPosition(_within(_first_seq(config, store, subject_filter), store))
 
 
-def _first_seq(config: ConsumerConfig, store: Store, wanted: SubjectTest | None) -> int:
+def _first_seq(config: ConsumerConfig, store: Store, subject_filter: SubjectTest | None) -> int:
     match config.deliver_policy:
         case "last":
-            if wanted is None:
+            if subject_filter is None:
                 return store.last_seq  # also where that message was deleted
-            matching = [seq for subject in store.subjects() if (seq := _last_seq(store, subject, wanted))]
+            matching = [
+                seq for subject in store.subjects() if (seq := _last_seq(store, subject, subject_filter))
+            ]
             return max(matching, default=store.last_seq + 1)
         case "new":
             return store.last_seq + 1
@@ -92,22 +94,27 @@ def _within(seq: int, store: Store) -> int:
     return min(max(seq, store.first_seq), store.last_seq + 1)
 
 
-def _last_seq(store: Store, subject: bytes, wanted: SubjectTest | None) -> int | None:
-    if wanted is not None and not wanted(subject):
+def _last_seq(store: Store, subject: bytes, subject_filter: SubjectTest | None) -> int | None:
+    if subject_filter is not None and not subject_filter(subject):
         return None
     message = store.last_of(subject)
     return message.seq if message else None
 
 
-def _last_of_each(store: Store, wanted: SubjectTest | None) -> list[int]:
-    return sorted(seq for subject in store.subjects() if (seq := _last_seq(store, subject, wanted)))
+def _last_of_each(store: Store, subject_filter: SubjectTest | None) -> list[int]:
+    return sorted(seq for subject in store.subjects() if (seq := _last_seq(store, subject, subject_filter)))
 
 
-def deliveries_pending(position: Position, store: Store, wanted: SubjectTest | None) -> int:
+def deliveries_pending(position: ConsumerPosition, store: Store, subject_filter: SubjectTest | None) -> int:
     """num_pending, counted anew."""
     if position.listed:
-        later = sum(wanted is None or wanted(m.subject) for m in store.messages(position.resume + 1))
+        later = sum(
+            subject_filter is None or subject_filter(m.subject) for m in store.messages(position.resume + 1)
+        )
         return len(position.listed) + later
-    if wanted is None and position.next_seq <= store.first_seq:
+    if subject_filter is None and position.next_seq <= store.first_seq:
         return len(store)
-    return sum(wanted is None or wanted(message.subject) for message in store.messages(position.next_seq))
+    return sum(
+        subject_filter is None or subject_filter(message.subject)
+        for message in store.messages(position.next_seq)
+    )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.host import Host
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.pull import (
-    Refused,
-    Served,
+    PullConsumer,
+    PullRefusedError,
     WaitingQueue,
     WaitingRequest,
 )
@@ -35,11 +35,11 @@ class OverflowQueue(PriorityQueue):
     """A request with conditions is passed over until one of them holds."""
 
     def is_its_turn(self, request: WaitingRequest) -> bool:
-        asked = request.asked
-        if asked.min_pending <= 0 and asked.min_ack_pending <= 0:
+        conditions = request.pull_request
+        if conditions.min_pending <= 0 and conditions.min_ack_pending <= 0:
             return True
-        return (0 < asked.min_pending <= self.consumer.num_pending) or (
-            0 < asked.min_ack_pending <= self.consumer.reported_ack_pending()
+        return (0 < conditions.min_pending <= self.consumer.num_pending) or (
+            0 < conditions.min_ack_pending <= self.consumer.reported_ack_pending()
         )
 
 
@@ -55,14 +55,16 @@ class PrioritizedQueue(PriorityQueue):
 
     def _sink(self, request: WaitingRequest) -> None:
         """Put a request behind all of its priority or a better one."""
-        place = sum(other.asked.priority <= request.asked.priority for other in self.requests)
+        place = sum(other.pull_request.priority <= request.pull_request.priority for other in self.requests)
         self.requests.insert(place, request)
 
 
 class PinnedQueue(PriorityQueue):
     """The client that is served first is pinned: only requests with its id are served from then on."""
 
-    def __init__(self, host: Host, config: ConsumerConfig, rules: Rules, consumer: Served, now: int) -> None:
+    def __init__(
+        self, host: Host, config: ConsumerConfig, rules: Rules, consumer: PullConsumer, now: int
+    ) -> None:
         super().__init__(host, config, rules, consumer, now)
         self.pin = ""
         self.pinned_at = now
@@ -72,11 +74,11 @@ class PinnedQueue(PriorityQueue):
         if not self.pin or not request.id:
             return
         if request.id != self.pin:
-            raise Refused(PIN_ID_MISMATCH)
+            raise PullRefusedError(PIN_ID_MISMATCH)
         self.consumer.pinned()
 
     def is_its_turn(self, request: WaitingRequest) -> bool:
-        pin = request.pin or request.asked.id
+        pin = request.pin or request.pull_request.id
         if pin and pin != self.pin:
             self.end(request, WRONG_PIN_ID)
             return False

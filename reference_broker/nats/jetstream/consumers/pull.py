@@ -43,7 +43,7 @@ NEVER: Final = 1 << 63
 LOWEST_PRIORITY: Final = 9
 
 
-class Refused(Exception):
+class PullRefusedError(Exception):
     """A request that never waits; ``status`` tells its inbox why, None says nothing."""
 
     def __init__(self, status: Status | None) -> None:
@@ -62,7 +62,7 @@ class WaitingRequest(Struct):
     next_heartbeat: int
     no_wait: bool
     delivered: int = 0
-    asked: PullRequest = PullRequest()
+    pull_request: PullRequest = PullRequest()
     pin: str = ""  # of the client that it made the pinned one
 
     @property
@@ -70,7 +70,7 @@ class WaitingRequest(Struct):
         return min(self.expires, self.next_heartbeat)
 
 
-class Served(Protocol):
+class PullConsumer(Protocol):
     """What a queue asks of the consumer it belongs to."""
 
     num_pending: int
@@ -112,7 +112,9 @@ def status_block(status: Status, fields: Iterable[tuple[str, int | str]] = ()) -
 class WaitingQueue:
     """The requests of one consumer, served in turn."""
 
-    def __init__(self, host: Host, config: ConsumerConfig, rules: Rules, consumer: Served, now: int) -> None:
+    def __init__(
+        self, host: Host, config: ConsumerConfig, rules: Rules, consumer: PullConsumer, now: int
+    ) -> None:
         self.host = host
         self.config = config
         self.rules = rules
@@ -131,7 +133,7 @@ class WaitingQueue:
         try:
             request = self.read(body, now)
             self.admit(request, available, now)
-        except Refused as refusal:
+        except PullRefusedError as refusal:
             if refusal.status is not None:
                 self.send(reply, refusal.status)
             return None
@@ -143,7 +145,7 @@ class WaitingQueue:
             request.idle_heartbeat,
             now + request.idle_heartbeat if request.idle_heartbeat > 0 else NEVER,
             request.no_wait,
-            asked=request,
+            pull_request=request,
         )
         self.enqueue(waiting)
         self.last_active = now
@@ -158,7 +160,7 @@ class WaitingQueue:
         self.requests.append(request)
 
     def read(self, body: bytes, now: int) -> PullRequest:
-        """The request in a body, within the consumer's limits. Raises ``Refused``."""
+        """The request in a body, within the consumer's limits. Raises ``PullRefusedError``."""
         try:
             request = _parse(body)
         except ProtocolError as error:
@@ -171,31 +173,31 @@ class WaitingQueue:
             self.check_group(request)
         return request
 
-    def bad_request(self, reason: str) -> Refused:
-        return Refused(bad_request(reason))
+    def bad_request(self, reason: str) -> PullRefusedError:
+        return PullRefusedError(bad_request(reason))
 
     def check_heartbeat(self, request: PullRequest) -> None:
-        """Two heartbeats must fit into expires (ADR-37). Raises ``Refused``."""
+        """Two heartbeats must fit into expires (ADR-37). Raises ``PullRefusedError``."""
         if request.idle_heartbeat > 0 and request.idle_heartbeat * 2 > request.expires:
             raise self.bad_request("heartbeat value too large")
 
     def check_batch(self, request: PullRequest) -> None:
-        """max_batch of the consumer (ADR-37). Raises ``Refused``."""
+        """max_batch of the consumer (ADR-37). Raises ``PullRefusedError``."""
         if 0 < self.config.max_batch < request.batch:
-            raise Refused(exceeded_max_request_batch(self.config.max_batch))
+            raise PullRefusedError(exceeded_max_request_batch(self.config.max_batch))
 
     def check_expires(self, request: PullRequest) -> None:
-        """max_expires of the consumer (ADR-37). Raises ``Refused``."""
+        """max_expires of the consumer (ADR-37). Raises ``PullRefusedError``."""
         if 0 < self.config.max_expires < request.expires:
-            raise Refused(exceeded_max_request_expires(self.config.max_expires))
+            raise PullRefusedError(exceeded_max_request_expires(self.config.max_expires))
 
     def check_max_bytes(self, request: PullRequest) -> None:
-        """max_bytes of the consumer (ADR-37). Raises ``Refused``."""
+        """max_bytes of the consumer (ADR-37). Raises ``PullRefusedError``."""
         if 0 < self.config.max_bytes < request.max_bytes:
-            raise Refused(exceeded_max_request_max_bytes(self.config.max_bytes))
+            raise PullRefusedError(exceeded_max_request_max_bytes(self.config.max_bytes))
 
     def check_group(self, request: PullRequest) -> None:
-        """What a request may say of priorities (ADR-42). Raises ``Refused``."""
+        """What a request may say of priorities (ADR-42). Raises ``PullRefusedError``."""
         if not self.rules.priority_groups:
             return
         policy = self.config.priority_policy
@@ -207,19 +209,19 @@ class WaitingQueue:
             raise self.bad_request("Priority must be between 0 and 9")
 
     def admit(self, request: PullRequest, available: int, now: int) -> None:
-        """Whether a request may wait. Raises ``Refused``."""
+        """Whether a request may wait. Raises ``PullRefusedError``."""
         if self.is_full():
             self.expire(now, at_end=False)
         if request.no_wait:
             self.admit_no_wait(request, available, now)
         if self.is_full():
-            raise Refused(self.full_status(request))
+            raise PullRefusedError(self.full_status(request))
 
     def is_full(self) -> bool:
         return len(self.requests) >= self.config.max_waiting
 
     def full_status(self, request: PullRequest) -> Status | None:
-        if request.idle_heartbeat and self.rules.full_queue_is_silent_to_heartbeats:
+        if request.idle_heartbeat and self.rules.no_409_for_heartbeat_pulls:
             return None
         return EXCEEDED_MAX_WAITING
 
@@ -227,12 +229,12 @@ class WaitingQueue:
         """ADR-13, "No Wait Pull Requests"; with expires it waits for the first message all the same."""
         if available == 0 and not request.expires:
             self.last_active = now
-            raise Refused(NO_MESSAGES)
-        if available > 0 and available < self.claimed(now):
+            raise PullRefusedError(NO_MESSAGES)
+        if available > 0 and available < self.messages_claimed(now):
             self.last_active = now
-            raise Refused(REQUESTS_PENDING)
+            raise PullRefusedError(REQUESTS_PENDING)
 
-    def claimed(self, now: int) -> int:
+    def messages_claimed(self, now: int) -> int:
         """How many messages the waiting requests may still take."""
         if self.requests:
             self.expire(now, at_end=False)
@@ -240,7 +242,7 @@ class WaitingQueue:
 
     # Serving
 
-    def taker(self, size: int, now: int) -> WaitingRequest | None:
+    def next_receiver(self, size: int, now: int) -> WaitingRequest | None:
         """Whose turn it is to get a message of ``size`` bytes; requests that cannot take it end here."""
         passed_over = 0
         while passed_over < len(self.requests):
@@ -271,7 +273,7 @@ class WaitingQueue:
     def refuse_size(self, request: WaitingRequest) -> None:
         self.end(request, MESSAGE_SIZE_EXCEEDS_MAX_BYTES)
 
-    def filled(self, request: WaitingRequest, size: int, now: int) -> None:
+    def record_delivered(self, request: WaitingRequest, size: int, now: int) -> None:
         """The head of the queue got a message: count it, and let the next one have its turn."""
         request.delivered += 1
         request.batch -= 1
@@ -279,7 +281,7 @@ class WaitingQueue:
             self.spend_bytes(request, size)
         if request.batch <= 0:
             self.remove(request)
-            if request.max_bytes > 0 and self.rules.batch_completed_is_told:
+            if request.max_bytes > 0 and self.rules.batch_completed_status:
                 self.send_pending(request, BATCH_COMPLETED)
             return
         if request.heartbeat > 0:
@@ -309,19 +311,19 @@ class WaitingQueue:
         """End what is overdue or lost its inbox, send heartbeats; ``at_end``: nothing is left to deliver."""
         for request in list(self.requests):
             if now >= request.expires:
-                if request.next_heartbeat < request.expires and self.is_wanted(request):
+                if request.next_heartbeat < request.expires and self.has_interest(request):
                     self.send_heartbeat(request, now)  # woken late: what was due first comes first
                 self.last_active = max(self.last_active, now)
                 self.time_out(request)
             elif at_end and request.no_wait and self.one_shot_ends(request):
                 self.last_active = now
                 self.end_one_shot(request)
-            elif not self.is_wanted(request):
+            elif not self.has_interest(request):
                 self.remove(request)
             elif now >= request.next_heartbeat:
                 self.send_heartbeat(request, now)
 
-    def is_wanted(self, request: WaitingRequest) -> bool:
+    def has_interest(self, request: WaitingRequest) -> bool:
         """Whether somebody still listens on its inbox."""
         return self.host.has_interest(request.reply)
 

@@ -20,10 +20,10 @@ class RateLimit:
     def due(self, size: int, now: int) -> int:
         """When ``size`` bytes may go out."""
         missing_then = self.burst - min(size, self.burst)
-        return max(now, self._full_at - self._lasts(missing_then))
+        return max(now, self._full_at - self._duration_of(missing_then))
 
     def spend(self, size: int, now: int) -> None:
-        self._full_at = max(self._full_at, now) + self._lasts(size)
+        self._full_at = max(self._full_at, now) + self._duration_of(size)
 
-    def _lasts(self, size: int) -> int:
+    def _duration_of(self, size: int) -> int:
         return size * SECOND // self._bytes_per_second

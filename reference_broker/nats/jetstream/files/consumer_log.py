@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.ledger import Ledger, Replace
-from plumbline.reference_broker.nats.jetstream.consumers.ack import Pending, SequencePair
-from plumbline.reference_broker.nats.jetstream.consumers.position import Position
+from plumbline.reference_broker.nats.jetstream.consumers.ack import Pending, Sequences
+from plumbline.reference_broker.nats.jetstream.consumers.position import ConsumerPosition
 from plumbline.reference_broker.nats.jetstream.files.layout import CHECKSUM_SIZE, checksum
+from plumbline.reference_broker.write_queue import Replace, WriteQueue
 
 if TYPE_CHECKING:
-    from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
+    from plumbline.reference_broker.nats.jetstream.consumers.delivery import ConsumerDelivery
 
 _LENGTH = struct.Struct("<I")
 SMALLEST_TO_REWRITE = 64 * 1024  # bytes
 REWRITE_AT = 8  # times what all of the state takes
 
 
-class Touched(Struct, frozen=True, array_like=True):
+class ChangedMessage(Struct, frozen=True, array_like=True):
     """One message: without ``consumer_seq`` it is not pending, without ``redelivered`` it never was."""
 
     seq: int
@@ -35,7 +35,7 @@ class Touched(Struct, frozen=True, array_like=True):
     redelivered: int | None
 
 
-class Entry(Struct, frozen=True, array_like=True):
+class LogEntry(Struct, frozen=True, array_like=True):
     """The counters, and what was touched."""
 
     whole: bool
@@ -45,17 +45,17 @@ class Entry(Struct, frozen=True, array_like=True):
     resume: int
     listed: list[int] | None  # None: the same as before, from the right, ``still_listed`` of them
     still_listed: int
-    touched: list[Touched]
+    changed: list[ChangedMessage]
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Entry)
+_DECODER = msgspec.msgpack.Decoder(LogEntry)
 
 
 class ConsumerLog:
     """The file of one consumer; writes one entry for all that happens between two commits."""
 
-    def __init__(self, path: str, ledger: Ledger, consumer: Delivery) -> None:
+    def __init__(self, path: str, ledger: WriteQueue, consumer: ConsumerDelivery) -> None:
         self.path = path
         self.consumer = consumer
         self._ledger = ledger
@@ -70,9 +70,9 @@ class ConsumerLog:
             self._whole = True
         else:
             self._touched.add(seq)
-        self._ledger.late(self)
+        self._ledger.defer(self)
 
-    def enter(self) -> None:
+    def enter_changes(self) -> None:
         if self._whole or self._size > self._rewrite_at:
             acks = self.consumer.acks
             data = self._entry({*acks.pending, *acks.redelivered}, whole=True)
@@ -91,8 +91,8 @@ class ConsumerLog:
         for seq in sorted(touched):
             pending = acks.pending.get(seq)
             number, stamp = (pending.consumer_seq, pending.stamp) if pending else (None, 0)
-            states.append(Touched(seq, number, stamp, acks.redelivered.get(seq)))
-        entry = Entry(
+            states.append(ChangedMessage(seq, number, stamp, acks.redelivered.get(seq)))
+        entry = LogEntry(
             whole,
             (acks.delivered.consumer, acks.delivered.stream),
             (acks.floor.consumer, acks.floor.stream),
@@ -107,9 +107,9 @@ class ConsumerLog:
         return head + body + checksum(b"", head, body)
 
 
-def read(data: bytes) -> tuple[list[Entry], int]:
+def read(data: bytes) -> tuple[list[LogEntry], int]:
     """The whole entries of a file, and where they end."""
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     offset = 0
     while offset + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, offset)
@@ -127,7 +127,7 @@ def read(data: bytes) -> tuple[list[Entry], int]:
     return entries, offset
 
 
-def replay(consumer: Delivery, entries: list[Entry]) -> None:
+def replay(consumer: ConsumerDelivery, entries: list[LogEntry]) -> None:
     """Put a new consumer into the state after ``entries``; when it was last active is not part of it, as with
     nats-server."""
     if not entries:
@@ -141,7 +141,7 @@ def replay(consumer: Delivery, entries: list[Entry]) -> None:
             acks.redelivered.clear()
         if entry.listed is not None:
             listed = entry.listed
-        for one in entry.touched:
+        for one in entry.changed:
             if one.consumer_seq is None:
                 pending.pop(one.seq, None)
             else:
@@ -151,7 +151,7 @@ def replay(consumer: Delivery, entries: list[Entry]) -> None:
             else:
                 acks.redelivered[one.seq] = one.redelivered
     acks.pending = dict(sorted(pending.items()))
-    acks.delivered = SequencePair(*last.delivered)
-    acks.floor = SequencePair(*last.floor)
+    acks.delivered = Sequences(*last.delivered)
+    acks.floor = Sequences(*last.floor)
     left = listed[len(listed) - last.still_listed :] if last.still_listed else []
-    consumer.position = Position(last.next_seq, left, last.resume)
+    consumer.position = ConsumerPosition(last.next_seq, left, last.resume)

@@ -25,7 +25,7 @@ LAYOUT = "plumbline.jetstream"
 VERSION = 1
 STREAMS = "streams"
 DAMAGED = "damaged"
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 CHECKSUM_SIZE = 8
 
 T = TypeVar("T")
@@ -36,9 +36,9 @@ def file_name(name: str) -> str:
     raw = name.encode("utf-8", "surrogateescape")
     plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
     escaped = "".join(chr(byte) if byte in plain else f"%{byte:02x}" for byte in raw)
-    if len(escaped) <= LONGEST_NAME:
+    if len(escaped) <= MAX_NAME_LENGTH:
         return escaped
-    return f"{escaped[: LONGEST_NAME - 33]}~{hashlib.blake2b(raw, digest_size=16).hexdigest()}"
+    return f"{escaped[: MAX_NAME_LENGTH - 33]}~{hashlib.blake2b(raw, digest_size=16).hexdigest()}"
 
 
 def stream_folder(stream: str) -> str:

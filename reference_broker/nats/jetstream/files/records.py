@@ -42,7 +42,7 @@ class Record(Struct, frozen=True, gc=False):
     end: int
 
 
-class Damage(Exception):
+class DamagedRecordError(Exception):
     """What follows ``offset`` is no record; the text says why."""
 
     def __init__(self, offset: int, why: str) -> None:
@@ -50,7 +50,7 @@ class Damage(Exception):
         self.offset = offset
 
 
-class Codec:
+class RecordCodec:
     """Writes and reads the records of one stream: those of another do not pass for its own."""
 
     def __init__(self, stream: str) -> None:
@@ -77,7 +77,7 @@ class Codec:
         return body + digest.digest()
 
     def read(self, data: bytes) -> Iterator[Record]:
-        """The records of a block. Raises ``Damage`` after the last one before what is none."""
+        """The records of a block. Raises ``DamagedRecordError`` after the last one before what is none."""
         offset = 0
         while offset < len(data):
             record = self._read_one(data, offset)
@@ -89,8 +89,8 @@ class Codec:
                     while at < end:
                         group.append(self._read_one(data, at))
                         at = group[-1].end
-                except Damage as damage:
-                    raise Damage(offset, f"a batch is not whole: {damage}") from None
+                except DamagedRecordError as damage:
+                    raise DamagedRecordError(offset, f"a batch is not whole: {damage}") from None
                 yield from group
                 offset = at
                 continue
@@ -99,18 +99,20 @@ class Codec:
 
     def _read_one(self, data: bytes, offset: int) -> Record:
         if len(data) - offset < SMALLEST:
-            raise Damage(offset, "too short for a record")
+            raise DamagedRecordError(offset, "too short for a record")
         length, seq, time, subject_length = _HEAD.unpack_from(data, offset)
         has_headers, length = length & _HAS_HEADERS, length & ~_HAS_HEADERS
         if length < SMALLEST + subject_length + (_LENGTH.size if has_headers else 0):
-            raise Damage(offset, "no length of a record")
+            raise DamagedRecordError(offset, "no length of a record")
         end = offset + length
         if end > len(data):
-            raise Damage(offset, f"a record of {length} bytes of which {len(data) - offset} are there")
+            raise DamagedRecordError(
+                offset, f"a record of {length} bytes of which {len(data) - offset} are there"
+            )
         digest = self._start()
         digest.update(data[offset : end - _CHECKSUM])
         if digest.digest() != data[end - _CHECKSUM : end]:
-            raise Damage(offset, "the checksum is wrong")
+            raise DamagedRecordError(offset, "the checksum is wrong")
         at = offset + _HEAD.size
         subject, at = data[at : at + subject_length], at + subject_length
         header_block = b""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from plumbline.reference_broker.ledger import Ledger, Move, Remove, Truncate
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.files import consumer_log, layout
 from plumbline.reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
@@ -17,13 +16,14 @@ from plumbline.reference_broker.nats.jetstream.files.records import Record
 from plumbline.reference_broker.nats.jetstream.files.store import FileStore
 from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
+from plumbline.reference_broker.write_queue import Move, Remove, Truncate, WriteQueue
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
-def recover(jetstream: JetStream, ledger: Ledger, files: Mapping[str, bytes], now: int) -> list[str]:
+def recover(jetstream: JetStream, ledger: WriteQueue, files: Mapping[str, bytes], now: int) -> list[str]:
     """Give ``jetstream``, which has no stream yet, what ``files`` hold; the warnings."""
     return _Recovery(jetstream, ledger, files, now).run()
 
@@ -31,7 +31,9 @@ def recover(jetstream: JetStream, ledger: Ledger, files: Mapping[str, bytes], no
 class _Recovery:
     """One start of one broker."""
 
-    def __init__(self, jetstream: JetStream, ledger: Ledger, files: Mapping[str, bytes], now: int) -> None:
+    def __init__(
+        self, jetstream: JetStream, ledger: WriteQueue, files: Mapping[str, bytes], now: int
+    ) -> None:
         self.jetstream = jetstream
         self.ledger = ledger
         self.files = files
@@ -48,39 +50,39 @@ class _Recovery:
             path = layout.stream_metadata(folder)
             metadata = layout.unseal(self.files.get(path, b""), StreamMetadata)
             if metadata is None:
-                self.put_aside(folder, path, "the stream is not served")
+                self.set_aside_damaged(folder, path, "the stream is not served")
             else:
                 found.append((metadata.created, folder, metadata))
         for _, folder, metadata in sorted(found, key=lambda one: one[:2]):
             stream = self.stream(folder, metadata)
             if stream is not None:
                 self.consumers(folder, stream)
-        self.jetstream.streams_changed()
+        self.jetstream.on_streams_changed()
         for stream in tuple(self.jetstream.streams.values()):
-            self.go_on(stream)
+            self.resume_stream(stream)
         return self.warnings
 
-    def put_aside(self, path: str, damaged: str, consequence: str) -> None:
-        there = f"{layout.DAMAGED}/{self.now}-{path.replace('/', '-')}"
-        self.ledger.enter(Move(path, there))
+    def set_aside_damaged(self, path: str, damaged: str, consequence: str) -> None:
+        backup_path = f"{layout.DAMAGED}/{self.now}-{path.replace('/', '-')}"
+        self.ledger.enter(Move(path, backup_path))
         what = "is damaged" if damaged in self.files else "is missing"
-        self.warnings.append(f"{damaged} {what}: {consequence}; {path} is kept as {there}")
+        self.warnings.append(f"{damaged} {what}: {consequence}; {path} is kept as {backup_path}")
 
     # Streams
 
     def stream(self, folder: str, metadata: StreamMetadata) -> Stream | None:
         jetstream, config = self.jetstream, metadata.config
-        with self.ledger.silent():
+        with self.ledger.suppressed():
             stream = jetstream.stream_type(jetstream, config, metadata.created)
         store = stream.store
         if not isinstance(store, FileStore):  # a stream that was made anew to be kept elsewhere
             return None
         jetstream.streams[config.name] = stream
         blocks = self.blocks(folder)
-        with self.ledger.silent():
+        with self.ledger.suppressed():
             store.empty()
-            cuts = store.restore(blocks, lambda record: self.remember(stream, record))
-        store.tidy(blocks, cuts)
+            cuts = store.restore(blocks, lambda record: self.remember_message_id(stream, record))
+        store.apply_restored(blocks, cuts)
         for cut in cuts:
             self.warnings.append(
                 f"{cut.path} is damaged at byte {cut.offset} ({cut.why}): the last {cut.lost} bytes are cut, "
@@ -104,10 +106,10 @@ class _Recovery:
                 numbered.append((int(number), data))
         return sorted(numbered)
 
-    def remember(self, stream: Stream, record: Record) -> None:
+    def remember_message_id(self, stream: Stream, record: Record) -> None:
         """Message ids count for their window after a restart as well, also those of removed messages."""
         stream.last_msg_id = read_directives(record.header_block).msg_id
-        if (taken := copying.taken_from(record.header_block)) is not None:
+        if (taken := copying.copied_sequence(record.header_block)) is not None:
             self.sourced[stream.config.name, taken[0]] = taken[1]
         if stream.last_msg_id and record.time > self.now - stream.config.duplicate_window:
             stream.duplicates.remember(stream.last_msg_id, record.seq, record.time)
@@ -122,7 +124,7 @@ class _Recovery:
             log = path.removesuffix(".json") + ".log"
             metadata = layout.unseal(self.files[path], ConsumerMetadata)
             if metadata is None:
-                self.put_aside(path, path, f"a consumer of stream {stream.config.name!r} is lost")
+                self.set_aside_damaged(path, path, f"a consumer of stream {stream.config.name!r} is lost")
             else:
                 logs.discard(log)
                 found.append((metadata.created, metadata.name, metadata, log))
@@ -134,7 +136,7 @@ class _Recovery:
     def consumer(self, stream: Stream, metadata: ConsumerMetadata, log: str) -> None:
         data = self.files.get(log, b"")
         entries, end = consumer_log.read(data)
-        with self.ledger.silent():
+        with self.ledger.suppressed():
             consumer = stream.open_consumer(metadata.name, metadata.config, self.now)
             consumer.created = metadata.created
             if consumer.replay is not None and metadata.replay_until is not None:
@@ -151,17 +153,17 @@ class _Recovery:
 
     # All of them
 
-    def go_on(self, stream: Stream) -> None:
+    def resume_stream(self, stream: Stream) -> None:
         """What a stream does by itself, from where it was."""
         if stream.config.mirror is not None:
             copying.catch_up(stream, self.now)
         for name in dict.fromkeys(source.get("name", "") for source in stream.config.sources or ()):
-            self.source_again(stream, name)
+            self.resume_sourcing(stream, name)
         stream.release_settled()
         stream.enforce_limits(None, self.now)
-        stream.messages_age(self.now)
+        stream.on_age_timer(self.now)
 
-    def source_again(self, stream: Stream, name: str) -> None:
+    def resume_sourcing(self, stream: Stream, name: str) -> None:
         """Take from an origin what a crash has kept from being taken. Nothing is taken twice: where it is not
         known any more what was, nothing is."""
         origin = self.jetstream.streams.get(name)
@@ -169,7 +171,7 @@ class _Recovery:
             return
         last = self.sourced.get((stream.config.name, name), 0)
         for message in stream.store.messages():
-            taken = copying.taken_from(message.header_block)
+            taken = copying.copied_sequence(message.header_block)
             if taken is not None and taken[0] == name:
                 last = max(last, taken[1])
         if last or not stream.store.last_seq:

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from plumbline.reference_broker.ledger import Ledger, Remove, Replace, Truncate
 from plumbline.reference_broker.nats.jetstream.files import layout
 from plumbline.reference_broker.nats.jetstream.files.records import (
     CONTINUES,
@@ -22,34 +21,39 @@ from plumbline.reference_broker.nats.jetstream.files.records import (
     RESTARTS,
     SMALLEST,
     TOGETHER,
-    Codec,
-    Damage,
+    DamagedRecordError,
     Record,
+    RecordCodec,
 )
-from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, Message, file_record_size
+from plumbline.reference_broker.nats.jetstream.streams.store import (
+    MemoryStore,
+    StoredMessage,
+    file_record_size,
+)
+from plumbline.reference_broker.write_queue import Remove, Replace, Truncate, WriteQueue
 
 T = TypeVar("T")
 
 BLOCK_SIZE = 8 * 1024 * 1024  # as nats-server's largest
 
 
-class Block(Struct):
+class BlockFile(Struct):
     """One file: its messages have sequences from ``first`` on, up to the next block's."""
 
     number: int
     path: str
     first: int
     size: int = 0
-    live: int = 0  # messages that are still there,
+    live_messages: int = 0  # messages that are still there,
     live_bytes: int = 0  # and their records
-    graves: list[int] = []  # what was removed from earlier blocks
+    removed_elsewhere: list[int] = []  # what was removed from earlier blocks
 
     @property
     def is_mostly_waste(self) -> bool:
-        return (self.size - self.live_bytes - SMALLEST * len(self.graves)) * 2 > self.size
+        return (self.size - self.live_bytes - SMALLEST * len(self.removed_elsewhere)) * 2 > self.size
 
 
-class Cut(Struct, frozen=True):
+class LostTail(Struct, frozen=True):
     """The end of a file that is lost: where it began, how many bytes, why, and the sequence from which on
     something may be missed."""
 
@@ -63,22 +67,22 @@ class Cut(Struct, frozen=True):
 class FileStore(MemoryStore):
     """The messages of ``stream``, in ``folder``."""
 
-    def __init__(self, stream: str, folder: str, ledger: Ledger, block_size: int = BLOCK_SIZE) -> None:
+    def __init__(self, stream: str, folder: str, ledger: WriteQueue, block_size: int = BLOCK_SIZE) -> None:
         super().__init__(file_record_size)
         self.folder = folder
         self.ledger = ledger
         self.block_size = block_size
-        self.codec = Codec(stream)
-        self.blocks: list[Block] = []
+        self.codec = RecordCodec(stream)
+        self.blocks: list[BlockFile] = []
         self._group: list[bytes] | None = None
 
     # Changes
 
-    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Message:
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> StoredMessage:
         block = self._last_block()
         message = super().append(subject, header_block, payload, now)
         record = self.codec.message(message.seq, now, subject, header_block, payload)
-        block.live += 1
+        block.live_messages += 1
         block.live_bytes += len(record)
         self._write(block, record)
         return message
@@ -89,15 +93,15 @@ class FileStore(MemoryStore):
         self._write(block, self.codec.mark(ERASED, seq))
         return seq
 
-    def remove(self, seq: int) -> Message | None:
+    def remove(self, seq: int) -> StoredMessage | None:
         message = super().remove(seq)
         if message is not None:
             last = self._last_block()
             self._write(last, self.codec.mark(REMOVED, seq))
-            block = self._bury(message, last)
+            block = self._remove_from_block(message, last)
             if self._group is None:
-                self._drop_dead()
-                if block is not last and block.live and block.is_mostly_waste:
+                self._delete_unused_blocks()
+                if block is not last and block.live_messages and block.is_mostly_waste:
                     self._compact(block)
         return message
 
@@ -108,7 +112,7 @@ class FileStore(MemoryStore):
             self.ledger.enter(Remove(block.path))
         del self.blocks[:-1]
 
-    def together(self, change: Callable[[], T]) -> T:
+    def atomically(self, change: Callable[[], T]) -> T:
         """Run ``change``; after a crash all that it changed is there, or nothing."""
         self._last_block()
         group = self._group = []
@@ -119,9 +123,9 @@ class FileStore(MemoryStore):
             if group:
                 data = b"".join(group)
                 self._write(self.blocks[-1], self.codec.mark(TOGETHER, len(data)) + data)
-                self._drop_dead()
+                self._delete_unused_blocks()
 
-    def _write(self, block: Block, record: bytes) -> None:
+    def _write(self, block: BlockFile, record: bytes) -> None:
         if self._group is not None:
             self._group.append(record)
             return
@@ -130,37 +134,37 @@ class FileStore(MemoryStore):
 
     # Blocks
 
-    def _last_block(self) -> Block:
+    def _last_block(self) -> BlockFile:
         """Where the next record goes."""
         if not self.blocks or (self.blocks[-1].size >= self.block_size and self._group is None):
             full = self.blocks[-1] if self.blocks else None
             self._begin_block(CONTINUES)
-            self._drop_dead()
+            self._delete_unused_blocks()
             if full is not None and full in self.blocks and full.is_mostly_waste:
                 self._compact(full)
         return self.blocks[-1]
 
     def _begin_block(self, kind: int) -> None:
         number = self.blocks[-1].number + 1 if self.blocks else 1
-        block = Block(number, layout.block(self.folder, number), self.last_seq + 1)
+        block = BlockFile(number, layout.block(self.folder, number), self.last_seq + 1)
         self.blocks.append(block)
         self._write(block, self.codec.mark(kind, block.first, self.last_time or 0))
 
-    def _bury(self, message: Message, last: Block) -> Block:
+    def _remove_from_block(self, message: StoredMessage, last: BlockFile) -> BlockFile:
         """Count a message out of its block, which is returned."""
         block = self.blocks[bisect_right(self.blocks, message.seq, key=_first) - 1]
-        block.live -= 1
+        block.live_messages -= 1
         block.live_bytes -= file_record_size(message.subject, message.header_block, message.payload)
         if block is not last:
-            last.graves.append(message.seq)
+            last.removed_elsewhere.append(message.seq)
         return block
 
-    def _drop_dead(self) -> None:
+    def _delete_unused_blocks(self) -> None:
         """What is removed in later blocks was in earlier ones: only they can go, oldest first."""
-        while len(self.blocks) > 1 and not self.blocks[0].live:
+        while len(self.blocks) > 1 and not self.blocks[0].live_messages:
             self.ledger.enter(Remove(self.blocks.pop(0).path))
 
-    def _compact(self, block: Block) -> None:
+    def _compact(self, block: BlockFile) -> None:
         """Write ``block`` anew, with what still counts."""
         following = self.blocks[self.blocks.index(block) + 1]
         mark, write = self.codec.mark, self.codec.message
@@ -171,8 +175,8 @@ class FileStore(MemoryStore):
                 fields = (message.subject, message.header_block, message.payload)
                 records.append(write(seq, message.time, *fields))
         oldest = self.blocks[0].first
-        block.graves = [seq for seq in block.graves if seq >= oldest]
-        records += [mark(REMOVED, seq) for seq in block.graves]
+        block.removed_elsewhere = [seq for seq in block.removed_elsewhere if seq >= oldest]
+        records += [mark(REMOVED, seq) for seq in block.removed_elsewhere]
         data = b"".join(records)
         block.size = len(data)
         self.ledger.enter(Replace(block.path, data))
@@ -187,51 +191,52 @@ class FileStore(MemoryStore):
         self.blocks.clear()
 
     def restore(
-        self, blocks: Sequence[tuple[int, bytes]], found: Callable[[Record], None] = lambda record: None
-    ) -> list[Cut]:
-        """Read the blocks, by number; ``found`` is told of every message, also of one that was removed later.
+        self, blocks: Sequence[tuple[int, bytes]], on_message: Callable[[Record], None] = lambda record: None
+    ) -> list[LostTail]:
+        """Read the blocks, by number; ``on_message`` is told of every message, also of one that was removed
+        later.
 
         Of a damaged block the rest does not count.
         """
         cuts = []
         for number, data in blocks:
-            block = Block(number, layout.block(self.folder, number), self.last_seq + 1, len(data))
+            block = BlockFile(number, layout.block(self.folder, number), self.last_seq + 1, len(data))
             self.blocks.append(block)
             end = 0
             try:
                 for record in self.codec.read(data):
-                    self._apply(record, block, end, found)
+                    self._apply(record, block, end, on_message)
                     end = record.end
-            except Damage as damage:
+            except DamagedRecordError as damage:
                 lost = len(data) - damage.offset
-                cuts.append(Cut(block.path, damage.offset, lost, str(damage), self.last_seq + 1))
+                cuts.append(LostTail(block.path, damage.offset, lost, str(damage), self.last_seq + 1))
                 block.size = damage.offset
         return cuts
 
-    def tidy(self, blocks: Sequence[tuple[int, bytes]], cuts: Sequence[Cut]) -> None:
+    def apply_restored(self, blocks: Sequence[tuple[int, bytes]], cuts: Sequence[LostTail]) -> None:
         """After ``restore``: the files become what was read."""
         for cut in cuts:
             self.ledger.enter(Truncate(cut.path, cut.offset))
-        kept = {block.number for block in self.blocks}
+        block_numbers = {block.number for block in self.blocks}
         for number, _ in blocks:
-            if number not in kept:
+            if number not in block_numbers:
                 self.ledger.enter(Remove(layout.block(self.folder, number)))
-        self._drop_dead()
+        self._delete_unused_blocks()
 
-    def _apply(self, record: Record, block: Block, offset: int, found: Callable[[Record], None]) -> None:
+    def _apply(self, record: Record, block: BlockFile, offset: int, found: Callable[[Record], None]) -> None:
         seq = record.seq
         if record.kind == MESSAGE:
             if seq <= self.last_seq:
-                raise Damage(offset, f"sequence {seq} comes after {self.last_seq}")
+                raise DamagedRecordError(offset, f"sequence {seq} comes after {self.last_seq}")
             self.last_seq = seq - 1
             super().append(record.subject, record.header_block, record.payload, record.time)
-            block.live += 1
+            block.live_messages += 1
             block.live_bytes += file_record_size(record.subject, record.header_block, record.payload)
             found(record)
         elif record.kind == REMOVED:
             message = super().remove(seq)
             if message is not None:
-                self._bury(message, block)
+                self._remove_from_block(message, block)
         elif record.kind == RESTARTS:
             super().restart_at(seq)
             self.last_time = record.time or None
@@ -240,19 +245,19 @@ class FileStore(MemoryStore):
         elif record.kind == CONTINUES:
             if not offset:
                 block.first = max(block.first, seq)
-            self._go_on_at(seq)
+            self._continue_at(seq)
             self.last_time = record.time or self.last_time
         elif record.kind == ERASED:
-            self._go_on_at(seq + 1)
+            self._continue_at(seq + 1)
         else:
-            raise Damage(offset, "no kind of record that this version writes")
+            raise DamagedRecordError(offset, "no kind of record that this version writes")
 
-    def _go_on_at(self, seq: int) -> None:
+    def _continue_at(self, seq: int) -> None:
         if seq - 1 > self.last_seq:
             self.last_seq = seq - 1
             if not len(self):
                 self.first_seq = seq
 
 
-def _first(block: Block) -> int:
+def _first(block: BlockFile) -> int:
     return block.first

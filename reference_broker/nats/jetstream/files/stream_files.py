@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plumbline.reference_broker.ledger import Ledger, Remove, Replace
 from plumbline.reference_broker.nats.jetstream.files import layout
 from plumbline.reference_broker.nats.jetstream.files.consumer_log import ConsumerLog
 from plumbline.reference_broker.nats.jetstream.files.metadata import ConsumerMetadata, StreamMetadata
 from plumbline.reference_broker.nats.jetstream.files.store import FileStore
+from plumbline.reference_broker.write_queue import Remove, Replace, WriteQueue
 
 if TYPE_CHECKING:
-    from plumbline.reference_broker.nats.jetstream.consumers.delivery import Delivery
+    from plumbline.reference_broker.nats.jetstream.consumers.delivery import ConsumerDelivery
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
 class StreamFiles:
     """The folder of ``stream``, by name."""
 
-    def __init__(self, stream: str, ledger: Ledger) -> None:
+    def __init__(self, stream: str, ledger: WriteQueue) -> None:
         self.stream = stream
         self.folder = layout.stream_folder(stream)
         self.ledger = ledger
@@ -33,18 +33,18 @@ class StreamFiles:
     def remove(self) -> None:
         self.ledger.enter(Remove(self.folder))
 
-    def open_log(self, consumer: Delivery) -> ConsumerLog:
+    def open_log(self, consumer: ConsumerDelivery) -> ConsumerLog:
         return ConsumerLog(layout.consumer_log(self.folder, consumer.name), self.ledger, consumer)
 
-    def save_consumer(self, consumer: Delivery) -> None:
+    def save_consumer(self, consumer: ConsumerDelivery) -> None:
         until = consumer.replay.until if consumer.replay is not None else None
         metadata = ConsumerMetadata(consumer.name, consumer.config, consumer.created, until)
         self.ledger.enter(
             Replace(layout.consumer_metadata(self.folder, consumer.name), layout.seal(metadata))
         )
 
-    def remove_consumer(self, consumer: Delivery) -> None:
+    def remove_consumer(self, consumer: ConsumerDelivery) -> None:
         if consumer.log is not None:
-            self.ledger.forget(consumer.log)
+            self.ledger.cancel_deferred(consumer.log)
             self.ledger.enter(Remove(layout.consumer_metadata(self.folder, consumer.name)))
             self.ledger.enter(Remove(consumer.log.path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import read_ttl
-from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, Directives
+from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, PublishHeaders
 from plumbline.reference_broker.nats.jetstream.streams.store import Store
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 MAX_HEADER_BLOCK = 65535
 
 
-class Unanswered(Exception):
+class UnansweredPublishError(Exception):
     """A publish that some servers drop without a word."""
 
 
-class Admission:
+class StreamAdmission:
     """The rules at the entrance of a stream."""
 
     jetstream: JetStream
@@ -40,11 +40,11 @@ class Admission:
         if header_size > MAX_HEADER_BLOCK:
             raise errors.HEADER_TOO_LARGE()
 
-    def check_headers(self, subject: bytes, directives: Directives, now: int) -> int | None:
+    def check_headers(self, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
         """The sequence of the original, for a duplicate. Raises ``JetStreamError``."""
         self.check_expected_stream(directives)
         self.read_ttl(directives)
-        duplicates_come_first = self.jetstream.rules.duplicates_come_first
+        duplicates_come_first = self.jetstream.rules.duplicates_checked_first
         if duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
         self.check_expected_last_subject_seq(subject, directives)
@@ -55,15 +55,15 @@ class Admission:
         self.check_rollup(directives.rollup)
         return None
 
-    def duplicate_of(self, subject: bytes, directives: Directives, now: int) -> int | None:
+    def duplicate_of(self, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
         """Duplicates are looked for on every subject of the stream."""
         return self.duplicates.seq_of(directives.msg_id, now) if directives.msg_id else None
 
-    def check_expected_stream(self, directives: Directives) -> None:
+    def check_expected_stream(self, directives: PublishHeaders) -> None:
         if directives.expected_stream not in ("", self.config.name):
             raise errors.EXPECTED_STREAM_MISMATCH()
 
-    def read_ttl(self, directives: Directives) -> int:
+    def read_ttl(self, directives: PublishHeaders) -> int:
         """The lifetime that a message asks for. Raises ``JetStreamError``."""
         if not directives.ttl or not self.jetstream.rules.message_ttls:
             return 0
@@ -76,7 +76,7 @@ class Admission:
             return self.config.subject_delete_marker_ttl  # no marker is left while one is there
         return ttl
 
-    def check_expected_last_subject_seq(self, subject: bytes, directives: Directives) -> None:
+    def check_expected_last_subject_seq(self, subject: bytes, directives: PublishHeaders) -> None:
         if directives.expected_last_subject_seq is None:
             return
         last = self.store.last_of(directives.expected_last_subject.encode() or subject)
@@ -84,11 +84,11 @@ class Admission:
         if last_seq != directives.expected_last_subject_seq:
             raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
 
-    def check_expected_last_seq(self, directives: Directives) -> None:
+    def check_expected_last_seq(self, directives: PublishHeaders) -> None:
         if directives.expected_last_seq not in (None, self.store.last_seq):
             raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
 
-    def check_expected_last_msg_id(self, directives: Directives) -> None:
+    def check_expected_last_msg_id(self, directives: PublishHeaders) -> None:
         if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
             raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
 
@@ -96,11 +96,13 @@ class Admission:
         if rollup and not self.config.allow_rollup_hdrs:
             raise errors.ROLLUP_FAILED(reason="rollup not permitted")
         if rollup not in ("", "sub", "all"):
-            if not self.jetstream.rules.bad_rollup_is_answered:
-                raise Unanswered
+            if not self.jetstream.rules.bad_rollup_gets_error:
+                raise UnansweredPublishError
             raise errors.ROLLUP_FAILED(reason=f'rollup value invalid: "{rollup}"')
 
-    def make_room(self, subject: bytes, header_block: bytes, payload: bytes, directives: Directives) -> None:
+    def check_discard_new(
+        self, subject: bytes, header_block: bytes, payload: bytes, directives: PublishHeaders
+    ) -> None:
         """Discard policy ``new``: a message beyond a limit does not enter. Raises ``JetStreamError``."""
         if self.config.discard != "new":
             return
@@ -113,7 +115,7 @@ class Admission:
         """Whether max_msgs_per_subject is reached, so that a message replaces the oldest on ``subject``."""
         return 0 < self.config.max_msgs_per_subject <= self.store.count_of(subject)
 
-    def check_room_of_subject(self, subject: bytes, directives: Directives) -> None:
+    def check_room_of_subject(self, subject: bytes, directives: PublishHeaders) -> None:
         if self.config.discard_new_per_subject and self.is_full(subject) and not directives.rollup:
             raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
 
@@ -127,6 +129,6 @@ class Admission:
             raise errors.STORE_FAILED(reason="maximum bytes exceeded")
 
     def added_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> int:
-        if self.jetstream.rules.record_overhead_counts:
+        if self.jetstream.rules.max_bytes_counts_overhead:
             return self.store.size_of(subject, header_block, payload)
         return len(header_block) + len(payload)

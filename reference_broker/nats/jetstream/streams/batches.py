@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers
 from plumbline.wire.units import SECOND
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 BATCH_ID = "Nats-Batch-Id"
 BATCH_SEQUENCE = "Nats-Batch-Sequence"
 BATCH_COMMIT = "Nats-Batch-Commit"
-LONGEST_ID = 64
+MAX_ID_LENGTH = 64
 LARGEST = 1000
 FORGOTTEN_AFTER = 10 * SECOND
 
 
-class Part(Struct, frozen=True):
+class BatchPosition(Struct, frozen=True):
     """What the headers of a message say of its batch. ``sequence`` is None if missing, or no number."""
 
     batch_id: str
@@ -37,7 +37,7 @@ class Part(Struct, frozen=True):
     commit: str | None
 
 
-def read_part(header_block: bytes) -> Part | None:
+def read_batch_position(header_block: bytes) -> BatchPosition | None:
     """None for a message that belongs to no batch."""
     if BATCH_ID.encode() not in header_block:
         return None
@@ -49,10 +49,10 @@ def read_part(header_block: bytes) -> Part | None:
     if not batch_id:
         return None
     is_number = sequence.isascii() and sequence.isdigit()
-    return Part(batch_id, int(sequence) if is_number else None, get(BATCH_COMMIT))
+    return BatchPosition(batch_id, int(sequence) if is_number else None, get(BATCH_COMMIT))
 
 
-class Staged(Struct, frozen=True):
+class StagedMessage(Struct, frozen=True):
     """A message that waits for its batch's commit."""
 
     subject: bytes
@@ -61,10 +61,10 @@ class Staged(Struct, frozen=True):
 
 
 class Batch(Struct):
-    """One that is not committed yet; ``touched`` is when its last message came."""
+    """One that is not committed yet; ``last_message_at`` is when its last message came."""
 
-    messages: list[Staged]
-    touched: int
+    messages: list[StagedMessage]
+    last_message_at: int
 
 
 class Batches:
@@ -74,56 +74,62 @@ class Batches:
         self.stream = stream
         self.open: dict[str, Batch] = {}
 
-    def accept(self, part: Part, message: Staged, now: int) -> tuple[Message | None, bytes]:
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
         """Keep the message aside, or commit: the last stored message and the answer. Raises
         ``JetStreamError``."""
         self.forget(now)
-        batch = self.batch_of(part, now)
-        batch.touched = now
-        if part.sequence != len(batch.messages) + 1:
-            del self.open[part.batch_id]
+        batch = self.batch_of(position, now)
+        batch.last_message_at = now
+        if position.sequence != len(batch.messages) + 1:
+            del self.open[position.batch_id]
             raise errors.BATCH_INCOMPLETE()
-        if part.sequence > LARGEST:
-            del self.open[part.batch_id]
+        if position.sequence > LARGEST:
+            del self.open[position.batch_id]
             raise errors.BATCH_TOO_LARGE(size=LARGEST)
         batch.messages.append(message)
-        if part.commit is None:
+        if position.commit is None:
             return None, b""
-        del self.open[part.batch_id]
-        return self.commit(part, batch.messages, now)
+        del self.open[position.batch_id]
+        return self.commit(position, batch.messages, now)
 
-    def batch_of(self, part: Part, now: int) -> Batch:
+    def batch_of(self, position: BatchPosition, now: int) -> Batch:
         if not self.stream.config.allow_atomic:
             raise errors.BATCHES_DISABLED()
-        if len(part.batch_id) > LONGEST_ID:
+        if len(position.batch_id) > MAX_ID_LENGTH:
             raise errors.BATCH_ID_INVALID()
-        if part.sequence is None:
+        if position.sequence is None:
             raise errors.BATCH_SEQUENCE_MISSING()
-        return self.open.setdefault(part.batch_id, Batch([], now))
+        return self.open.setdefault(position.batch_id, Batch([], now))
 
-    def commit(self, part: Part, messages: list[Staged], now: int) -> tuple[Message | None, bytes]:
+    def commit(
+        self, position: BatchPosition, messages: list[StagedMessage], now: int
+    ) -> tuple[StoredMessage | None, bytes]:
         """Store all, once every one of them may be stored."""
         stream = self.stream
-        if part.commit != "1":
+        if position.commit != "1":
             raise errors.BATCH_COMMIT_INVALID()
         for each in messages:
             stream.check_size(len(each.header_block), len(each.payload))
             if stream.check_headers(each.subject, read_directives(each.header_block), now) is not None:
                 raise errors.BATCH_WITH_DUPLICATE()
-        stored, answer = stream.store.together(lambda: self.store_all(messages, now))
-        batch_id = msgspec.json.encode(part.batch_id)
+        stored, answer = stream.store.atomically(lambda: self.store_all(messages, now))
+        batch_id = msgspec.json.encode(position.batch_id)
         return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
 
-    def store_all(self, messages: list[Staged], now: int) -> tuple[Message | None, bytes]:
+    def store_all(self, messages: list[StagedMessage], now: int) -> tuple[StoredMessage | None, bytes]:
         """What became of the last one."""
         stream = self.stream
         *earlier, last = messages
         for each in earlier:
             stored, _ = stream.accept_one(each.subject, each.header_block, each.payload, now)
             if stored is not None:
-                stream.stored(stored, now)
+                stream.on_stored(stored, now)
         return stream.accept_one(last.subject, last.header_block, last.payload, now)
 
     def forget(self, now: int) -> None:
-        for batch_id in [name for name, batch in self.open.items() if batch.touched <= now - FORGOTTEN_AFTER]:
+        for batch_id in [
+            name for name, batch in self.open.items() if batch.last_message_at <= now - FORGOTTEN_AFTER
+        ]:
             del self.open[batch_id]

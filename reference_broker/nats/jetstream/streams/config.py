@@ -81,13 +81,13 @@ class StreamConfig(Struct, kw_only=True):
         )
         hidden |= set() if rules.message_ttls else {"allow_msg_ttl"}
         always = {*_ALWAYS, *_EXTENDED_ALWAYS}
-        shown = {
+        shown_fields = {
             name: value for name, value in fields.items() if name not in hidden and (value or name in always)
         }
         metadata = dict(self.metadata) if rules.metadata else {}
-        if rules.assets_bear_versions:
+        if rules.assets_have_version_metadata:
             metadata |= version_metadata(rules)
-        return shown | ({"metadata": metadata} if metadata else {})
+        return shown_fields | ({"metadata": metadata} if metadata else {})
 
 
 _ALWAYS = (
@@ -159,11 +159,11 @@ def check_update(old: StreamConfig, new: StreamConfig, rules: Rules) -> StreamCo
     """The configuration to change to. Raises ``JetStreamError`` for a change that servers refuse."""
     unchangeable = [
         (
-            new.max_consumers != old.max_consumers and not rules.max_consumers_may_change,
+            new.max_consumers != old.max_consumers and not rules.max_consumers_is_editable,
             "change MaxConsumers",
         ),
         (new.storage != old.storage, "change storage type"),
-        (new.retention != old.retention and not rules.retention_may_change, "change retention policy"),
+        (new.retention != old.retention and not rules.retention_is_editable, "change retention policy"),
         (
             new.retention != old.retention and "workqueue" in (new.retention, old.retention),
             "change retention policy to/from workqueue",
@@ -190,7 +190,7 @@ def _invalid(reason: str) -> errors.JetStreamError:
 
 def _check_name(config: StreamConfig, rules: Rules) -> None:
     if not subjects.is_asset_name(config.name):
-        refused = r"'.', '*', '>', '\', '/'" if rules.names_refuse_separators else "'.', '*', '>'"
+        refused = r"'.', '*', '>', '\', '/'" if rules.name_error_names_separators else "'.', '*', '>'"
         raise _invalid(f"stream name is required and can not contain {refused}")
     if len(config.name) > MAX_NAME:
         raise _invalid(f"stream name is too long, maximum allowed is {MAX_NAME}")
@@ -232,17 +232,19 @@ def _check_subjects(config: StreamConfig, rules: Rules) -> None:
     for index, pattern in enumerate(patterns):
         if not subjects.is_valid(pattern):
             raise _invalid("invalid subject")
-        if not rules.overlap_names_duplicates and pattern in patterns[:index]:
+        if not rules.overlap_error_names_duplicates and pattern in patterns[:index]:
             raise _invalid("duplicate subjects detected")
         _check_reserved(pattern, config, rules)
         for other in patterns[index + 1 :]:
-            if subjects.collide(pattern, other) and (rules.overlap_names_duplicates or pattern != other):
+            if subjects.collide(pattern, other) and (
+                rules.overlap_error_names_duplicates or pattern != other
+            ):
                 raise _invalid(f'subject "{pattern.decode()}" overlaps with "{other.decode()}"')
 
 
 def _check_reserved(pattern: bytes, config: StreamConfig, rules: Rules) -> None:
     """A stream that acknowledges must not capture the API's own traffic."""
-    if not rules.capture_all_needs_no_ack:
+    if not rules.capture_all_requires_no_ack:
         if subjects.covers(b"$JS.API.>", pattern):
             raise _invalid("subjects overlap with jetstream api")
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.subjects import covers
 from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.wire.errors import ProtocolError
@@ -47,19 +47,21 @@ def catch_up(stream: Stream, now: int) -> None:
             copy(source, stream, message, now)
 
 
-def copy(origin: Stream | None, stream: Stream, message: Message, now: int) -> None:
+def copy(origin: Stream | None, stream: Stream, message: StoredMessage, now: int) -> None:
     """One message of ``origin`` enters a stream that copies from it."""
     if origin is None:
         return
     taken = (
-        stream.mirrored(message) if stream.config.mirror is not None else stream.sourced(origin, message, now)
+        stream.store_mirrored(message)
+        if stream.config.mirror is not None
+        else stream.store_sourced(origin, message, now)
     )
     if taken is not None:
         stream.enforce_limits(taken.subject, now)
-        stream.stored(taken, now)
+        stream.on_stored(taken, now)
 
 
-def wants(stream: Stream, origin: str, message: Message) -> dict[str, Any] | None:
+def matching_source(stream: Stream, origin: str, message: StoredMessage) -> dict[str, Any] | None:
     """The source by which ``stream`` takes this message of ``origin``, if there is one."""
     for source in stream.config.sources or ():
         pattern = (source.get("filter_subject") or ">").encode()
@@ -69,16 +71,16 @@ def wants(stream: Stream, origin: str, message: Message) -> dict[str, Any] | Non
     return None
 
 
-def with_source(stream: Stream, origin: str, source: dict[str, Any], message: Message) -> bytes:
+def with_source(stream: Stream, origin: str, source: dict[str, Any], message: StoredMessage) -> bytes:
     """The headers of a message, and where it came from."""
     value = f"{origin} {message.seq}"
-    if stream.jetstream.rules.sources_name_subjects:
+    if stream.jetstream.rules.source_header_has_subjects:
         value += f" {source.get('filter_subject') or '>'} > {message.subject.decode('utf-8', 'replace')}"
     head = message.header_block[:-2] or VERSION + b"\r\n"
     return head + encode_headers([(SOURCE, value)]).split(b"\r\n", 1)[1]
 
 
-def taken_from(header_block: bytes) -> tuple[str, int] | None:
+def copied_sequence(header_block: bytes) -> tuple[str, int] | None:
     """The origin of a message of a stream with sources, and its sequence there."""
     if SOURCE.encode() not in header_block:
         return None
@@ -99,7 +101,7 @@ class Republish:
         self.headers_only = bool(config.get("headers_only"))
         self._last: dict[bytes, int] = {}  # subject -> sequence of its last message
 
-    def send(self, message: Message, now: int) -> None:
+    def send(self, message: StoredMessage, now: int) -> None:
         """A message that was stored goes out again, if its subject is asked for."""
         target = self.target(message.subject)
         last = self._last.get(message.subject, 0)
@@ -107,7 +109,7 @@ class Republish:
         if target is None:
             return
         jetstream = self.stream.jetstream
-        stamped = {"Nats-Time-Stamp": format_time(message.time)} if jetstream.rules.infos_are_stamped else {}
+        stamped = {"Nats-Time-Stamp": format_time(message.time)} if jetstream.rules.info_has_timestamp else {}
         fields = {
             "Nats-Stream": self.stream.config.name,
             "Nats-Subject": message.subject.decode("utf-8", "surrogateescape"),

@@ -9,14 +9,14 @@ from heapq import heappop, heappush
 
 from plumbline.wire.units import SECOND, parse_duration
 
-FOR_EVER = -1
+NO_EXPIRY = -1
 
 
 def read_ttl(text: str) -> int | None:
-    """Nanoseconds, in whole seconds; 0 is as if there were none, ``FOR_EVER`` is ``never``; None for a value
+    """Nanoseconds, in whole seconds; 0 is as if there were none, ``NO_EXPIRY`` is ``never``; None for a value
     that is no lifetime."""
     if text.lower() == "never":
-        return FOR_EVER
+        return NO_EXPIRY
     if text.isascii() and text.isdigit():
         return int(text) * SECOND
     duration = parse_duration(text)
@@ -29,16 +29,16 @@ class Lifetimes:
     """The messages of one stream that have a lifetime of their own."""
 
     def __init__(self) -> None:
-        self.kept: set[int] = set()  # for ever, by sequence
+        self.never_expiring: set[int] = set()  # for ever, by sequence
         self._ends: list[tuple[int, int]] = []  # when, sequence
 
-    def begin(self, seq: int, ttl: int, now: int) -> None:
-        if ttl == FOR_EVER:
-            self.kept.add(seq)
+    def set_ttl(self, seq: int, ttl: int, now: int) -> None:
+        if ttl == NO_EXPIRY:
+            self.never_expiring.add(seq)
         elif ttl:
             heappush(self._ends, (now + ttl, seq))
 
-    def over(self, now: int) -> list[int]:
+    def expired(self, now: int) -> list[int]:
         """The sequences whose time is over; each is told once."""
         ended = []
         while self._ends and self._ends[0][0] <= now:

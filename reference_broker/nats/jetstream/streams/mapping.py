@@ -23,19 +23,19 @@ def mapping(src: str, dest: str) -> Mapping:
     def apply(subject: bytes) -> bytes | None:
         if not covers(pattern, subject):
             return None
-        return _fill(target, *_taken(pattern, subject)) if target else subject
+        return _fill(target, *_wildcard_matches(pattern, subject)) if target else subject
 
     return apply
 
 
-def _taken(pattern: bytes, subject: bytes) -> tuple[list[bytes], list[bytes]]:
+def _wildcard_matches(pattern: bytes, subject: bytes) -> tuple[list[bytes], list[bytes]]:
     """What stands in the place of each ``*``, and the tokens in the place of ``>``."""
     tokens = subject.split(b".")
     stars: list[bytes] = []
-    for position, wanted in enumerate(pattern.split(b".")):
-        if wanted == ANY_TAIL:
+    for position, token in enumerate(pattern.split(b".")):
+        if token == ANY_TAIL:
             return stars, tokens[position:]
-        if wanted == ANY_TOKEN:
+        if token == ANY_TOKEN:
             stars.append(tokens[position])
     return stars, []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plumbline.reference_broker.nats.jetstream.streams.store import Message
+from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.nats.headers import encode_headers
 from plumbline.wire.units import format_duration
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 MARKER_REASON = "Nats-Marker-Reason"
 
 
-def leave(stream: Stream, gone: Message, now: int) -> None:
-    """``gone`` was removed by its own lifetime or by max_age; markers themselves leave nothing."""
+def leave_marker(stream: Stream, removed: StoredMessage, now: int) -> None:
+    """``removed`` was removed by its own lifetime or by max_age; markers themselves leave nothing."""
     ttl = stream.config.subject_delete_marker_ttl
-    if ttl <= 0 or stream.store.count_of(gone.subject) or MARKER_REASON.encode() in gone.header_block:
+    if ttl <= 0 or stream.store.count_of(removed.subject) or MARKER_REASON.encode() in removed.header_block:
         return
-    marker = stream.store.append(gone.subject, header_block("MaxAge", ttl), b"", now)
+    marker = stream.store.append(removed.subject, header_block("MaxAge", ttl), b"", now)
     stream.begin_lifetime(marker.seq, ttl, now)
-    stream.enforce_limits(gone.subject, now)
-    stream.stored(marker, now)
+    stream.enforce_limits(removed.subject, now)
+    stream.on_stored(marker, now)
 
 
 def header_block(reason: str, ttl: int) -> bytes:

@@ -20,7 +20,7 @@ ROLLUP = "Nats-Rollup"
 TTL = "Nats-TTL"
 
 
-class Directives(Struct, frozen=True):
+class PublishHeaders(Struct, frozen=True):
     """The ``Nats-`` headers of one published message; empty values mean absent."""
 
     msg_id: str = ""
@@ -33,10 +33,10 @@ class Directives(Struct, frozen=True):
     ttl: str = ""
 
 
-_NONE = Directives()
+_NONE = PublishHeaders()
 
 
-def read_directives(header_block: bytes) -> Directives:
+def read_directives(header_block: bytes) -> PublishHeaders:
     """A block that is no header block asks for nothing."""
     if b"Nats-" not in header_block:
         return _NONE
@@ -44,7 +44,7 @@ def read_directives(header_block: bytes) -> Directives:
         get = Headers.parse(header_block).get
     except ProtocolError:
         return _NONE
-    return Directives(
+    return PublishHeaders(
         msg_id=get(MSG_ID) or "",
         expected_stream=get(EXPECTED_STREAM) or "",
         expected_last_seq=_sequence(get(EXPECTED_LAST_SEQUENCE)),
@@ -68,27 +68,27 @@ class Deduplication:
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self._seen: dict[str, tuple[int, int]] = {}  # id -> sequence, time
+        self._stored_ids: dict[str, tuple[int, int]] = {}  # id -> sequence, time
 
     def seq_of(self, msg_id: str, now: int) -> int | None:
         """Under which sequence a message with this id was stored, within the window."""
         self._forget(now)
-        known = self._seen.get(msg_id)
+        known = self._stored_ids.get(msg_id)
         return known[0] if known else None
 
     def remember(self, msg_id: str, seq: int, now: int) -> None:
         if self.window > 0:
-            self._seen.pop(msg_id, None)
-            self._seen[msg_id] = (seq, now)
+            self._stored_ids.pop(msg_id, None)
+            self._stored_ids[msg_id] = (seq, now)
 
     def _forget(self, now: int) -> None:
         limit = now - self.window
         for msg_id in self._expired(limit):
-            del self._seen[msg_id]
+            del self._stored_ids[msg_id]
 
     def _expired(self, limit: int) -> list[str]:
         expired = []
-        for msg_id, (_, stored) in self._seen.items():
+        for msg_id, (_, stored) in self._stored_ids.items():
             if stored > limit:
                 break
             expired.append(msg_id)

@@ -16,7 +16,7 @@ SubjectTest = Callable[[bytes], bool]
 SizeOf = Callable[[bytes, bytes, bytes], int]
 
 
-class Message(Struct, gc=False):
+class StoredMessage(Struct, gc=False):
     """One stored message; ``time`` in nanoseconds since the epoch."""
 
     seq: int
@@ -49,30 +49,30 @@ class Store(Protocol):
     size: int  # bytes, as the API counts them
 
     def __len__(self) -> int: ...
-    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Message: ...
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> StoredMessage: ...
     def skip(self) -> int:
         """Use up a sequence number without storing anything; the number."""
         ...
 
-    def load(self, seq: int) -> Message | None: ...
-    def next(self, start: int, wanted: SubjectTest | None) -> Message | None:
-        """The first message from ``start`` on whose subject is ``wanted``."""
+    def load(self, seq: int) -> StoredMessage | None: ...
+    def next(self, start: int, subject_filter: SubjectTest | None) -> StoredMessage | None:
+        """The first message from ``start`` on whose subject is ``subject_filter``."""
         ...
 
-    def last_of(self, subject: bytes) -> Message | None: ...
-    def first_of(self, subject: bytes) -> Message | None: ...
+    def last_of(self, subject: bytes) -> StoredMessage | None: ...
+    def first_of(self, subject: bytes) -> StoredMessage | None: ...
     def count_of(self, subject: bytes) -> int: ...
     def subjects(self) -> Iterator[bytes]: ...
-    def messages(self, start: int = 0) -> Iterator[Message]:
+    def messages(self, start: int = 0) -> Iterator[StoredMessage]:
         """In order, from ``start`` on."""
         ...
 
-    def remove(self, seq: int) -> Message | None: ...
+    def remove(self, seq: int) -> StoredMessage | None: ...
     def restart_at(self, seq: int) -> None:
         """Drop everything; the next message gets ``seq``."""
         ...
 
-    def together(self, change: Callable[[], T]) -> T:
+    def atomically(self, change: Callable[[], T]) -> T:
         """Run ``change``, of which all outlives the broker, or nothing."""
         ...
 
@@ -96,16 +96,16 @@ class MemoryStore:
         self.last_seq = 0
         self.last_time: int | None = None
         self.size = 0
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[bytes, _Subject] = {}
         self.load = self._messages.get
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> Message:
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, now: int) -> StoredMessage:
         seq = self.last_seq = self.last_seq + 1
-        message = Message(seq, subject, header_block, payload, now)
+        message = StoredMessage(seq, subject, header_block, payload, now)
         if not self._messages:
             self.first_seq = seq
         self._messages[seq] = message
@@ -125,15 +125,15 @@ class MemoryStore:
             self.first_seq = self.last_seq + 1
         return self.last_seq
 
-    def next(self, start: int, wanted: SubjectTest | None) -> Message | None:
+    def next(self, start: int, subject_filter: SubjectTest | None) -> StoredMessage | None:
         load = self.load
         for seq in range(max(start, self.first_seq), self.last_seq + 1):
             message = load(seq)
-            if message is not None and (wanted is None or wanted(message.subject)):
+            if message is not None and (subject_filter is None or subject_filter(message.subject)):
                 return message
         return None
 
-    def messages(self, start: int = 0) -> Iterator[Message]:
+    def messages(self, start: int = 0) -> Iterator[StoredMessage]:
         load = self.load
         for seq in range(max(start, self.first_seq), self.last_seq + 1):
             message = load(seq)
@@ -147,7 +147,7 @@ class MemoryStore:
         known = self._subjects.get(subject)
         return known.count if known else 0
 
-    def first_of(self, subject: bytes) -> Message | None:
+    def first_of(self, subject: bytes) -> StoredMessage | None:
         known = self._subjects.get(subject)
         if known is None:
             return None
@@ -156,7 +156,7 @@ class MemoryStore:
             known.first += 1
         return message
 
-    def last_of(self, subject: bytes) -> Message | None:
+    def last_of(self, subject: bytes) -> StoredMessage | None:
         known = self._subjects.get(subject)
         if known is None:
             return None
@@ -164,7 +164,7 @@ class MemoryStore:
             known.last -= 1
         return message
 
-    def remove(self, seq: int) -> Message | None:
+    def remove(self, seq: int) -> StoredMessage | None:
         message = self._messages.pop(seq, None)
         if message is None:
             return None
@@ -184,7 +184,7 @@ class MemoryStore:
         self.first_seq = seq
         self.last_seq = seq - 1
 
-    def together(self, change: Callable[[], T]) -> T:
+    def atomically(self, change: Callable[[], T]) -> T:
         return change()
 
     def _advance_first(self) -> None:

@@ -14,16 +14,23 @@ from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerC
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams import copying, markers
-from plumbline.reference_broker.nats.jetstream.streams.admission import Admission, Unanswered
-from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, Staged, read_part
+from plumbline.reference_broker.nats.jetstream.streams.admission import (
+    StreamAdmission,
+    UnansweredPublishError,
+)
+from plumbline.reference_broker.nats.jetstream.streams.batches import (
+    Batches,
+    StagedMessage,
+    read_batch_position,
+)
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import Lifetimes
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, read_directives
 from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
-    Message,
     Store,
+    StoredMessage,
     file_record_size,
     memory_record_size,
 )
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
 
 
-class Stream(Admission):
+class Stream(StreamAdmission):
     """One stream of the account."""
 
     def __init__(self, jetstream: JetStream, config: StreamConfig, now: int) -> None:
@@ -47,10 +54,10 @@ class Stream(Admission):
         self.duplicates = Deduplication(config.duplicate_window)
         self.batches = Batches(self)
         self.last_msg_id = ""
-        self.age_timer = jetstream.timers.timer(self.messages_age)
+        self.age_timer = jetstream.timers.timer(self.on_age_timer)
         self.lifetimes = Lifetimes()
-        self.lifetime_timer = jetstream.timers.timer(self.lifetimes_end)
-        self.configured()
+        self.lifetime_timer = jetstream.timers.timer(self.on_ttl_timer)
+        self.derive_settings()
         if config.first_seq > 1 and jetstream.rules.extended_stream_config:
             self.store.restart_at(config.first_seq)
         self.save()
@@ -65,10 +72,10 @@ class Stream(Admission):
         if self.files is not None:
             self.files.save(self)
 
-    def configured(self) -> None:
+    def derive_settings(self) -> None:
         """Work out once what every publish asks."""
         config, rules = self.config, self.jetstream.rules
-        blank = " " if rules.puback_has_blank else ""
+        blank = " " if rules.puback_has_space else ""
         domain = self.jetstream.config.domain
         names = f'"stream":"{config.name}",{blank}' + (f'"domain":"{domain}",{blank}' if domain else "")
         self.puback = f'{{{names}"seq":%d}}'.encode()
@@ -86,11 +93,11 @@ class Stream(Admission):
         turns_to_interest = config.retention == "interest" != self.config.retention
         self.config = config
         self.duplicates.window = config.duplicate_window
-        self.configured()
+        self.derive_settings()
         if turns_to_interest:
             self.release_acknowledged()
         self.enforce_limits(None, now)
-        self.messages_age(now)
+        self.on_age_timer(now)
         self.save()
 
     # Publishing
@@ -111,23 +118,23 @@ class Stream(Admission):
                 self.last_msg_id = ""
         except JetStreamError as error:
             answer = self.refusal(error)
-        except Unanswered:
+        except UnansweredPublishError:
             return
         if reply is not None and not self.config.no_ack:
             self.jetstream.host.publish(reply, None, b"", answer)
         if message is not None:
-            self.stored(message, now)
+            self.on_stored(message, now)
 
-    def stored(self, message: Message, now: int) -> None:
+    def on_stored(self, message: StoredMessage, now: int) -> None:
         """A message is in: consumers, copies and republishing get to know."""
         for consumer in tuple(self.consumers.values()):
-            consumer.stored(message, now)
+            consumer.on_stored(message, now)
         if self.republish is not None:
             self.republish.send(message, now)
         for stream in self.copies:
             copying.copy(self, stream, message, now)
 
-    def mirrored(self, message: Message) -> Message | None:
+    def store_mirrored(self, message: StoredMessage) -> StoredMessage | None:
         """A message of the origin, stored as it is there; None if it is here already."""
         store = self.store
         if message.seq <= store.last_seq:
@@ -138,10 +145,10 @@ class Stream(Admission):
             store.skip()
         return store.append(message.subject, message.header_block, message.payload, message.time)
 
-    def sourced(self, origin: Stream, message: Message, now: int) -> Message | None:
+    def store_sourced(self, origin: Stream, message: StoredMessage, now: int) -> StoredMessage | None:
         """A message of a source, stored as a new one that says where it came from."""
         name = origin.config.name
-        source = copying.wants(self, name, message)
+        source = copying.matching_source(self, name, message)
         if source is None:
             return None
         header_block = copying.with_source(self, name, source, message)
@@ -153,18 +160,18 @@ class Stream(Admission):
 
     def accept(
         self, subject: bytes, header_block: bytes, payload: bytes, now: int
-    ) -> tuple[Message | None, bytes]:
+    ) -> tuple[StoredMessage | None, bytes]:
         """The stored message, if it was stored, and the answer. Raises ``JetStreamError``."""
-        part = read_part(header_block) if self.jetstream.rules.atomic_batches else None
+        part = read_batch_position(header_block) if self.jetstream.rules.atomic_batches else None
         if part is not None:
-            return self.batches.accept(part, Staged(subject, header_block, payload), now)
+            return self.batches.accept(part, StagedMessage(subject, header_block, payload), now)
         return self.accept_one(subject, header_block, payload, now)
 
     def accept_one(
         self, subject: bytes, header_block: bytes, payload: bytes, now: int
-    ) -> tuple[Message | None, bytes]:
+    ) -> tuple[StoredMessage | None, bytes]:
         """The same, for a message by itself."""
-        size_comes_first = self.jetstream.rules.size_comes_first
+        size_comes_first = self.jetstream.rules.size_checked_first
         if size_comes_first:
             self.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
@@ -172,10 +179,10 @@ class Stream(Admission):
             return None, self.duplicate_puback % duplicate
         if not size_comes_first:
             self.check_size(len(header_block), len(payload))
-        if self.needs_interest and not self.is_wanted(subject):
+        if self.needs_interest and not self.has_interested_consumer(subject):
             message, seq = None, self.store.skip()
         else:
-            self.make_room(subject, header_block, payload, directives)
+            self.check_discard_new(subject, header_block, payload, directives)
             message = self.store.append(subject, header_block, payload, now)
             seq = message.seq
         self.last_msg_id = directives.msg_id
@@ -204,11 +211,13 @@ class Stream(Admission):
             for each in list(self.store.subjects()) if subject is None else [subject]:
                 self.trim_subject(each, limit, now)
         # Under discard new a limit that was lowered refuses what comes.
-        old_may_go = self.config.discard == "old" or not self.jetstream.rules.discard_new_keeps_what_is_there
+        old_may_go = (
+            self.config.discard == "old" or not self.jetstream.rules.discard_new_update_removes_nothing
+        )
         while old_may_go and (self.has_too_many_messages() or self.has_too_many_bytes()):
             self.remove(self.store.first_seq, now)
         if self.config.max_age > 0:
-            self.watch_age()
+            self.set_age_timer()
 
     def has_too_many_messages(self) -> bool:
         return 0 < self.config.max_msgs < len(self.store)
@@ -222,12 +231,14 @@ class Stream(Admission):
             assert first is not None
             self.remove(first.seq, now)
 
-    def watch_age(self) -> None:
-        first = next((each for each in self.store.messages() if each.seq not in self.lifetimes.kept), None)
+    def set_age_timer(self) -> None:
+        first = next(
+            (each for each in self.store.messages() if each.seq not in self.lifetimes.never_expiring), None
+        )
         if first is not None and self.config.max_age > 0:
             self.age_timer.set_earliest(first.time + self.config.max_age)
 
-    def messages_age(self, now: int) -> None:
+    def on_age_timer(self, now: int) -> None:
         """max_age: what is older leaves, unless it is to live for ever."""
         if self.config.max_age <= 0:
             return
@@ -235,30 +246,30 @@ class Stream(Admission):
         for message in self.store.messages():
             if message.time > limit:
                 break
-            if message.seq not in self.lifetimes.kept:
+            if message.seq not in self.lifetimes.never_expiring:
                 self.expire(message.seq, now)
-        self.watch_age()
+        self.set_age_timer()
 
     def begin_lifetime(self, seq: int, ttl: int, now: int) -> None:
-        self.lifetimes.begin(seq, ttl, now)
-        self.watch_lifetimes()
+        self.lifetimes.set_ttl(seq, ttl, now)
+        self.set_ttl_timer()
 
-    def watch_lifetimes(self) -> None:
+    def set_ttl_timer(self) -> None:
         if (end := self.lifetimes.next_end()) is not None:
             self.lifetime_timer.set_earliest(end)
 
-    def lifetimes_end(self, now: int) -> None:
+    def on_ttl_timer(self, now: int) -> None:
         """Nats-TTL: what has lived its time leaves."""
-        for seq in self.lifetimes.over(now):
+        for seq in self.lifetimes.expired(now):
             self.expire(seq, now)
-        self.watch_lifetimes()
+        self.set_ttl_timer()
 
     def expire(self, seq: int, now: int) -> None:
         """Its time removes a message (ADR-48)."""
         message = self.store.load(seq)
         if message is not None:
             self.remove(seq, now)
-            markers.leave(self, message, now)
+            markers.leave_marker(self, message, now)
 
     # Removing
 
@@ -268,7 +279,7 @@ class Stream(Admission):
         if message is None:
             return False
         for consumer in tuple(self.consumers.values()):
-            consumer.removed(message, now)
+            consumer.on_message_removed(message, now)
         return True
 
     def purge(self, now: int, subject: bytes | None = None, *, below: int = 0, keep: int = 0) -> int:
@@ -285,25 +296,26 @@ class Stream(Admission):
             for seq in self.purgeable(subject, below, keep):
                 store.remove(seq)
         for consumer in tuple(self.consumers.values()):
-            consumer.purged(None if everything else (subject or b""), now)
+            consumer.on_purged(None if everything else (subject or b""), now)
         return before - len(store)
 
     def purgeable(self, subject: bytes | None, below: int, keep: int) -> list[int]:
-        wanted = None if subject is None else matcher([subject])
+        subject_filter = None if subject is None else matcher([subject])
         found = [
             message.seq
             for message in self.store.messages()
-            if (not below or message.seq < below) and (wanted is None or wanted(message.subject))
+            if (not below or message.seq < below)
+            and (subject_filter is None or subject_filter(message.subject))
         ]
         return found[:-keep] if keep else found
 
     # Retention
 
-    def is_wanted(self, subject: bytes) -> bool:
+    def has_interested_consumer(self, subject: bytes) -> bool:
         """Interest retention: whether any consumer would get a message on ``subject``."""
-        return any(c.wanted is None or c.wanted(subject) for c in self.consumers.values())
+        return any(c.subject_filter is None or c.subject_filter(subject) for c in self.consumers.values())
 
-    def settled(self, seq: int) -> None:
+    def on_settled(self, seq: int) -> None:
         """A consumer is done with ``seq``: work queues and interest streams let it go when all are."""
         if self.config.retention != "limits":
             message = self.store.load(seq)
@@ -314,25 +326,25 @@ class Stream(Admission):
         """Interest retention, after a consumer has gone or changed its filter."""
         if self.config.retention == "interest":
             for message in list(self.store.messages()):
-                self.settled(message.seq)
+                self.on_settled(message.seq)
 
     def release_acknowledged(self) -> None:
         """After a change to interest retention; without a consumer nothing is wanted any more."""
         if not self.consumers:
-            if self.jetstream.rules.interest_needs_consumers:
+            if self.jetstream.rules.interest_drops_without_consumers:
                 self.store.restart_at(self.store.last_seq + 1)
             return
         done = max(consumer.acks.delivered.stream for consumer in self.consumers.values())
         for message in [message for message in self.store.messages() if message.seq <= done]:
-            self.settled(message.seq)
+            self.on_settled(message.seq)
 
     def release_settled(self) -> None:
         """After a restart: what consumers were done with may still be there."""
         if self.config.retention == "limits" or not self.consumers:
             return
         for message in list(self.store.messages()):
-            if self.config.retention == "interest" or self.is_wanted(message.subject):
-                self.settled(message.seq)
+            if self.config.retention == "interest" or self.has_interested_consumer(message.subject):
+                self.on_settled(message.seq)
 
     # Consumers
 
@@ -347,7 +359,7 @@ class Stream(Admission):
         if consumer.paused_until > now:
             advisories.pause(consumer, now)
         if not config.is_pull:
-            consumer.begin(now)
+            consumer.start(now)
         return consumer
 
     def open_consumer(self, name: str, config: ConsumerConfig, now: int) -> Consumer:

@@ -16,30 +16,30 @@ except ImportError:  # no file locks on this platform: the retry then runs besid
     fcntl = None  # type: ignore[assignment]
 
 
-class Room:
+class RunLock:
     """Locks in ``folder``, which all processes of a run share."""
 
     def __init__(self, folder: Path) -> None:
         self._door = folder / "door.lock"
-        self._room = folder / "room.lock"
+        self._lock_file = folder / "room.lock"
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def shared(self) -> Iterator[None]:
         """Beside other checks."""
         with contextlib.ExitStack() as stack:
-            with locked(self._door, exclusive=True):
-                stack.enter_context(locked(self._room, exclusive=False))
+            with file_lock(self._door, exclusive=True):
+                stack.enter_context(file_lock(self._lock_file, exclusive=False))
             yield
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Beside no other check of this run."""
-        with locked(self._door, exclusive=True), locked(self._room, exclusive=True):
+        with file_lock(self._door, exclusive=True), file_lock(self._lock_file, exclusive=True):
             yield
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, exclusive: bool) -> Iterator[None]:
+def file_lock(path: Path, *, exclusive: bool) -> Iterator[None]:
     """The file's lock, which other processes of the run may hold meanwhile."""
     with path.open("ab") as file:
         if fcntl is not None:

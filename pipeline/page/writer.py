@@ -15,7 +15,7 @@ PAGE = "plumbline-report.html"
 def write_page(spark: SparkSession, place: str) -> str:
     """The page of the result in the folder ``place``, replaced in one step; gives its address.
 
-    Raises ``NoResult``.
+    Raises ``ResultNotFoundError``.
     """
     results = Results(spark, place)
     tables = {name: results.table(name) for name in results.manifest.tables}

@@ -30,23 +30,23 @@ from plumbline.conformance.explore.commands import (
     Restart,
     Wait,
 )
-from plumbline.conformance.explore.reference import Reference
+from plumbline.conformance.explore.reference import SimulatedBroker
 from plumbline.conformance.explore.script import RESTART, Script
 from plumbline.conformance.explore.transcript import CLIENT, REPLY, Transcript, as_json
 from plumbline.wire.nats.jetstream import api_subject, next_subject
 
 
-def write(program: Iterable[Command], reference: Reference) -> Script:
+def write(program: Iterable[Command], reference: SimulatedBroker) -> Script:
     """Carry the program out; what was sent and what the reference answered, as a trace would say it."""
-    scribe = _Scribe(reference)
+    scribe = _ProgramWriter(reference)
     for number, command in enumerate(program):
         scribe.number = number
-        scribe.settle()
+        scribe.await_due_timer()
         scribe.carry_out(command)
     return Script(tuple(scribe.lines), tuple(scribe.numbers))
 
 
-class _Scribe(Transcript):
+class _ProgramWriter(Transcript):
     # -- commands ----------------------------------------------------------------------------
 
     @singledispatchmethod
@@ -70,7 +70,9 @@ class _Scribe(Transcript):
     def _(self, command: CreateConsumer) -> None:
         config = {"durable_name": command.consumer, **command.settings}
         if command.deliver:
-            config["deliver_subject"] = self.worker(command.stream, command.consumer, command.deliver)[1]
+            config["deliver_subject"] = self.consumer_connection(
+                command.stream, command.consumer, command.deliver
+            )[1]
         self.request(
             api_subject("CONSUMER.DURABLE.CREATE", command.stream, command.consumer),
             {"stream_name": command.stream, "config": config},
@@ -95,23 +97,23 @@ class _Scribe(Transcript):
 
     @carry_out.register
     def _(self, command: Pull) -> None:
-        worker, inbox = self.listening(command.stream, command.consumer, command.inbox)
+        worker, inbox = self.subscribed_connection(command.stream, command.consumer, command.inbox)
         subject = next_subject(command.stream, command.consumer)
         self.publish(subject, as_json(command.body), reply=inbox, connection=worker, json_body=True)
         self.states(command.stream)
 
     @carry_out.register
     def _(self, command: Listen) -> None:
-        self.listening(command.stream, command.consumer, command.inbox)
+        self.subscribed_connection(command.stream, command.consumer, command.inbox)
         self.arrivals()
         self.states(command.stream)
 
     @carry_out.register
     def _(self, command: Leave) -> None:
-        subject = self.worker(command.stream, command.consumer, command.inbox)[1]
+        subject = self.consumer_connection(command.stream, command.consumer, command.inbox)[1]
         info = self.ask(api_subject("CONSUMER.INFO", command.stream, command.consumer))
         if info.get("config", {}).get("deliver_subject") == subject:  # who waits there has asked for nothing
-            self.leave(subject)
+            self.unsubscribe(subject)
             self.states(command.stream)
 
     @carry_out.register
@@ -124,14 +126,14 @@ class _Scribe(Transcript):
     @carry_out.register
     def _(self, command: AcknowledgeAndPull) -> None:
         if (delivery := self.delivery(command.ago)) is not None:
-            worker, inbox = self.listening(delivery.stream, delivery.consumer, command.inbox)
+            worker, inbox = self.subscribed_connection(delivery.stream, delivery.consumer, command.inbox)
             payload = f"+NXT {command.argument}".rstrip()
             self.publish(delivery.subject, payload, reply=inbox, connection=worker)
             self.states(delivery.stream)
 
     @carry_out.register
     def _(self, command: Purge) -> None:
-        if self._floor_is_chance(command):
+        if self._floor_is_indeterminate(command):
             return
         only = {"filter": f"{command.stream}.{command.token}"} if command.token else {}
         self.request(api_subject("STREAM.PURGE", command.stream), {**command.body, **only} or None)
@@ -167,7 +169,7 @@ class _Scribe(Transcript):
         self.stage = self.staged()
         self.links.clear()
         self.inboxes.clear()
-        self.listen(CLIENT, REPLY)
+        self.subscribe(CLIENT, REPLY)
         for stream in STREAMS:
             self.states(stream)
             self.request(api_subject("STREAM.INFO", stream))  # one that is gone, too
@@ -177,7 +179,7 @@ class _Scribe(Transcript):
 
     # -- what is left out -----------------------------------------------------------------------
 
-    def _floor_is_chance(self, purge: Purge) -> bool:
+    def _floor_is_indeterminate(self, purge: Purge) -> bool:
         """Servers acknowledge what a purge takes from pending in the background, in any order.
 
         It shows where messages go one by one, and where something behind them is acknowledged already.
@@ -194,4 +196,4 @@ def _unsettled(delivered: dict[str, int], floor: dict[str, int]) -> int:
     return delivered["consumer_seq"] - floor["consumer_seq"]
 
 
-Write = Callable[[Iterable[Command], Reference], Script]
+Write = Callable[[Iterable[Command], SimulatedBroker], Script]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.monitors import MONITORS, Scope
+from plumbline.monitors import MONITORS, MonitorScope
 from plumbline.monitors.amqp import facts as amqp
 from plumbline.monitors.nats import facts as nats
 from plumbline.pipeline.judging.cells import Cells
@@ -23,15 +23,15 @@ from plumbline.pipeline.rows import RowKind
 ROW_OPERATIONS = 256  # of one row
 HELD_OPERATIONS = 16 * 1024  # of all that a flow has begun
 
-LOCAL = tuple(kind for kind in MONITORS if kind.scope in (Scope.CONNECTION, Scope.CHANNEL))
+LOCAL = tuple(kind for kind in MONITORS if kind.scope in (MonitorScope.CONNECTION, MonitorScope.CHANNEL))
 _ACROSS = {kind.scope: kind for kind in MONITORS if kind not in LOCAL}
 _Crossing = (
-    nats.Delivered | nats.Acknowledged | nats.AckAnswered | nats.PublishAnswered | nats.Administered
-    | nats.Pulled | amqp.Delivered
+    nats.JetStreamDelivery | nats.JetStreamAck | nats.AckConfirmed | nats.PublishStored | nats.AssetChanged
+    | nats.PullRequested | amqp.AmqpDelivery
 )  # fmt: skip
 
 
-class Noted(Struct, frozen=True, array_like=True):
+class OperationFacts(Struct, frozen=True, array_like=True):
     """What one operation says."""
 
     frame: int
@@ -40,10 +40,10 @@ class Noted(Struct, frozen=True, array_like=True):
     facts: list[_Crossing]
 
 
-_noted = msgspec.msgpack.Decoder(list[Noted])
+_noted = msgspec.msgpack.Decoder(list[OperationFacts])
 
 
-def key_across(fact: Any) -> str | None:
+def stream_key(fact: Any) -> str | None:
     """Whose fact this is beyond its connection, if anybody's. An operation's facts have at most one."""
     for scope, kind in _ACROSS.items():
         key = kind.key(fact)
@@ -52,69 +52,71 @@ def key_across(fact: Any) -> str | None:
     return None
 
 
-class Collected:
+class FactCollector:
     """What a flow says, by connection and key, until there is enough for a row."""
 
     def __init__(self) -> None:
-        self._begun: dict[tuple[int, str], tuple[Cells, list[Noted]]] = {}
+        self._open_rows: dict[tuple[int, str], tuple[Cells, list[OperationFacts]]] = {}
         self._held = 0
 
-    def add(self, key: str, about: Cells, noted: Noted) -> Iterator[Cells]:
-        """The rows that are ready. ``about``: what they have beside ``noted``, their connection too."""
-        whose = about["connection"], key
-        begun = self._begun.get(whose)
-        if begun is not None and begun[0] != about:  # such as the next file
-            yield self._row(whose)
-            begun = None
-        if begun is None:
-            begun = self._begun[whose] = about, []
-        begun[1].append(noted)
+    def add(self, key: str, about: Cells, facts: OperationFacts) -> Iterator[Cells]:
+        """The rows that are ready. ``about``: what they have beside ``facts``, their connection too."""
+        flow_key = about["connection"], key
+        open_row = self._open_rows.get(flow_key)
+        if open_row is not None and open_row[0] != about:  # such as the next file
+            yield self._row(flow_key)
+            open_row = None
+        if open_row is None:
+            open_row = self._open_rows[flow_key] = about, []
+        open_row[1].append(facts)
         self._held += 1
-        if len(begun[1]) >= ROW_OPERATIONS:
-            yield self._row(whose)
+        if len(open_row[1]) >= ROW_OPERATIONS:
+            yield self._row(flow_key)
         elif self._held >= HELD_OPERATIONS:
             yield from self.take()
 
     def take(self) -> Iterator[Cells]:
         """A row for each that has begun; nothing is left."""
-        for whose in list(self._begun):
+        for whose in list(self._open_rows):
             yield self._row(whose)
 
-    def _row(self, whose: tuple[int, str]) -> Cells:
-        about, noted = self._begun.pop(whose)
-        self._held -= len(noted)
-        first = noted[0]
+    def _row(self, flow_key: tuple[int, str]) -> Cells:
+        about, facts = self._open_rows.pop(flow_key)
+        self._held -= len(facts)
+        first = facts[0]
         return about | {
-            "row_kind": RowKind.FACTS, "key": whose[1], "facts": packed(noted), "frame": first.frame,
+            "row_kind": RowKind.FACTS, "key": flow_key[1], "facts": packed(facts), "frame": first.frame,
             "number": first.number, "time_ns": first.time_ns, "time": first.time_ns // 1000,
         }  # fmt: skip
 
 
-class Merge:
+class FactMerge:
     """Rows of one key: their operations, in the order of the captures."""
 
     def __init__(self) -> None:
         # Of each row that has begun its next operation, behind the place of that; and a number, as no two
         # rows compare.
-        self._open: list[tuple[tuple[int, int, int], int, Noted, Cells, Iterator[Noted]]] = []
+        self._open: list[
+            tuple[tuple[int, int, int], int, OperationFacts, Cells, Iterator[OperationFacts]]
+        ] = []
         self._rows = 0
 
-    def add(self, row: Cells, facts: bytes) -> Iterator[tuple[Cells, Noted]]:
+    def add(self, row: Cells, facts: bytes) -> Iterator[tuple[Cells, OperationFacts]]:
         """All that comes before this row. Rows must be added in the order of their first operations."""
         yield from self.until((row["file"], row["frame"], row["number"]))
         self._rows += 1
         self._push(self._rows, row, iter(unpacked(facts, _noted)))
 
-    def until(self, end: tuple[int, int, int] | None = None) -> Iterator[tuple[Cells, Noted]]:
+    def until(self, end: tuple[int, int, int] | None = None) -> Iterator[tuple[Cells, OperationFacts]]:
         """What comes before that file, frame and number, or all there is; with the row that it stands in."""
         while self._open and (end is None or self._open[0][0] < end):
-            _, order, noted, row, rest = heapq.heappop(self._open)
-            yield row, noted
+            _, order, facts, row, rest = heapq.heappop(self._open)
+            yield row, facts
             self._push(order, row, rest)
 
-    def _push(self, order: int, row: Cells, rest: Iterator[Noted]) -> None:
-        for noted in rest:
-            heapq.heappush(self._open, ((row["file"], noted.frame, noted.number), order, noted, row, rest))
+    def _push(self, order: int, row: Cells, rest: Iterator[OperationFacts]) -> None:
+        for facts in rest:
+            heapq.heappush(self._open, ((row["file"], facts.frame, facts.number), order, facts, row, rest))
             return
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import OwnAmqpServer
-from plumbline.conformance.runner.alone import locked
+from plumbline.conformance.runner.run_lock import file_lock
 from plumbline.verdicts import WireLine
 
 Part = Callable[[AmqpSession, OwnAmqpServer], Iterator[None]]
@@ -25,7 +25,7 @@ Ending = Callable[[OwnAmqpServer], None]
 _KINDS: Mapping[str, type[CheckEnded]] = {kind.__name__: kind for kind in (Failed, Unsupported, Untestable)}
 
 
-class Ended(Struct, frozen=True):
+class PartEnding(Struct, frozen=True):
     """How a part ended early, as ``conformance.outcomes`` says it."""
 
     kind: str
@@ -34,14 +34,14 @@ class Ended(Struct, frozen=True):
     actual: str
 
 
-class Seen(Struct, frozen=True):
+class PartResult(Struct, frozen=True):
     """How a part ended, None being well, and what was exchanged during its steps."""
 
-    ended: Ended | None
+    ended: PartEnding | None
     wire: list[WireLine]
 
 
-def judge(session: AmqpSession, part: Part, parts: Sequence[Part], endings: Sequence[Ending]) -> None:
+def judge_part(session: AmqpSession, part: Part, parts: Sequence[Part], endings: Sequence[Ending]) -> None:
     """The evidence of ``part``: raises what it raised. ``endings``: of all lives but the last.
 
     Raises also what kept the server from living: ``Unsupported``, ``Inconclusive``. Then nothing is kept, and
@@ -51,17 +51,19 @@ def judge(session: AmqpSession, part: Part, parts: Sequence[Part], endings: Sequ
     session.journal.lines[:] = seen.wire
     if (ended := seen.ended) is not None:
         raise _KINDS[ended.kind](ended.message, expected=ended.expected, actual=ended.actual)
-    session.observed()
+    session.count_observation()
 
 
-def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> dict[str, Seen]:
+def _played_once(
+    session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
+) -> dict[str, PartResult]:
     """Once in the run, if its processes share a folder."""
     if session.target.shared is None:
         return _play(session, parts, endings)
     file = session.target.shared / ("-".join(part.__name__ for part in parts) + ".lives")
-    with locked(file.with_suffix(".lock"), exclusive=True):
+    with file_lock(file.with_suffix(".lock"), exclusive=True):
         if file.exists():
-            return msgspec.msgpack.decode(file.read_bytes(), type=dict[str, Seen])
+            return msgspec.msgpack.decode(file.read_bytes(), type=dict[str, PartResult])
         lives = _play(session, parts, endings)
         half = file.with_suffix(f".{os.getpid()}")
         half.write_bytes(msgspec.msgpack.encode(lives))
@@ -69,12 +71,12 @@ def _played_once(session: AmqpSession, parts: Sequence[Part], endings: Sequence[
         return lives
 
 
-def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> dict[str, Seen]:
+def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]) -> dict[str, PartResult]:
     server = session.own_server()
     server.start()
     acting = {part.__name__: part(session, server) for part in parts}
     exchanged: list[tuple[str, WireLine]] = []  # with the part that acted meanwhile
-    ended: dict[str, Ended | None] = {}
+    ended: dict[str, PartEnding | None] = {}
     for ending in (*endings, None):
         for name in [name for name in acting if name not in ended]:
             mark = len(session.wire)
@@ -83,13 +85,13 @@ def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
             except StopIteration:
                 ended[name] = None
             except (Failed, Unsupported, Untestable) as error:
-                ended[name] = Ended(type(error).__name__, error.message, error.expected, error.actual)
+                ended[name] = PartEnding(type(error).__name__, error.message, error.expected, error.actual)
             exchanged += [(name, line) for line in session.wire[mark:]]
         if ending is not None and len(ended) < len(parts):
             ending(server)
             server.start()
     assert len(ended) == len(parts), "a part asks for more lives than there are"
-    return {name: Seen(ended[name], _wire(name, exchanged)) for name in acting}
+    return {name: PartResult(ended[name], _wire(name, exchanged)) for name in acting}
 
 
 def _wire(part: str, exchanged: Sequence[tuple[str, WireLine]]) -> list[WireLine]:

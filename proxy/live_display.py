@@ -18,7 +18,7 @@ REDRAW_S = 0.5
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-class Live:
+class LiveDisplay:
     """The terminal of one recording."""
 
     def __init__(self, out: TextIO) -> None:
@@ -37,11 +37,11 @@ class Live:
             self._display.start()
             self._redraw()
 
-    def stopped(self, why: str) -> None:
+    def on_recording_stopped(self, why: str) -> None:
         """Nothing more is recorded."""
         self._errors.print(Text(f"plumbline: the recording stopped: {why}"), soft_wrap=True)
 
-    def violation(self, found: Violation) -> None:
+    def on_violation(self, found: Violation) -> None:
         """A rule was broken; told from another thread."""
         console = self._console if self._display is None else self._display.console
         console.print(Text(str(found)), soft_wrap=True)
@@ -56,7 +56,7 @@ class Live:
             f"{counted.accepted} connections, {size(counted.to_server)} to the server, "
             f"{size(counted.to_client)} to clients; {size(counted.recorded)} in {files}"
         )
-        for text, number in _troubles(counted):
+        for text, number in _problem_counts(counted):
             self._print(f"{text}: {number}")
         if violations is not None:
             self._print(f"{violations or 'no'} violations")
@@ -82,20 +82,20 @@ class Live:
             "to clients", size(counted.to_client), f"{size((counted.to_client - to_client) / elapsed)}/s"
         )
         table.add_row("recorded", size(counted.recorded), counted.files[-1])
-        for text, number in _troubles(counted):
+        for text, number in _problem_counts(counted):
             table.add_row(text, str(number), "")
         self._display.update(table, refresh=True)
         self._proxy.relay.loop.after(REDRAW_S, self._redraw)
 
 
-def _troubles(counted: Counters) -> list[tuple[str, str]]:
-    shown = [
+def _problem_counts(counted: Counters) -> list[tuple[str, str]]:
+    problems = [
         ("server not reached", str(counted.refused), counted.refused),
         ("connections reset", str(counted.reset), counted.reset),
         ("bytes masked", str(counted.redacted), counted.redacted),
         ("forwarded, not recorded", size(counted.unrecorded), counted.unrecorded),
     ]
-    return [(text, figure) for text, figure, number in shown if number]
+    return [(text, figure) for text, figure, number in problems if number]
 
 
 def size(number: float) -> str:

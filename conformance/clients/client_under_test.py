@@ -1,6 +1,6 @@
 """An adapter as a process: started, told, listened to, ended. It can do nothing that makes Plumbline hang.
 
-Whatever it does wrong (no hello, no answer in time, nonsense, a flood, a death) is a ``TesteeProblem``,
+Whatever it does wrong (no hello, no answer in time, nonsense, a flood, a death) is a ``AdapterError``,
 raised to whoever waits. What it wrote to stderr is kept. The process leads a group of its own, and the whole
 group is ended, so what it started goes with it.
 """
@@ -20,19 +20,24 @@ from typing import IO, Any, Self
 from msgspec import Struct
 
 from plumbline.conformance.clients import protocol
-from plumbline.conformance.clients.protocol import Answer, Hello, Nonsense, Told
+from plumbline.conformance.clients.protocol import (
+    AdapterAnswer,
+    AdapterEvent,
+    AdapterHello,
+    AdapterProtocolError,
+)
 from plumbline.interrupts import kept_from_children
 
 HELLO_WITHIN_S = 20.0
 ANSWER_WITHIN_S = 15.0  # beyond a command's own time-out: a busy machine is no hang
 END_WITHIN_S = 2.0  # after its stdin has ended
-MOST_LINE_BYTES = 1024 * 1024
-MOST_BYTES = 16 * 1024 * 1024
-KEPT_STDERR_BYTES = 16 * 1024  # of each end
+MAX_LINE_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+MAX_STDERR_BYTES = 16 * 1024  # of each end
 READ_BYTES = 64 * 1024
 
 
-class TesteeProblem(Exception):
+class AdapterError(Exception):
     """The adapter, or the library in it, did what no adapter may. ``expected`` and ``actual`` say what."""
 
     __test__ = False  # pytest would take the name for a test's
@@ -44,7 +49,7 @@ class TesteeProblem(Exception):
         self.actual = actual
 
 
-class Spoken(Struct, frozen=True):
+class AdapterLine(Struct, frozen=True):
     """One line between Plumbline and the adapter. ``at``: nanoseconds since 1970; ``sent``: by Plumbline."""
 
     at: int
@@ -52,7 +57,7 @@ class Spoken(Struct, frozen=True):
     sent: bool
 
 
-class Testee:
+class ClientUnderTest:
     """One run of an adapter. As a context manager it is ended at the end."""
 
     __test__ = False
@@ -62,21 +67,21 @@ class Testee:
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._changed = threading.Condition()
-        self._answers: dict[int, Answer] = {}
-        self._hello: Hello | None = None
-        self._problem: TesteeProblem | None = None
+        self._answers: dict[int, AdapterAnswer] = {}
+        self._hello: AdapterHello | None = None
+        self._problem: AdapterError | None = None
         self._is_over = False  # its stdout has ended
         self._number = 0
         self._read = 0
-        self._stderr = _Kept()
+        self._stderr = _BoundedOutput()
         self._threads: list[threading.Thread] = []
-        self.events: list[Told] = []
-        self.spoken: list[Spoken] = []
+        self.events: list[AdapterEvent] = []
+        self.spoken: list[AdapterLine] = []
 
     # -- the process -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises ``TesteeProblem`` if the command cannot be run."""
+        """Raises ``AdapterError`` if the command cannot be run."""
         try:
             with kept_from_children():
                 self._process = subprocess.Popen(
@@ -88,7 +93,7 @@ class Testee:
                     env=None if self._environment is None else {**os.environ, **self._environment},
                 )
         except OSError as error:
-            raise TesteeProblem(
+            raise AdapterError(
                 f"the adapter cannot be started: {error.strerror}: {self.command[0]}",
                 expected="a command that runs",
                 actual=str(error),
@@ -157,10 +162,10 @@ class Testee:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     if line.strip():
-                        self._take(line)
-                if len(rest) > MOST_LINE_BYTES or self._read > MOST_BYTES:
-                    raise _flood(rest, self._read)
-        except TesteeProblem as problem:
+                        self._handle_line(line)
+                if len(rest) > MAX_LINE_BYTES or self._read > MAX_OUTPUT_BYTES:
+                    raise _output_limit_error(rest, self._read)
+        except AdapterError as problem:
             self._fail(problem)
             self.kill()
         except OSError:
@@ -169,57 +174,57 @@ class Testee:
             self._is_over = True
             self._changed.notify_all()
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
-            said = protocol.line(line)
-        except Nonsense as error:
-            raise TesteeProblem(
+            parsed = protocol.parse_line(line)
+        except AdapterProtocolError as error:
+            raise AdapterError(
                 f"the adapter wrote what is not of the protocol: {error}",
                 expected="a line as in PROTOCOL.md",
-                actual=_shortened(line),
+                actual=_shorten(line),
             ) from None
         with self._changed:
-            self.spoken.append(Spoken(time.time_ns(), _shortened(line), sent=False))
-            match said:
-                case Hello():
-                    self._hello = said
-                case Answer():
-                    self._answer(said)
-                case Told():
-                    self.events.append(said)
+            self.spoken.append(AdapterLine(time.time_ns(), _shorten(line), sent=False))
+            match parsed:
+                case AdapterHello():
+                    self._hello = parsed
+                case AdapterAnswer():
+                    self._answer(parsed)
+                case AdapterEvent():
+                    self.events.append(parsed)
             self._changed.notify_all()
 
-    def _answer(self, said: Answer) -> None:
-        if said.id in self._answers or not 0 < said.id <= self._number:
-            raise TesteeProblem(
-                f"the adapter answers command {said.id}, which "
-                + ("it has answered before" if said.id in self._answers else "was never given"),
+    def _answer(self, answer: AdapterAnswer) -> None:
+        if answer.id in self._answers or not 0 < answer.id <= self._number:
+            raise AdapterError(
+                f"the adapter answers command {answer.id}, which "
+                + ("it has answered before" if answer.id in self._answers else "was never given"),
                 expected="one answer to each command",
                 actual=self.spoken[-1].text,
             )
-        self._answers[said.id] = said
+        self._answers[answer.id] = answer
 
-    def _fail(self, problem: TesteeProblem) -> None:
+    def _fail(self, problem: AdapterError) -> None:
         with self._changed:
             self._problem = self._problem or problem
             self._changed.notify_all()
 
     # -- waiting -----------------------------------------------------------------------------
 
-    def hello(self) -> Hello:
-        """Its first line. Raises ``TesteeProblem``."""
+    def hello(self) -> AdapterHello:
+        """Its first line. Raises ``AdapterError``."""
         self._await(lambda: self._hello is not None, HELLO_WITHIN_S, "hello")
         assert self._hello is not None
         return self._hello
 
-    def ask(self, do: str, *, within: float = 0.0, **fields: Any) -> Answer:
+    def send_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
         """One command and its answer, which may be an error. ``within``: the command's own time-out, in
-        seconds. Raises ``TesteeProblem``."""
+        seconds. Raises ``AdapterError``."""
         self._number += 1
         number = self._number
-        line = protocol.command(number, do, fields)
+        line = protocol.encode_command(number, command, fields)
         with self._changed:
-            self.spoken.append(Spoken(time.time_ns(), _shortened(line), sent=True))
+            self.spoken.append(AdapterLine(time.time_ns(), _shorten(line), sent=True))
         assert self._process is not None
         assert self._process.stdin is not None
         try:
@@ -227,30 +232,31 @@ class Testee:
             self._process.stdin.flush()
         except OSError:
             pass  # it is gone: waiting for the answer says so, with its last words
-        self._await(lambda: number in self._answers, within + ANSWER_WITHIN_S, f"an answer to {do}")
+        self._await(lambda: number in self._answers, within + ANSWER_WITHIN_S, f"an answer to {command}")
         return self._answers[number]
 
-    def wait(self, seen: Callable[[], bool], within: float) -> bool:
-        """Whether ``seen()`` came true in time; it is asked again after every line. Raises as ``ask``."""
+    def wait_until(self, condition: Callable[[], bool], within: float) -> bool:
+        """Whether ``condition()`` came true in time; it is asked again after every line. Raises as
+        ``send_command``."""
         with self._changed:
-            self._changed.wait_for(lambda: seen() or self._is_over or self._problem is not None, within)
-            if not seen():
-                self._raise_if_gone("the adapter to go on")
-            return seen()
+            self._changed.wait_for(lambda: condition() or self._is_over or self._problem is not None, within)
+            if not condition():
+                self._raise_if_ended("the adapter to go on")
+            return condition()
 
-    def _await(self, seen: Callable[[], bool], within: float, wanted: str) -> None:
+    def _await(self, condition: Callable[[], bool], within: float, expected: str) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: seen() or self._is_over or self._problem is not None, within)
-            if seen():
+            self._changed.wait_for(lambda: condition() or self._is_over or self._problem is not None, within)
+            if condition():
                 return
-            self._raise_if_gone(wanted)
+            self._raise_if_ended(expected)
             raise self._with_stderr(
-                f"the adapter does not answer: no {wanted.removeprefix('an ')}",
-                expected=f"{wanted} within {within:g} s",
+                f"the adapter does not answer: no {expected.removeprefix('an ')}",
+                expected=f"{expected} within {within:g} s",
                 actual=f"nothing within {within:g} s",
             )
 
-    def _raise_if_gone(self, wanted: str) -> None:
+    def _raise_if_ended(self, expected: str) -> None:
         if self._problem is not None:
             raise self._with_stderr(
                 self._problem.message, expected=self._problem.expected, actual=self._problem.actual
@@ -264,15 +270,17 @@ class Testee:
                 self._threads[1].join(1.0)
             finally:
                 self._changed.acquire()
-            raise self._with_stderr("the adapter ended", expected=wanted, actual=_death(self._process))
+            raise self._with_stderr(
+                "the adapter ended", expected=expected, actual=_exit_description(self._process)
+            )
 
-    def _with_stderr(self, message: str, *, expected: str, actual: str) -> TesteeProblem:
-        said = self.stderr.strip()
-        more = f"\nstderr:\n{said}" if said else "; nothing on stderr"
-        return TesteeProblem(message, expected=expected, actual=f"{actual}{more}")
+    def _with_stderr(self, message: str, *, expected: str, actual: str) -> AdapterError:
+        stderr = self.stderr.strip()
+        more = f"\nstderr:\n{stderr}" if stderr else "; nothing on stderr"
+        return AdapterError(message, expected=expected, actual=f"{actual}{more}")
 
 
-class _Kept:
+class _BoundedOutput:
     """The beginning and the end of a stream that may have no end."""
 
     def __init__(self) -> None:
@@ -283,11 +291,11 @@ class _Kept:
     def read(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(OSError):
             while data := os.read(pipe.fileno(), READ_BYTES):
-                room = KEPT_STDERR_BYTES - len(self._first)
+                room = MAX_STDERR_BYTES - len(self._first)
                 self._first += data[:room]
                 last = self._last + data[room:]
-                self._left_out += max(0, len(last) - KEPT_STDERR_BYTES)
-                self._last = last[-KEPT_STDERR_BYTES:]
+                self._left_out += max(0, len(last) - MAX_STDERR_BYTES)
+                self._last = last[-MAX_STDERR_BYTES:]
 
     @property
     def text(self) -> str:
@@ -295,7 +303,7 @@ class _Kept:
         return (self._first + gap + self._last).decode("utf-8", "replace")
 
 
-def _death(process: subprocess.Popen[bytes]) -> str:
+def _exit_description(process: subprocess.Popen[bytes]) -> str:
     code = process.poll()
     if code is None:
         return "its stdout ended and it runs on"
@@ -305,14 +313,14 @@ def _death(process: subprocess.Popen[bytes]) -> str:
     return f"exit code {code}"
 
 
-def _flood(rest: bytes, read: int) -> TesteeProblem:
-    most = f"at most {MOST_LINE_BYTES} bytes on a line and {MOST_BYTES} in all"
-    line = f", {len(rest)} of them without a line end" if len(rest) > MOST_LINE_BYTES else ""
-    return TesteeProblem(
-        "the adapter floods its stdout", expected=most, actual=f"{read} bytes{line}: {_shortened(rest[:200])}"
+def _output_limit_error(rest: bytes, read: int) -> AdapterError:
+    limit = f"at most {MAX_LINE_BYTES} bytes on a line and {MAX_OUTPUT_BYTES} in all"
+    line = f", {len(rest)} of them without a line end" if len(rest) > MAX_LINE_BYTES else ""
+    return AdapterError(
+        "the adapter floods its stdout", expected=limit, actual=f"{read} bytes{line}: {_shorten(rest[:200])}"
     )
 
 
-def _shortened(line: bytes) -> str:
+def _shorten(line: bytes) -> str:
     text = line.decode("utf-8", "backslashreplace").strip()
     return text if len(text) <= 400 else f"{text[:400]}... ({len(line)} bytes)"

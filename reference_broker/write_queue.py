@@ -75,21 +75,21 @@ def _below(files: Files, path: str) -> list[str]:
     return [each for each in files if each == path or each.startswith(f"{path}/")]
 
 
-class Late(Protocol):
+class DeferredWrite(Protocol):
     """Something that is written once per commit, as it is then."""
 
-    def enter(self) -> None:
+    def enter_changes(self) -> None:
         """Enter the changes since the last time."""
         ...
 
 
-class Ledger:
+class WriteQueue:
     """The changes that nobody has taken yet. True if there are any."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
         self._appended: dict[str, list[bytes]] = {}
-        self._late: dict[Late, None] = {}
+        self._late: dict[DeferredWrite, None] = {}
         self._silent = False
 
     def __bool__(self) -> bool:
@@ -108,25 +108,25 @@ class Ledger:
             self._appended.clear()
             self._changes.append(change)
 
-    def late(self, one: Late) -> None:
-        """``one`` has changed; it enters how at the next ``take``."""
+    def defer(self, deferred: DeferredWrite) -> None:
+        """``deferred`` has changed; it enters how at the next ``take``."""
         if not self._silent:
-            self._late[one] = None
+            self._late[deferred] = None
 
-    def forget(self, one: Late) -> None:
-        self._late.pop(one, None)
+    def cancel_deferred(self, deferred: DeferredWrite) -> None:
+        self._late.pop(deferred, None)
 
     def take(self) -> list[Change]:
         """Everything since the last time, in the order in which it is to be written."""
         late, self._late = self._late, {}
         for one in late:
-            one.enter()
+            one.enter_changes()
         changes, self._changes = self._changes, []
         self._appended = {}
         return changes
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
+    def suppressed(self) -> Iterator[None]:
         """What happens inside is in the files already."""
         self._silent = True
         try:

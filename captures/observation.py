@@ -8,35 +8,37 @@ from typing import Any
 import msgspec
 
 from plumbline.monitors import Observation, Place
-from plumbline.monitors.observation import LONGEST_TEXT
+from plumbline.monitors.observation import MAX_TEXT
 from plumbline.wire import amqp
 
-ENOUGH = 112  # bytes of a payload that is no text: escaped, they are mostly longer than what is shown
+PREFIX_CHARACTERS = (
+    112  # bytes of a payload that is no text: escaped, they are mostly longer than what is shown
+)
 _CUT = 16  # characters at the end of a line: a character of which not all bytes are there, a quotation mark
 
 
-class Seen(Observation, frozen=True, dict=True):
+class CaptureObservation(Observation, frozen=True, dict=True):
     """The same ``place`` as an ``Observation`` has."""
 
     def line(self) -> str:
         """The operation on one line; its beginning, if that is longer than what is shown."""
-        return beginning(self.operation)
+        return text_prefix(self.operation)
 
     @cached_property
     def place(self) -> Place:
         text = self.line()
-        shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-        return Place(self.connection, self.index, self.at, f"{self.sender.arrow} {shown}")
+        shown_text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+        return Place(self.connection, self.index, self.at, f"{self.sender.arrow} {shown_text}")
 
 
-def beginning(operation: Any) -> str:
+def text_prefix(operation: Any) -> str:
     """``str(operation)``, or what begins it and is longer than what is shown."""
     start = header_end(operation)
-    piece = operation.raw[start : start + ENOUGH]
-    if len(operation.raw) - start > ENOUGH + ENOUGH // 2 and not piece.isascii():
-        cut = msgspec.structs.replace(operation, raw=operation.raw[: start + ENOUGH])
+    piece = operation.raw[start : start + PREFIX_CHARACTERS]
+    if len(operation.raw) - start > PREFIX_CHARACTERS + PREFIX_CHARACTERS // 2 and not piece.isascii():
+        cut = msgspec.structs.replace(operation, raw=operation.raw[: start + PREFIX_CHARACTERS])
         text = str(cut)[:-_CUT]
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_TEXT:
             return text
     return str(operation)
 

@@ -10,21 +10,21 @@ from pathlib import Path
 LEDGER = "made.ledger"  # the file in the folder that all processes of a run share
 
 
-class Ledger:
+class CreatedObjects:
     """Of one run, in the folder ``shared`` of its processes. Without one nothing is noted."""
 
     def __init__(self, shared: Path | None) -> None:
         self._path = None if shared is None else shared / LEDGER
 
-    def made(self, kind: str, name: str) -> None:
+    def record_created(self, kind: str, name: str) -> None:
         """Note it before it is made, so that nothing is lost with a process."""
-        self._note("+", kind, name)
+        self._append_line("+", kind, name)
 
-    def gone(self, kind: str, name: str) -> None:
+    def record_deleted(self, kind: str, name: str) -> None:
         """It is deleted."""
-        self._note("-", kind, name)
+        self._append_line("-", kind, name)
 
-    def left(self) -> list[tuple[str, str]]:
+    def remaining(self) -> list[tuple[str, str]]:
         """Kind and name of all that was made and not deleted, in the order it was made."""
         if self._path is None or not self._path.exists():
             return []
@@ -37,7 +37,7 @@ class Ledger:
                 left.pop((kind, name), None)
         return list(left)
 
-    def _note(self, sign: str, kind: str, name: str) -> None:
+    def _append_line(self, sign: str, kind: str, name: str) -> None:
         if self._path is not None:
             with self._path.open("ab") as file:
                 file.write(f"{sign} {kind} {name}\n".encode("utf-8", "surrogateescape"))

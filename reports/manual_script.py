@@ -16,10 +16,10 @@ from msgspec import Struct
 from plumbline.reports.text import one_line
 from plumbline.verdicts import CheckResult, Target, WireLine
 
-LONGEST_OPERATION = 4096  # bytes; of a longer one a result holds the beginning only
-MOST_BYTES = 16_000
+MAX_OPERATION_BYTES = 4096  # bytes; of a longer one a result holds the beginning only
+MAX_SCRIPT_BYTES = 16_000
 FIRST_DESCRIPTOR = 3
-MOST_CONNECTIONS = 7  # descriptors of one digit, which every bash takes
+MAX_CONNECTIONS = 7  # descriptors of one digit, which every bash takes
 TURN_S = 0.1  # for the server to answer before the next operation
 PAUSE_S = 0.15  # a pause of the check's own is kept
 LAST_S = 10.0
@@ -27,28 +27,28 @@ CLOSED = "closed by us"
 _MASKED = re.compile(rb'"\s*:\s*"\*+"|\x00\*+|\*{4}')
 
 
-class ByHand(Struct, frozen=True):
+class ManualScript(Struct, frozen=True):
     """``script`` to paste into a shell, or ``why_not``."""
 
     script: str = ""
     why_not: str = ""
 
 
-def by_hand(target: Target, check: CheckResult) -> ByHand:
+def manual_script(target: Target, check: CheckResult) -> ManualScript:
     """What to type to see the same exchange without Plumbline."""
     sent = [line for line in check.wire if line.direction == ">"]
     names = list(dict.fromkeys(line.connection for line in check.wire))
     if not sent or not all(line.raw for line in sent):
-        return ByHand(why_not="nothing was sent that can be sent by hand")
-    if any(len(line.raw) >= LONGEST_OPERATION for line in sent):
-        return ByHand(why_not="an operation is too long to type")
-    if sum(len(line.raw) for line in sent) > MOST_BYTES:
-        return ByHand(why_not="the exchange is too long to type")
-    if len(names) > MOST_CONNECTIONS:
-        return ByHand(why_not=f"it takes {len(names)} connections")
+        return ManualScript(why_not="nothing was sent that can be sent by hand")
+    if any(len(line.raw) >= MAX_OPERATION_BYTES for line in sent):
+        return ManualScript(why_not="an operation is too long to type")
+    if sum(len(line.raw) for line in sent) > MAX_SCRIPT_BYTES:
+        return ManualScript(why_not="the exchange is too long to type")
+    if len(names) > MAX_CONNECTIONS:
+        return ManualScript(why_not=f"it takes {len(names)} connections")
     address = _address(target.url)
     if not address:
-        return ByHand(why_not="the address of the server is not one of a host and a port")
+        return ManualScript(why_not="the address of the server is not one of a host and a port")
     lines = [
         "bash <<'END'",
         *_remarks(target, sent),
@@ -56,7 +56,7 @@ def by_hand(target: Target, check: CheckResult) -> ByHand:
         *_steps(check.wire, names),
         "END",
     ]
-    return ByHand("\n".join(lines))
+    return ManualScript("\n".join(lines))
 
 
 def _remarks(target: Target, sent: Sequence[WireLine]) -> Iterator[str]:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from plumbline.cli.embedded_brokers import broker_alone
 
 if TYPE_CHECKING:
-    from plumbline.conformance.clients.scenario import Stage
-    from plumbline.conformance.clients.stand import Stand
+    from plumbline.conformance.clients.scenario import BrokerSetup
+    from plumbline.conformance.clients.scenario_broker import ScenarioBroker
     from plumbline.monitors import Violation
     from plumbline.proxy.record import RecordingProxy
 
 
-class Stands:
-    """The ``Stands`` of ``conformance.clients``: for each scenario a reference broker, watched."""
+class ScenarioServices:
+    """The ``ScenarioServices`` of ``conformance.clients``: for each scenario a reference broker, watched."""
 
     @contextmanager
-    def stand(self, protocol: str, stage: Stage) -> Iterator[Stand]:
+    def scenario_broker(self, protocol: str, stage: BrokerSetup) -> Iterator[ScenarioBroker]:
         """Raises what the configuration, a defect or a fault says of itself if it is wrong."""
         from plumbline.interrupts import kept_from_children
         from plumbline.proxy.watching import watched
@@ -31,15 +31,15 @@ class Stands:
             yield proxy
 
     @contextmanager
-    def observed(self, faults: Sequence[str], capture: Path | None) -> Iterator[Observed]:
+    def observe(self, faults: Sequence[str], capture: Path | None) -> Iterator[RecordedBrokers]:
         """Reference brokers, each behind a proxy that records, with monitors that follow the record."""
         import tempfile
 
-        from plumbline.captures.judging import LiveJudge
+        from plumbline.captures.judging import RecordingJudge
         from plumbline.errors import UsageProblem
         from plumbline.proxy.record import recorded
 
-        observed = Observed()
+        observed = RecordedBrokers()
         with ExitStack() as running:
             folder = capture or Path(running.enter_context(tempfile.TemporaryDirectory(prefix="plumbline-")))
             judging = running.enter_context(ExitStack())  # ends after the proxies have
@@ -49,7 +49,7 @@ class Stands:
                     where = url.partition("://")[2].rpartition("@")[2].partition("/")[0]
                     plain = f"{protocol}://{where}"
                     proxy = running.enter_context(recorded(plain, folder / protocol, faults=faults))
-                    judge = LiveJudge(proxy.files.path, protocol, observed.violations.append)
+                    judge = RecordingJudge(proxy.files.path, protocol, observed.violations.append)
                     judge.start()
                     judging.callback(judge.end)
                     observed.proxies.append(proxy)
@@ -59,8 +59,8 @@ class Stands:
             yield observed
 
 
-class Observed:
-    """The ``Observed`` of ``conformance.clients.observe``."""
+class RecordedBrokers:
+    """The ``RecordedBrokers`` of ``conformance.clients.observe``."""
 
     def __init__(self) -> None:
         self.urls: dict[str, str] = {}

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 
 from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AccessRefused, AnyUrl
+from plumbline.conformance.urls import AccessRefusedError, AnyUrl
 from plumbline.errors import TargetUnreachable
 
 ANSWERS_WITHIN_S = 20.0
 PATIENCE_S = 8.0  # added to every time limit: nobody measures this broker
 
 
-def own_broker(url: AnyUrl) -> TargetAccess:
+def broker_target(url: AnyUrl) -> TargetAccess:
     """A broker that runs and refuses nobody: one that does not answer is kept from it by a busy machine.
 
-    Raises ``TargetUnreachable`` or ``AccessRefused`` if it goes on so.
+    Raises ``TargetUnreachable`` or ``AccessRefusedError`` if it goes on so.
     """
     until = time.monotonic() + ANSWERS_WITHIN_S
     while True:
         try:
             access = open_target(url)
-        except (TargetUnreachable, AccessRefused):
+        except (TargetUnreachable, AccessRefusedError):
             if time.monotonic() > until:
                 raise
         else:

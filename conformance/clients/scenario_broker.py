@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from plumbline.conformance.clients.scenario import Stage
+from plumbline.conformance.clients.scenario import BrokerSetup
 from plumbline.monitors import Observation
 
 
-class Remark(Protocol):
+class ConnectionRemark(Protocol):
     """What happened on a connection and is no operation: closed, reset, a fault that struck."""
 
     @property
@@ -24,7 +24,7 @@ class Remark(Protocol):
     def text(self) -> str: ...
 
 
-class Stand(Protocol):
+class ScenarioBroker(Protocol):
     """A reference broker that nobody else uses, and the watching proxy before it (``proxy.watching``)."""
 
     broker: str
@@ -39,23 +39,23 @@ class Stand(Protocol):
         """All operations so far between testee and broker, in the order of time. It only grows."""
 
     @property
-    def remarks(self) -> Sequence[Remark]: ...
+    def remarks(self) -> Sequence[ConnectionRemark]: ...
 
-    def switch(self, *faults: str) -> None:
+    def set_faults(self, *faults: str) -> None:
         """From now on these faults and no others; those of the scenario's decorator are no more."""
 
-    def cut(self) -> None:
+    def reset_connections(self) -> None:
         """Reset every connection of the testee."""
 
     def inject(self, data: bytes, connection: str | None = None) -> None:
         """Send to the testee what no broker said (on that connection, or its last): whole operations."""
 
-    def wait(self, seen: Callable[[], bool], within: float) -> bool:
-        """Whether ``seen()`` came true in time; it is asked again after everything that passes."""
+    def wait_until(self, condition: Callable[[], bool], within: float) -> bool:
+        """Whether ``condition()`` came true in time; it is asked again after everything that passes."""
 
 
-class Stands(Protocol):
+class ScenarioBrokers(Protocol):
     """Makes stands."""
 
-    def stand(self, protocol: str, stage: Stage) -> AbstractContextManager[Stand]:
+    def scenario_broker(self, protocol: str, stage: BrokerSetup) -> AbstractContextManager[ScenarioBroker]:
         """A fresh one, while the block runs. ``stage.options`` go to the broker's configuration."""
