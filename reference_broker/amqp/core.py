@@ -127,7 +127,7 @@ class Broker:
         else:
             self.handle_all(connection, operations, now)
         if error is not None and not connection.ending:
-            self.closing.on_malformed(connection, error, now)
+            self.closing.handle_malformed(connection, error, now)
         return self.end_event(now)
 
     def on_disconnected(self, connection_id: int, now: int) -> list[Output]:

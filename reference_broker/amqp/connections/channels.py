@@ -82,7 +82,7 @@ class Channels:
         outstanding, channel.outstanding = channel.outstanding, {}
         queues = self.deliveries.requeue(outstanding.values(), now)
         for queue in left:
-            self.topology.on_consumer_gone(queue, now)
+            self.topology.consumer_gone(queue, now)
         self.deliveries.deliver_ready_all(queues, now)
 
     def leave_all(self, connection: AmqpClientConnection, now: int) -> None:

@@ -78,7 +78,7 @@ class Closing:
         else:
             self.channels.close(connection.channels[operation.channel], fault.code, fault.detail, cause, now)
 
-    def on_malformed(self, connection: AmqpClientConnection, error: AmqpError, now: int) -> None:
+    def handle_malformed(self, connection: AmqpClientConnection, error: AmqpError, now: int) -> None:
         """Bytes that are not AMQP. Before login the client gets no reason; later an answer may still come."""
         connection.decoder = self.new_decoder(connection)
         if connection.phase is Phase.RUNNING:

@@ -89,7 +89,7 @@ def forgives(
     broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
 ) -> None:
     """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
-    original = broker.closing.on_malformed
+    original = broker.closing.handle_malformed
 
     def malformed(connection: AmqpClientConnection, error: AmqpError, now: int) -> None:
         as_meant = cause in (None, (error.class_id, error.method_id)) and words in error.message
@@ -98,4 +98,4 @@ def forgives(
         else:
             original(connection, error, now)
 
-    replace(broker.closing, "on_malformed", malformed)
+    replace(broker.closing, "handle_malformed", malformed)

@@ -142,7 +142,7 @@ def exclusive_queues_outlive_their_connection(broker: Broker) -> None:
 @defect("AMQP-TOPO-014")
 def auto_delete_does_nothing(broker: Broker) -> None:
     """An auto-delete queue stays when its last consumer leaves."""
-    replace(broker.topology, "on_consumer_gone", lambda queue, now: None)
+    replace(broker.topology, "consumer_gone", lambda queue, now: None)
 
 
 @defect("AMQP-TOPO-019")

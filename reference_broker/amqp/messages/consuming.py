@@ -58,7 +58,7 @@ class Consuming:
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "basic.consume-ok", tag)
         queue.enter_turn(consumer)
-        self.topology.on_queue_used(queue, now)
+        self.topology.queue_used(queue, now)
         self.deliveries.deliver_ready(queue, now)
 
     def check_tag(self, channel: Channel, tag: str) -> None:
@@ -84,7 +84,7 @@ class Consuming:
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "basic.cancel-ok", tag)
         if consumer is not None:
-            self.topology.on_consumer_gone(consumer.queue, now)
+            self.topology.consumer_gone(consumer.queue, now)
 
     def on_basic_cancel_ok(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.cancel-ok: the client knows that a consumer has ended."""
@@ -92,7 +92,7 @@ class Consuming:
     def on_basic_get(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.get."""
         queue = self.topology.usable_queue(channel, operation.arguments["queue"])
-        self.topology.on_queue_used(queue, now)
+        self.topology.queue_used(queue, now)
         self.deliveries.drop_expired(queue, now)
         if not len(queue.ready):
             self.outbox.answer(channel, "basic.get-empty", "")

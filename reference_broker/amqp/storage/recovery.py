@@ -57,4 +57,4 @@ class Recovery:
             self.store.queues = max(self.store.queues, number)
             self.topology.vhosts[declared.vhost].queues[queue.name] = queue
             self.deliveries.drop_expired(queue, now)
-            self.topology.on_queue_used(queue, now)
+            self.topology.queue_used(queue, now)

@@ -60,7 +60,7 @@ class QueueMethods:
                 self.topology.check_name("queue", name)
             queue = self.make_queue(vhost, name, channel, arguments)
         channel.last_queue = queue.name
-        self.topology.on_queue_used(queue, now)
+        self.topology.queue_used(queue, now)
         if not arguments["no_wait"]:
             self.outbox.answer(
                 channel, "queue.declare-ok", queue.name, self.message_count(queue), len(queue.consumers)

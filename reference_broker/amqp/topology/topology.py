@@ -169,7 +169,7 @@ class Topology:
         if channel.connection.capabilities.get("consumer_cancel_notify") is True and not channel.closing:
             self.outbox.answer(channel, "basic.cancel", consumer.tag, True)
 
-    def on_queue_used(self, queue: Queue, now: int) -> None:
+    def queue_used(self, queue: Queue, now: int) -> None:
         """A queue with ``x-expires`` lasts that long after its last use, and while it has consumers."""
         if queue.expires is None or queue.deleted:
             return
@@ -178,10 +178,10 @@ class Topology:
         else:
             self.alarms.set((AmqpTimer.UNUSED, queue), now + queue.expires * MILLISECOND)
 
-    def on_consumer_gone(self, queue: Queue, now: int) -> None:
+    def consumer_gone(self, queue: Queue, now: int) -> None:
         """An auto-delete queue goes with its last consumer."""
         if queue.auto_delete and not queue.consumers:
             self.remove_queue(queue)
         else:
-            self.on_queue_used(queue, now)
+            self.queue_used(queue, now)
             self.deliveries.deliver_ready(queue, now)  # for the one whose turn it is now
