@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 from msgspec import Struct
 
 from plumbline.conformance.journal import Journal
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed, Inconclusive
 from plumbline.conformance.pump import Pump
 from plumbline.wire.errors import ProtocolError
@@ -328,7 +329,7 @@ class BaseConnection:
             raise Failed(f"{self.name}: something came", expected=expected, actual=str(arrival.operation))
         self._on_evidence()
 
-    def expect_closed(self, within: float = 1.0) -> None:
+    def expect_closed(self, within: float = DEFAULT_WITHIN_S) -> None:
         """The server closes this connection, sends nothing before, and answers a fresh one."""
         expected = f"connection closed within {within:g} s"
         limit = time.monotonic() + within + self._slack_s

@@ -11,6 +11,7 @@ from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.wire.amqp import (
@@ -143,7 +144,7 @@ class AmqpConnection(BaseConnection):
         method: str,
         channel: int | None = None,
         *,
-        within: float = 1.0,
+        within: float = DEFAULT_WITHIN_S,
         body: bytes | None = None,
         properties: dict[str, Any] | None = None,
         **arguments: Any,

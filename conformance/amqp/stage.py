@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plumbline.conformance.amqp.probe import is_rabbitmq
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed, Unsupported, Untestable
 from plumbline.conformance.polling import poll_state
 from plumbline.wire.amqp import Method
@@ -164,7 +165,7 @@ class AmqpStage:
         """Poll until the queue shows these. Raises ``Untestable`` if it never does."""
         poll_state(self._session, lambda: self.queue_state(name), fields, within, Untestable)
 
-    def expect_queue(self, name: str, within: float = 1.0, **fields: Any) -> None:
+    def expect_queue(self, name: str, within: float = DEFAULT_WITHIN_S, **fields: Any) -> None:
         """As ``await_queue``, but evidence: raises ``Failed``, and counts as an observation."""
         poll_state(self._session, lambda: self.queue_state(name), fields, within, Failed)
         self._session.count_observation()

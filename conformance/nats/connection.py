@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from plumbline.conformance.connection import Arrival, BaseConnection, ConnectionClosed, ConnectionContext
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.nats.differences import field_differences
 from plumbline.conformance.nats.redaction import redacted
 from plumbline.conformance.outcomes import Failed
@@ -66,7 +67,7 @@ class NatsConnection(BaseConnection):
         """Write any bytes at all."""
         self.send(Raw.make(data))
 
-    def expect(self, kind: type[Expected], *, within: float = 1.0, **fields: Any) -> Expected:
+    def expect(self, kind: type[Expected], *, within: float = DEFAULT_WITHIN_S, **fields: Any) -> Expected:
         """The next operation, which must be of ``kind`` and have these attribute values.
 
         ``status="404 No Messages"`` compares a status line. Raises ``Failed`` or ``Inconclusive``.

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed, Inconclusive, Untestable
 from plumbline.conformance.polling import poll_state
 from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
@@ -151,7 +152,7 @@ class JetStreamStage:
         )
 
     def expect_consumer(
-        self, stream: str, consumer: str, within: float = 1.0, **fields: Any
+        self, stream: str, consumer: str, within: float = DEFAULT_WITHIN_S, **fields: Any
     ) -> dict[str, Any]:
         """As ``await_consumer``, but evidence: raises ``Failed``, and counts as an observation."""
         info = poll_state(
@@ -165,7 +166,7 @@ class JetStreamStage:
         self._session.count_observation()
         return info
 
-    def expect_stream(self, stream: str, within: float = 1.0, **fields: Any) -> dict[str, Any]:
+    def expect_stream(self, stream: str, within: float = DEFAULT_WITHIN_S, **fields: Any) -> dict[str, Any]:
         """As ``await_stream``, but evidence."""
         info = poll_state(
             self._session, lambda: self.stream_info(stream), fields, within, Failed, stream_shows

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.trace.reader import TraceReader
 from plumbline.conformance.trace.template import Template, TraceScope
 from plumbline.conformance.trace.text import Text
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from plumbline.conformance.session import BaseSession
 
 DEFAULT_CONNECTION = "client"
-DEFAULT_WITHIN_S = 1.0
 
 # What the lines of a trace begin with: a word of the header, a word of the body, or a connection and a mark.
 HEADER = ("title", "source", "verifies", "protocol", "needs", "variant", "since", "until", "names", "cases")

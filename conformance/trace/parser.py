@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.trace.amqp.grammar import AmqpTraceDialect
 from plumbline.conformance.trace.json_text import evaluate
 from plumbline.conformance.trace.language import (
     BODY,
     DEFAULT_CONNECTION,
-    DEFAULT_WITHIN_S,
     DIRECTIVES,
     HEADER,
     MARKED,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from plumbline.conformance.trace.language import DEFAULT_WITHIN_S, TimeWindow
+from plumbline.conformance.limits import DEFAULT_WITHIN_S
+from plumbline.conformance.trace.language import TimeWindow
 from plumbline.conformance.trace.text import Text, TraceLineError
 from plumbline.wire.units import SECOND, read_duration
 
