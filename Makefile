@@ -18,10 +18,10 @@ verify: ready ## verify the embedded reference broker, or ARGS=nats://host:port
 	@$(BIN)/plumbline verify --html .plumbline/report.html --json .plumbline/result.json $(ARGS)
 
 test: quick ## run the quick tests: units, cores on virtual clocks, the suite against the reference brokers
-	@$(BIN)/python -m pytest -n auto --dist loadgroup -m "not external and not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup --durations=10 --durations-min=5 -m "not external and not slow" $(ARGS)
 
 test-all: bootstrap ## run all tests: also real servers, Spark, browsers, what takes long
-	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup --durations=10 --durations-min=5 $(ARGS)
 
 lint: bootstrap ## ruff, mypy --strict, import arrows, requirement coverage, commit messages; all, then fail
 	@status=0; run() { echo "lint: $$*"; "$$@" || status=1; }; \

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = sorted(path.name for path in (ROOT / "plumbline").iterdir() if path.is_symlink())
 

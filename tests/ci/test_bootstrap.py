@@ -16,6 +16,8 @@ import pytest
 
 from plumbline.ci import bootstrap
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A build backend without dependencies, so that a whole project installs offline.

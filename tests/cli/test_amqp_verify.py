@@ -16,6 +16,8 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from tests.cli.command import one_sentence, verify, write_trace
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 FAILS = """title     An ack that is none
 source    nowhere
 verifies  AMQP-ACK-001

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.test_broker import broker, run
 from tests.reference_broker.test_durable import CREATE, GREETING
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 LAYOUT = '{"layout":"plumbline.jetstream","version":2}\n'
 
 

@@ -14,6 +14,8 @@ from plumbline.servers.nats.nats_server import NatsServer
 from tests.cli.command import PLUMBLINE, Ended, run, started, verify
 from tests.conformance.streams import stream_names
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 DEFECT = "--defect=nak-acknowledges"
 
 

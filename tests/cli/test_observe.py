@@ -10,6 +10,8 @@ import pytest
 
 from plumbline.verdicts import ExitCode
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, socket, sys

@@ -28,6 +28,8 @@ from tests.cli.command import (
 )
 from tests.conformance.scripted import INFO, Script, closing, http, scripted, silent
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 
 @pytest.fixture
 def broker() -> Iterator[str]:

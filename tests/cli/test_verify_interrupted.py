@@ -22,6 +22,8 @@ from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.cli.command import PLUMBLINE, await_line, environment, one_sentence, run, session_of, started
 from tests.conformance.streams import stream_names
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ENDS_WITHIN_S = 60
 """How long an interrupted run may take to end: a bound on hanging, not on speed."""
 

@@ -19,6 +19,8 @@ from plumbline.verdicts import Level
 from tests.cli.command import Ended, one_sentence, verify, write_trace
 from tests.conformance.scripted import INFO, lines, scripted
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 MUST, SHOULD, MAY = (
     next(row.id for row in Catalogue.load().select(["CORE-*"]) if row.level is level and not row.excluded)
     for level in (Level.MUST, Level.SHOULD, Level.MAY)

@@ -18,6 +18,8 @@ from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ENDINGS = (OwnAmqpServer.stop, OwnAmqpServer.kill)
 played: list[str] = []
 

@@ -22,6 +22,8 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.verdicts import Outcome
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 REFERENCE_BROKER = (sys.executable, "-m", "plumbline", "broker", "nats")
 
 

@@ -13,6 +13,8 @@ from plumbline.conformance.suite import all_checks
 from plumbline.reference_broker.nats.server import NatsBroker
 from tests.cli.command import TABLED, Ended, pytest_by_hand, run, write_trace
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 SUITE = ("--pyargs", "plumbline.conformance")
 NEVER_COMES = "MSG a 1 || x"
 

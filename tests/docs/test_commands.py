@@ -11,6 +11,8 @@ from docs._ext.pages import command_pages
 from tests.docs.pages import Page, pages
 from tests.docs.playing import play
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 PAGES = pages()
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.durability.kill import run
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 
 @pytest.mark.parametrize("fsync", ["interval", "always"])
 def test_acknowledged_messages_survive_kill_9(tmp_path: Path, fsync: str) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.mutation.clients.detection import Twin, detect, twins, whole
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 AMQP = [twin for twin in twins() if twin.command[: len(whole().command)] != whole().command]
 ONE_OF_EACH = {twin.breaks[0].rpartition("-")[0]: twin for twin in AMQP}
 

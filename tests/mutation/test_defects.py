@@ -8,6 +8,8 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.verdicts import Level
 from tests.mutation.detection import all_defects, detect, speaks
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 
 @pytest.mark.parametrize(("protocol", "name"), [(speaks(defect), defect.name) for defect in all_defects()])
 def test_the_suite_sees_the_defect_at_the_requirement_it_breaks(protocol: str, name: str) -> None:

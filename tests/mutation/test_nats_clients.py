@@ -8,6 +8,8 @@ from plumbline.conformance.clients.gate import catalogue
 from plumbline.verdicts import Outcome
 from tests.mutation.clients.detection import Twin, detect, gated, musts_without_twin, twins, whole
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 NATS = [twin for twin in twins() if twin.command[: len(whole().command)] == whole().command]
 
 

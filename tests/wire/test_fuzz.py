@@ -46,6 +46,8 @@ from plumbline.wire.nats.jetstream import (
 from tests.wire.segments import byte_by_byte, cut
 from tests.wire.strategies import FRAGMENTS, TIGHT, Outcome, outcome, refusal
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 SECONDS = float(os.environ.get("PLUMBLINE_FUZZ_SECONDS", "2"))
 FEWEST = 2000  # sessions, however slow the machine
 SEED = int(os.environ.get("PLUMBLINE_FUZZ_SEED", "1"))

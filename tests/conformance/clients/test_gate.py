@@ -19,6 +19,8 @@ from plumbline.conformance.clients.scenario import all_scenarios
 from plumbline.conformance.requirements.coverage import problems
 from plumbline.verdicts import ExitCode
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ROOT = Path(__file__).parents[3]
 WHOLE = (sys.executable, "-m", "tests.mutation.clients")
 HELLO = """

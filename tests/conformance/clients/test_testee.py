@@ -15,6 +15,8 @@ import pytest
 from plumbline.conformance.clients import client_under_test
 from plumbline.conformance.clients.client_under_test import AdapterError, ClientUnderTest
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 HELLO = (
     "import json, os, subprocess, sys, time\n"
     "def say(**line): print(json.dumps(line), flush=True)\n"

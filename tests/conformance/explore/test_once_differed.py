@@ -26,6 +26,8 @@ from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.wire.units import SECOND
 from tests.conformance.explore.worlds import access, reference
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 STREAM = CreateStream("ORDERS")
 SMALL = CreateStream("ORDERS", {"max_msg_size": 4})
 WAITING = Pull("ORDERS", "DISPATCH", {"batch": 2})

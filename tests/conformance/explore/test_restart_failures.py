@@ -17,6 +17,8 @@ from plumbline.conformance.explore.trial import RESTART_EXPECTED, RESTART_FAILED
 from plumbline.reference_broker.nats.server import NatsBroker
 from tests.conformance.explore.worlds import SEED, access, reference
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 PATIENCE_S = 60.0
 SHRINKING_S = 0.0
 PROGRAM: Program = (

@@ -33,6 +33,8 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.conformance.explore.worlds import SEED, access, reference
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 BROKER = (sys.executable, "-m", "plumbline", "broker", "nats")
 DEFECT = "store-delivered-counts-as-acknowledged"
 PATIENCE_S = 60.0

@@ -16,6 +16,8 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.explore.worlds import SEED, access, reference, search
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 PATIENCE_S = 60.0
 SHRINKING_S = 5.0
 

@@ -10,10 +10,14 @@ import time
 from collections import Counter
 from random import Random
 
+import pytest
+
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat, Limits, Method, Operation, Sender, SentBy
 from tests.wire.amqp.amqp_strategies import TIGHT, outcome
 from tests.wire.amqp.test_amqp_transcripts import ALL
 from tests.wire.segments import cut
+
+pytestmark = pytest.mark.slow  # make test-all runs it
 
 SECONDS = float(os.environ.get("PLUMBLINE_FUZZ_SECONDS", "2"))
 FEWEST = 2000  # sessions, however slow the machine
