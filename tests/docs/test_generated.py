@@ -57,9 +57,11 @@ def test_every_requirement_has_an_anchor_that_is_its_id() -> None:
     assert '<span id="JS-PULL-021"></span>\n\n## JS-PULL-021' in page
 
 
-def test_a_requirement_shows_the_trace_that_verifies_it() -> None:
+def test_a_requirement_shows_the_exchange_that_is_run() -> None:
     page = pages.generated()["reference/requirements/JS-PULL.md"]
-    assert "\nverifies  JS-PULL-001\n" in page
+    first = page[page.index('id="JS-PULL-001"') : page.index('id="JS-PULL-002"')]
+    assert "The exchange that is run: conformance/traces/" in first
+    assert "\n> PUB $JS.API.CONSUMER.MSG.NEXT." in first
 
 
 def test_subcommands_have_pages_of_their_own() -> None:

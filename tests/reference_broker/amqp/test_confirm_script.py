@@ -115,7 +115,7 @@ def test_the_command_line_refuses_what_is_no_script() -> None:
         [*COMMAND, "--confirms", "2: ack 3"], capture_output=True, text=True, timeout=60, check=False
     )
     assert told.returncode == 2
-    assert told.stderr == "confirm script '2: ack 3': ack 3 is not one of the publishes\n"
+    assert told.stderr == "plumbline: confirm script '2: ack 3': ack 3 is not one of the publishes\n"
 
 
 def test_the_command_line_takes_a_script() -> None:
