@@ -103,7 +103,7 @@ def test_unclaimed_feature_is_unsupported() -> None:
         (("--protocol", "smtp"), WHOLE, "write one of nats, amqp"),
         (("--protocol", "amqp"), WHOLE, "the adapter says hello for nats"),
         (("--waivers", "/nonexistent.toml"), WHOLE, "No such file"),
-        ((), (), "say what to start"),
+        ((), (), "name the adapter to start"),
     ],
 )
 def test_usage_errors_are_one_sentence(
