@@ -26,26 +26,26 @@ FEATURES = (
 RECONNECT_S = 0.2
 
 
-def send_line(**line: Any) -> None:
+def say(**line: Any) -> None:
     """Write one line."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def error_fields(error: BaseException) -> dict[str, Any]:
+def trouble(error: BaseException) -> dict[str, Any]:
     """An error as the library told it."""
     code = getattr(error, "errno", None)
-    fields = {"text": str(error), "type": type(error).__name__}
-    return {**fields, "code": int(code)} if isinstance(code, int) and code else fields
+    told = {"text": str(error), "type": type(error).__name__}
+    return {**told, "code": int(code)} if isinstance(code, int) and code else told
 
 
-def close_reason(error: BaseException | None) -> dict[str, Any]:
+def reason(error: BaseException | None) -> dict[str, Any]:
     """Of an end: the code and the text that the server gave, as far as the library shows them."""
-    fields = {} if error is None else error_fields(error)
-    return {name: fields[name] for name in ("code", "text") if name in fields}
+    told = {} if error is None else trouble(error)
+    return {name: told[name] for name in ("code", "text") if name in told}
 
 
-class AioPikaAdapter:
+class Adapter:
     """Commands in, what the library does and tells out."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class AioPikaAdapter:
     async def run(self) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             command = json.loads(line)
-            send_line(id=command["id"], **await self.answer(command))
+            say(id=command["id"], **await self.answer(command))
         await self.do_close({})
 
     async def answer(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class AioPikaAdapter:
         try:
             return {"ok": await action(command) or {}}
         except (AMQPError, OSError, RuntimeError, asyncio.CancelledError) as error:
-            return {"error": error_fields(error)}
+            return {"error": trouble(error)}
 
     # Commands
 
@@ -77,15 +77,15 @@ class AioPikaAdapter:
         self.channels.clear()
         if command.get("reconnect"):
             self.connection = await aio_pika.connect_robust(command["url"], reconnect_interval=RECONNECT_S)
-            self.connection.reconnect_callbacks.add(lambda _: send_line(event="reconnected"))
+            self.connection.reconnect_callbacks.add(lambda _: say(event="reconnected"))
         else:
             self.connection = await aio_pika.connect(command["url"])
-        self.connection.close_callbacks.add(self.on_disconnect)
+        self.connection.close_callbacks.add(self.disconnected)
 
     async def do_close(self, command: dict[str, Any]) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
-            connection.close_callbacks.discard(self.on_disconnect)
+            connection.close_callbacks.discard(self.disconnected)
             await connection.close()
 
     async def do_channel(self, command: dict[str, Any]) -> None:
@@ -100,15 +100,15 @@ class AioPikaAdapter:
     async def open(self, number: int, *, confirms: bool) -> None:
         channel = await self.connection.channel(publisher_confirms=confirms)
         self.channels[number] = channel
-        channel.close_callbacks.add(lambda _, error: self.on_channel_closed(number, channel, error))
-        channel.return_callbacks.add(lambda _, message: None if confirms else self.on_return(message))
+        channel.close_callbacks.add(lambda _, error: self.channel_closed(number, channel, error))
+        channel.return_callbacks.add(lambda _, message: None if confirms else self.returned(message))
         underlying = await channel.get_underlay_channel()
         if hasattr(underlying, "on_consumer_cancel_callbacks"):  # since aiormq 7
-            underlying.on_consumer_cancel_callbacks.add(self.on_cancel)
+            underlying.on_consumer_cancel_callbacks.add(self.cancelled)
 
     async def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
-        option_names = ("durable", "exclusive", "auto_delete", "arguments")
-        options = {name: command[name] for name in option_names if name in command}
+        asked = ("durable", "exclusive", "auto_delete", "arguments")
+        options = {name: command[name] for name in asked if name in command}
         queue = await self.channels[command["channel"]].declare_queue(command["queue"] or None, **options)
         return {"queue": queue.name}
 
@@ -125,21 +125,21 @@ class AioPikaAdapter:
                 message, command["routing_key"], mandatory=command.get("mandatory", False)
             )
             if channel.publisher_confirms:
-                task = asyncio.create_task(self.await_confirm(number, publish))
+                task = asyncio.create_task(self.confirmed(number, publish))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
             else:
                 await publish
 
-    async def await_confirm(self, number: int, publish: Coroutine[Any, Any, Any]) -> None:
+    async def confirmed(self, number: int, publish: Coroutine[Any, Any, Any]) -> None:
         try:
-            confirmation = await publish
+            told = await publish
         except (AMQPError, OSError, RuntimeError, asyncio.CancelledError) as error:
-            send_line(event="confirmed", publish=number, ack=False, text=str(error))
+            say(event="confirmed", publish=number, ack=False, text=str(error))
             return
-        if isinstance(confirmation, DeliveredMessage):  # aio-pika gives it back in the place of the confirm
-            self.on_return(confirmation, publish=number)
-        send_line(event="confirmed", publish=number, ack=not isinstance(confirmation, DeliveredMessage))
+        if isinstance(told, DeliveredMessage):  # aio-pika gives it back in the place of the confirm
+            self.returned(told, publish=number)
+        say(event="confirmed", publish=number, ack=not isinstance(told, DeliveredMessage))
 
     async def do_consume(self, command: dict[str, Any]) -> None:
         subscription = command["subscription"]
@@ -147,7 +147,7 @@ class AioPikaAdapter:
         queue = await self.channels[command["channel"]].declare_queue(command["queue"], passive=True)
 
         async def handed_over(message: AbstractIncomingMessage) -> None:
-            send_line(event="message", subscription=subscription, message=self.message(message))
+            say(event="message", subscription=subscription, message=self.message(message))
 
         tag = f"plumbline.{subscription}.{len(self.messages)}"
         self.consumers[subscription] = (queue, tag)
@@ -199,34 +199,34 @@ class AioPikaAdapter:
             "redelivered": message.redelivered,
         }
 
-    def on_disconnect(self, _: Any, error: BaseException | None) -> None:
-        send_line(event="disconnected", **close_reason(error))
+    def disconnected(self, _: Any, error: BaseException | None) -> None:
+        say(event="disconnected", **reason(error))
 
-    def on_channel_closed(self, number: int, channel: Any, error: BaseException | None) -> None:
+    def channel_closed(self, number: int, channel: Any, error: BaseException | None) -> None:
         connection = self.connection
         if error is not None and connection is not None and self.channels.get(number) is channel:
-            send_line(event="channel-closed", channel=number, **close_reason(error))
+            say(event="channel-closed", channel=number, **reason(error))
 
-    def on_cancel(self, frame: Any) -> None:
+    def cancelled(self, frame: Any) -> None:
         for subscription, (_, tag) in list(self.consumers.items()):
             if tag == frame.consumer_tag:
-                send_line(event="ended", subscription=subscription, text="cancelled by the server")
+                say(event="ended", subscription=subscription, text="cancelled by the server")
 
-    def on_return(self, message: Any, publish: int | None = None) -> None:
-        delivery = message.delivery
-        send_line(
+    def returned(self, message: Any, publish: int | None = None) -> None:
+        told = message.delivery
+        say(
             event="returned",
-            code=delivery.reply_code,
-            text=delivery.reply_text,
-            routing_key=delivery.routing_key,
+            code=told.reply_code,
+            text=told.reply_text,
+            routing_key=told.routing_key,
             data=message.body.decode("latin-1"),
             **({} if publish is None else {"publish": publish}),
         )
 
 
-def run(adapter: AioPikaAdapter) -> None:
+def run(adapter: Adapter) -> None:
     """Say hello, and do what is asked until there is no more."""
-    send_line(
+    say(
         hello="plumbline.adapter/1",
         protocol="amqp",
         library="aio-pika",
@@ -238,4 +238,4 @@ def run(adapter: AioPikaAdapter) -> None:
 
 
 if __name__ == "__main__":
-    run(AioPikaAdapter())
+    run(Adapter())

@@ -28,28 +28,28 @@ FEATURES = [
 CONNECT_TIMEOUT_S = 8  # for a busy machine
 
 
-def send_line(**line: Any) -> None:
+def say(**line: Any) -> None:
     """One line to Plumbline."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def error_fields(error: BaseException) -> dict[str, Any]:
+def trouble(error: BaseException) -> dict[str, Any]:
     """An error as the library tells it."""
-    fields: dict[str, Any] = {"text": str(error) or repr(error), "type": type(error).__name__}
+    told: dict[str, Any] = {"text": str(error) or repr(error), "type": type(error).__name__}
     for number in (getattr(error, "err_code", None), getattr(error, "code", None)):
         if str(number).isdigit() and int(str(number)):
-            return {**fields, "code": int(str(number))}
-    return fields
+            return {**told, "code": int(str(number))}
+    return told
 
 
 def headers_of(command: dict[str, Any]) -> dict[str, str] | None:
     """As nats-py takes them: one value for each name."""
-    headers = command.get("headers") or {}
-    return {name: value if isinstance(value, str) else value[0] for name, value in headers.items()} or None
+    given = command.get("headers") or {}
+    return {name: value if isinstance(value, str) else value[0] for name, value in given.items()} or None
 
 
-class NatsPyAdapter:
+class Adapter:
     """One connection and what came over it."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class NatsPyAdapter:
         self.subscriptions: dict[str, Any] = {}
         self.pulls: dict[tuple[str, str], Any] = {}
 
-    def message_fields(self, msg: Msg) -> dict[str, Any]:
+    def handed(self, msg: Msg) -> dict[str, Any]:
         """A message that the library handed over."""
         ref = len(self.messages) + 1
         self.messages[ref] = msg
@@ -66,11 +66,11 @@ class NatsPyAdapter:
         data = msg.data.decode("latin-1")
         return {"ref": ref, "subject": msg.subject, "reply": msg.reply, "data": data, "headers": headers}
 
-    def callback_for(self, name: str) -> Callable[[Msg], Awaitable[None]]:
+    def into(self, name: str) -> Callable[[Msg], Awaitable[None]]:
         """A callback for a subscription of that name."""
 
         async def came(msg: Msg) -> None:
-            send_line(event="message", subscription=name, message=self.message_fields(msg))
+            say(event="message", subscription=name, message=self.handed(msg))
 
         return came
 
@@ -78,16 +78,16 @@ class NatsPyAdapter:
 
     async def connect(self, url: str, *, reconnect: bool = False, **_: Any) -> None:
         async def error(problem: Exception) -> None:
-            send_line(event="error", **error_fields(problem))
+            say(event="error", **trouble(problem))
 
         async def disconnected() -> None:
-            send_line(event="disconnected")
+            say(event="disconnected")
 
         async def reconnected() -> None:
-            send_line(event="reconnected")
+            say(event="reconnected")
 
         async def closed() -> None:
-            send_line(event="closed")
+            say(event="closed")
 
         self.client = Client()
         self.pulls.clear()
@@ -115,10 +115,10 @@ class NatsPyAdapter:
         headers = headers_of(command)
         more: dict[str, Any] = {"headers": headers} if headers else {}
         msg = await self.client.request(subject, data.encode("latin-1"), timeout=timeout_ms / 1000, **more)
-        return {"message": self.message_fields(msg)}
+        return {"message": self.handed(msg)}
 
     async def subscribe(self, subscription: str, subject: str, queue: str = "", **_: Any) -> None:
-        callback = self.callback_for(subscription)
+        callback = self.into(subscription)
         self.subscriptions[subscription] = await self.client.subscribe(subject, queue=queue, cb=callback)
 
     async def unsubscribe(self, subscription: str, after: int = 0, **_: Any) -> None:
@@ -140,17 +140,17 @@ class NatsPyAdapter:
         self, subject: str, data: str = "", msg_id: str = "", timeout_ms: int = 1000, **command: Any
     ) -> Any:
         headers = {**(headers_of(command) or {}), **({"Nats-Msg-Id": msg_id} if msg_id else {})}
-        ack = await self.client.jetstream().publish(
+        told = await self.client.jetstream().publish(
             subject, data.encode("latin-1"), timeout=timeout_ms / 1000, headers=headers or None
         )
-        return {"stream": ack.stream, "seq": ack.seq, "duplicate": bool(ack.duplicate)}
+        return {"stream": told.stream, "seq": told.seq, "duplicate": bool(told.duplicate)}
 
     async def js_subscribe(self, subscription: str, stream: str, consumer: str, **_: Any) -> None:
         info = await self.client.jsm().consumer_info(stream, consumer)
         bind = self.client.jetstream().subscribe_bind
-        own: dict[str, Any] = {"consumer": consumer} if has_parameter(bind, "consumer") else {}
+        own: dict[str, Any] = {"consumer": consumer} if takes(bind, "consumer") else {}
         self.subscriptions[subscription] = await bind(
-            stream=stream, config=info.config, cb=self.callback_for(subscription), manual_ack=True, **own
+            stream=stream, config=info.config, cb=self.into(subscription), manual_ack=True, **own
         )
 
     async def fetch(
@@ -165,7 +165,7 @@ class NatsPyAdapter:
             self.pulls[stream, consumer] = pull
         more = {"heartbeat": heartbeat_ms / 1000} if heartbeat_ms else {}
         messages = await self.pulls[stream, consumer].fetch(batch, timeout=expires_ms / 1000, **more)
-        return {"messages": [self.message_fields(msg) for msg in messages]}
+        return {"messages": [self.handed(msg) for msg in messages]}
 
     async def ack(self, ref: int, kind: str = "ack", delay_ms: int = 0, **_: Any) -> None:
         msg = self.messages[ref]
@@ -179,20 +179,20 @@ class NatsPyAdapter:
         await self.messages[ref].ack_sync(timeout=timeout_ms / 1000)
 
 
-async def answer(adapter: NatsPyAdapter, command: dict[str, Any]) -> None:
+async def answer(adapter: Adapter, command: dict[str, Any]) -> None:
     """Do one command and answer it."""
     number = command.pop("id")
     method = getattr(adapter, command.pop("do").replace(".", "_"), None)
     if method is None:
-        send_line(id=number, error={"text": "unknown command", "type": "unsupported"})
+        say(id=number, error={"text": "unknown command", "type": "unsupported"})
         return
     try:
-        send_line(id=number, ok=await method(**command) or {})
+        say(id=number, ok=await method(**command) or {})
     except (Exception, asyncio.CancelledError) as error:
-        send_line(id=number, error=error_fields(error))
+        say(id=number, error=trouble(error))
 
 
-def has_parameter(method: Callable[..., Any], name: str) -> bool:
+def takes(method: Callable[..., Any], name: str) -> bool:
     """Whether a method of this release has that parameter."""
     return name in inspect.signature(method).parameters
 
@@ -201,9 +201,9 @@ def features() -> list[str]:
     """What this release can do."""
     js = nats.js.client.JetStreamContext
     found = list(FEATURES)
-    if has_parameter(js.PullSubscription.fetch, "heartbeat"):
+    if takes(js.PullSubscription.fetch, "heartbeat"):
         found.append("fetch.heartbeat")
-    if not has_parameter(Msg.nak, "delay"):
+    if not takes(Msg.nak, "delay"):
         found.remove("ack.nak.delay")
     if not hasattr(js, "subscribe_bind"):
         found.remove("push")
@@ -212,7 +212,7 @@ def features() -> list[str]:
 
 async def main() -> None:
     """Until stdin ends."""
-    send_line(
+    say(
         hello="plumbline.adapter/1",
         protocol="nats",
         library="nats-py",
@@ -222,7 +222,7 @@ async def main() -> None:
     )
     lines = asyncio.StreamReader(limit=1024 * 1024)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    adapter = NatsPyAdapter()
+    adapter = Adapter()
     while line := await lines.readline():
         await answer(adapter, json.loads(line))
 

@@ -29,20 +29,20 @@ FEATURES = (
 )
 
 
-def send_line(**line: Any) -> None:
+def say(**line: Any) -> None:
     """Write one line."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def error_fields(error: BaseException) -> dict[str, Any]:
+def trouble(error: BaseException) -> dict[str, Any]:
     """An error as the library told it."""
     code = getattr(error, "reply_code", None)
     text = getattr(error, "reply_text", "") or str(error)
     return {"text": text, "type": type(error).__name__, **({} if code is None else {"code": code})}
 
 
-class PikaAdapter:
+class Adapter:
     """Commands in, what the library does and tells out."""
 
     def __init__(self) -> None:
@@ -73,13 +73,13 @@ class PikaAdapter:
                 try:
                     self.connection.process_data_events(time_limit=None)
                 except AMQPError as error:
-                    self.on_connection_lost(error)
-                self.report_closed_channels()
+                    self.lost(error)
+                self.look_at_channels()
                 continue
             command = self.commands.get()
             if command is None:
                 return
-            send_line(id=command["id"], **self.answer(command))
+            say(id=command["id"], **self.answer(command))
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         action = getattr(self, "do_" + command["do"].replace(".", "_"), None)
@@ -88,18 +88,18 @@ class PikaAdapter:
         try:
             return {"ok": action(command) or {}}
         except AMQPError as error:
-            answer = {"error": error_fields(error)}
+            told = {"error": trouble(error)}
             if self.connection is not None and self.connection.is_closed:
-                self.on_connection_lost(error)
-            return answer
+                self.lost(error)
+            return told
         except ValueError as error:
-            return {"error": error_fields(error)}
+            return {"error": trouble(error)}
 
-    def on_connection_lost(self, error: BaseException) -> None:
-        send_line(event="disconnected", **error_fields(error))
+    def lost(self, error: BaseException) -> None:
+        say(event="disconnected", **trouble(error))
         self.connection = None
 
-    def report_closed_channels(self) -> None:
+    def look_at_channels(self) -> None:
         """That a server closed a channel pika tells by an exception at the next use: ask for it."""
         for number, channel in list(self.channels.items()):
             if self.connection is not None and channel.is_closed:
@@ -107,11 +107,9 @@ class PikaAdapter:
                 try:
                     channel.basic_qos()
                 except ChannelClosed as error:
-                    send_line(
-                        event="channel-closed", channel=number, code=error.reply_code, text=error.reply_text
-                    )
+                    say(event="channel-closed", channel=number, code=error.reply_code, text=error.reply_text)
                 except ChannelWrongStateError as error:
-                    send_line(event="channel-closed", channel=number, text=str(error))
+                    say(event="channel-closed", channel=number, text=str(error))
 
     def channel(self, command: dict[str, Any]) -> Any:
         if command["channel"] not in self.channels:
@@ -133,17 +131,17 @@ class PikaAdapter:
     def do_channel(self, command: dict[str, Any]) -> None:
         number = command["channel"]
         channel = self.connection.channel()
-        channel.add_on_cancel_callback(lambda frame: self.on_cancel(number, frame.method.consumer_tag))
-        channel.add_on_return_callback(lambda _, method, __, body: self.on_returned_get(number, method, body))
+        channel.add_on_cancel_callback(lambda frame: self.cancelled(number, frame.method.consumer_tag))
+        channel.add_on_return_callback(lambda _, method, __, body: self.came_back(number, method, body))
         self.channels[number] = channel
         self.confirming.discard(number)
 
     def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
-        option_names = ("queue", "durable", "exclusive", "auto_delete", "arguments")
-        declared = self.channel(command).queue_declare(
-            **{name: command[name] for name in option_names if name in command}
+        asked = ("queue", "durable", "exclusive", "auto_delete", "arguments")
+        told = self.channel(command).queue_declare(
+            **{name: command[name] for name in asked if name in command}
         )
-        return {"queue": declared.method.queue}
+        return {"queue": told.method.queue}
 
     def do_confirm(self, command: dict[str, Any]) -> None:
         self.channel(command).confirm_delivery()
@@ -165,17 +163,17 @@ class PikaAdapter:
         except UnroutableError as error:
             ack = False
             for one in error.messages:
-                self.on_return(one.method, one.body, publish)
+                self.returned(one.method, one.body, publish)
         except NackError as error:
             ack = False
             for one in error.messages:
-                self.on_return(one.method, one.body, publish)
+                self.returned(one.method, one.body, publish)
         except AMQPError:
             if number in self.confirming:
-                send_line(event="confirmed", publish=publish, ack=False)
+                say(event="confirmed", publish=publish, ack=False)
             raise
         if number in self.confirming:
-            send_line(event="confirmed", publish=publish, ack=ack)
+            say(event="confirmed", publish=publish, ack=ack)
 
     def do_consume(self, command: dict[str, Any]) -> None:
         number, subscription = command["channel"], command["subscription"]
@@ -183,7 +181,7 @@ class PikaAdapter:
         self.consumers[subscription] = (number, tag)
         self.channel(command).basic_consume(
             command["queue"],
-            lambda channel, *told: send_line(
+            lambda channel, *told: say(
                 event="message", subscription=subscription, message=self.message(channel, *told)
             ),
             auto_ack=command.get("no_ack", False),
@@ -240,17 +238,17 @@ class PikaAdapter:
             "redelivered": method.redelivered,
         }
 
-    def on_cancel(self, number: int, tag: str) -> None:
+    def cancelled(self, number: int, tag: str) -> None:
         for subscription, known in list(self.consumers.items()):
             if known == (number, tag):
-                send_line(event="ended", subscription=subscription, text="cancelled by the server")
+                say(event="ended", subscription=subscription, text="cancelled by the server")
 
-    def on_returned_get(self, number: int, method: Any, body: bytes) -> None:
+    def came_back(self, number: int, method: Any, body: bytes) -> None:
         if number not in self.confirming:  # with confirms the exception tells the same
-            self.on_return(method, body)
+            self.returned(method, body)
 
-    def on_return(self, method: Any, body: bytes, publish: int | None = None) -> None:
-        send_line(
+    def returned(self, method: Any, body: bytes, publish: int | None = None) -> None:
+        say(
             event="returned",
             code=method.reply_code,
             text=method.reply_text,
@@ -261,7 +259,7 @@ class PikaAdapter:
 
 
 if __name__ == "__main__":
-    send_line(
+    say(
         hello="plumbline.adapter/1",
         protocol="amqp",
         library="pika",
@@ -269,6 +267,6 @@ if __name__ == "__main__":
         language=f"python {platform.python_version()}",
         features=FEATURES.split(),
     )
-    adapter = PikaAdapter()
+    adapter = Adapter()
     threading.Thread(target=adapter.read, daemon=True).start()
     adapter.run()
