@@ -101,3 +101,27 @@ def serious_violations(page: Page) -> list[str]:
         if violation["impact"] in SERIOUS
         for node in violation["nodes"]
     ]
+
+
+def processor_time(browser: Browser, path: Path) -> float:
+    """Seconds of processor time that a new page needs until ``path`` is drawn; it has to be quiet."""
+    devtools = browser.new_browser_cdp_session()
+
+    def used() -> float:
+        processes = devtools.send("SystemInfo.getProcessInfo")["processInfo"]
+        return sum(float(process["cpuTime"]) for process in processes if process["type"] == "renderer")
+
+    with reader(browser) as person:
+        before = used()
+        page = person.open(path)
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        taken = used() - before
+        person.assert_quiet(path)
+    return taken
+
+
+def plain_list(count: int) -> bytes:
+    """A page without styles and scripts: ``count`` times a heading, a paragraph and a closed exchange."""
+    exchange = "<details><summary>wire</summary><pre>line</pre></details>"
+    section = f"<section><h3>one</h3><p>passed</p>{exchange}</section>"
+    return f"<!doctype html><title>plain</title><main>{section * count}</main>".encode()

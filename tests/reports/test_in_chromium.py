@@ -11,15 +11,14 @@ from playwright.sync_api import Browser, expect
 
 from plumbline.reports.html.page import render
 from plumbline.verdicts import CheckResult, RunResult
-from tests.reports.browser import chromium, reader, serious_violations
+from tests.reports.browser import chromium, plain_list, processor_time, reader, serious_violations
 from tests.reports.samples import big_result, conformant_result, exchange, sample_result
 from tests.reports.test_html import everything_hostile
 
 CARD = "#check-adr-13-no-wait-on-an-empty-consumer"
 SCRIPTS = "<script>window.hit=1;alert(1)</script><img src=x onerror=window.hit=1><svg onload=window.hit=1>"
 SUBJECT = f"\u202e\u2066orders.{SCRIPTS}\u200f{'{{7*7}}'}javascript:window.hit=1"
-LIMIT_S = 2.0
-TRIES = 4
+ROUNDS = 3
 
 pytestmark = pytest.mark.timeout(300)  # for a machine that does much else
 
@@ -212,23 +211,15 @@ def test_on_paper_problems_are_open_and_controls_are_gone(browser: Browser, samp
         assert page.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_ten_thousand_requirements_open_in_less_than_two_seconds(browser: Browser, tmp_path: Path) -> None:
-    """Counted in processor time of the page, the best of a few: the rest is what else the machine does."""
-    path = written(tmp_path, big_result(10_000))
-    assert path.stat().st_size < 15_000_000
-    devtools = browser.new_browser_cdp_session()
+def test_ten_thousand_requirements_open_faster_than_a_plain_list(browser: Browser, tmp_path: Path) -> None:
+    """Both pages run side by side, so that a busy machine slows both; in processor time.
 
-    def processor_time() -> float:
-        processes = devtools.send("SystemInfo.getProcessInfo")["processInfo"]
-        return sum(float(process["cpuTime"]) for process in processes if process["type"] == "renderer")
-
-    taken = [float("inf")]
-    while min(taken) >= LIMIT_S and len(taken) <= TRIES:
-        with reader(browser) as person:
-            page = person.page
-            before = processor_time()
-            person.open(path)
-            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-            taken.append(processor_time() - before)
-            person.assert_quiet(path)
-    assert min(taken) < LIMIT_S, taken
+    The report has three times as many elements and lays out only what is visible. For seconds, see the bench
+    ``tests.bench.report_page``.
+    """
+    report = written(tmp_path, big_result(10_000))
+    assert report.stat().st_size < 15_000_000
+    plain = tmp_path / "plain.html"
+    plain.write_bytes(plain_list(10_000))
+    rounds = [(processor_time(browser, report), processor_time(browser, plain)) for _ in range(ROUNDS)]
+    assert min(ours for ours, _ in rounds) < min(theirs for _, theirs in rounds), rounds
