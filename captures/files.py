@@ -41,7 +41,7 @@ class CaptureSource:
         self.files: list[Path] = []
         self._find_new_files()
         if not self.files:
-            raise CaptureError(f"{', '.join(map(str, places))}: no captures")
+            raise CaptureError(f"{', '.join(map(str, places))}: no capture files found")
 
     def packets(self) -> Iterator[Packet]:
         """All there are. Raises ``CaptureError`` for a file that is no capture."""

@@ -1,4 +1,4 @@
-"""The monitors over what a capture carries: rows in, the rules they break out.
+"""Runs the monitors over the rows of a capture; returns violations.
 
 Beside a recording it follows the files that are written, so it never stands in the traffic's way.
 """

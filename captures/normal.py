@@ -1,4 +1,4 @@
-"""What an operation comes down to when two recordings are compared: without a run's names, ids and times.
+"""Normalizes operations for comparing two recordings: removes names, ids and times of a run.
 
 A value that is made up for a run (an inbox, a random id, a generated queue name) becomes its number in the
 order of appearance, per connection: so a reply still goes to the inbox that was asked for, or does not. JSON

@@ -1,4 +1,4 @@
-"""Observations as captures have them: their lines are made of no more of a payload than they show."""
+"""Observations of captures: their text is built only from the shown part of a payload."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class OperationReader:
         self._connections: dict[TcpConnection, _DecodedConnection] = {}
         self._last = 0
         self.lost = 0  # bytes that the capture lacks
-        self.undecodable = 0  # places that are not the protocol
+        self.undecodable = 0  # undecodable places
 
     @property
     def repeated(self) -> int:

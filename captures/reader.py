@@ -108,7 +108,7 @@ class CaptureParser:
             if magic in _PCAP_MAGICS:
                 self._order = order
                 return "pcap"
-        raise CaptureError(f"no capture: it begins with {data[:4]!r}")
+        raise CaptureError(f"not a capture file: it starts with {data[:4]!r}")
 
     # -- pcapng ------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class CaptureParser:
         for order in "<>":
             if struct.unpack_from(order + "I", data, at + 8)[0] == pcapng.BYTE_ORDER_MAGIC:
                 return order
-        raise CaptureError(f"damaged at byte {self.offset + at}: a section without its byte order")
+        raise CaptureError(f"damaged at byte {self.offset + at}: a section header without a byte-order magic")
 
     def _interface(self, body: bytes) -> Interface:
         (link_type,) = struct.unpack_from(self._order + "H", body)
@@ -164,7 +164,8 @@ class CaptureParser:
     def _interface_of(self, number: int) -> Interface:
         if number >= len(self._interfaces):
             raise CaptureError(
-                f"damaged near byte {self.offset}: a packet of interface {number}, never described"
+                f"damaged near byte {self.offset}: a packet of interface {number} without an interface "
+                "description"
             )
         return self._interfaces[number]
 

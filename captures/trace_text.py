@@ -1,4 +1,4 @@
-"""What the traces of both protocols share: where one comes from, and how a text is written in one."""
+"""Shared by the trace writers of both protocols: the header, and escaping of text."""
 
 from __future__ import annotations
 

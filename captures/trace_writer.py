@@ -23,7 +23,7 @@ def write(rows: Sequence[OperationRow], about: TraceHeader) -> str:
     """
     spoken = {row.dialect.name for row in rows if row.dialect is not None and row.operation is not None}
     if len(spoken) > 1:
-        raise ValueError(f"a trace speaks one protocol, not {' and '.join(sorted(spoken))}")
+        raise ValueError(f"a trace can have only one protocol, not {' and '.join(sorted(spoken))}")
     return _WRITERS[spoken.pop() if spoken else "nats"](rows, about)
 
 

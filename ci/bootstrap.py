@@ -127,7 +127,7 @@ def distributions_pip(folder: Path) -> Path:
         return installed[-1]
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise BootstrapError(NO_PIP)
-    report("this Python comes without pip: fetching Debian's package of it")
+    report("this Python has no pip: downloading Debian's package")
     sys.path.insert(0, str(ROOT))  # this file is run by its path
     from plumbline.servers.debian import debian_package
 
@@ -172,7 +172,7 @@ def pip(command: list[str]) -> None:
     output = LOG.read_bytes()[start:].decode(errors="replace")
     for pattern, sentence in CAUSES:
         if re.search(pattern, output):
-            raise BootstrapError(f"{sentence} (pip's own words: {LOG})")
+            raise BootstrapError(f"{sentence} (full output of pip: {LOG})")
     raise BootstrapError("pip failed:\n{}".format("\n".join(output.splitlines()[-20:])))
 
 
@@ -195,7 +195,7 @@ def install(lock: Path) -> None:
     quiet = ["--quiet", "--progress-bar=off"]
     install_first_pip(quiet)
     much = ", Spark among them: about 1.5 GB" if lock == DEV_LOCK else ""
-    report(f"installing {count} pinned packages into .venv (once{much})")
+    report(f"installing {count} pinned packages into .venv (only once{much})")
     run = [str(PYTHON), "-m", "pip", "install", *quiet]
     pip([*run, "--retries=2", "--timeout=20", "--require-hashes", "-r", str(lock)])
     pip([*run, "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])

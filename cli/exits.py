@@ -35,7 +35,7 @@ def exit_on_error(command: Callable[[], ExitCode]) -> ExitCode:
         return exit_with(ExitCode.INTERRUPTED, "interrupted")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"an error of Plumbline itself: {type(error).__name__}: {error}"
+        what = f"internal error in Plumbline: {type(error).__name__}: {error}"
         return exit_with(ExitCode.HARNESS_ERROR, f"{what} ({place.filename}:{place.lineno})")
 
 

@@ -47,7 +47,7 @@ def choose_target(
     is_embedded_amqp = url == EMBEDDED_AMQP and AMQP in protocols
     if choice.defects and (url or server or target) and not is_embedded_amqp:
         raise UsageProblem(
-            "--defect is for the embedded reference broker: leave out the URL, --server and --target"
+            "--defect works only with the embedded reference broker: remove the URL, --server and --target"
         )
     if target:
         return _named(target, configurations, protocols)

@@ -1,4 +1,4 @@
-"""What connections of every protocol share: operations out, decoded operations in, all of it logged.
+"""Connections of checks, for every protocol: send operations, receive decoded operations, log both.
 
 Sockets are read for every connection of the session whenever one of them waits (``Pump``), so an
 arrival carries the time it arrived, not the time somebody looked.
@@ -218,7 +218,7 @@ class BaseConnection:
             return found
         if self._broken is not None:
             raise Failed(
-                f"{self.name}: the target sent what is not the protocol",
+                f"{self.name}: the target sent malformed protocol data",
                 expected="an operation of the client protocol",
                 actual=str(self._broken),
             )
@@ -285,9 +285,9 @@ class BaseConnection:
                 actual="nothing",
             )
         raise Failed(
-            f"{self.name}: nothing came",
+            f"{self.name}: no operation was received",
             expected=expected,
-            actual=f"nothing within {within:g} s; the server answers {self.liveness_request}",
+            actual=f"no operation within {within:g} s; the server answers {self.liveness_request}",
         )
 
     def _poll_or_lost(
@@ -305,10 +305,10 @@ class BaseConnection:
             raise Failed(
                 f"{self.name}: the target closed the connection",
                 expected=expected,
-                actual="connection closed; the target answers a fresh one",
+                actual="connection closed; the target answers a new connection",
             ) from None
         raise Inconclusive(
-            f"{self.name}: connection lost, and the target does not answer a fresh one",
+            f"{self.name}: connection lost, and the target does not answer a new connection",
             expected=expected,
             actual="connection lost",
         ) from None
@@ -322,11 +322,16 @@ class BaseConnection:
             self.mark_offending(arrival.operation)
             if arrival.at > limit:  # we were kept from reading, so it may have come after the silence
                 raise Inconclusive(
-                    f"{self.name}: something came, and was read {arrival.at - limit:.3f} s after the silence",
+                    f"{self.name}: an unexpected operation was received, and was read "
+                    f"{arrival.at - limit:.3f} s after the silence",
                     expected=expected,
                     actual=str(arrival.operation),
                 )
-            raise Failed(f"{self.name}: something came", expected=expected, actual=str(arrival.operation))
+            raise Failed(
+                f"{self.name}: an unexpected operation was received",
+                expected=expected,
+                actual=str(arrival.operation),
+            )
         self._on_evidence()
 
     def expect_closed(self, within: float = DEFAULT_WITHIN_S) -> None:
@@ -343,7 +348,7 @@ class BaseConnection:
                 ) from None
             if not self._is_alive():
                 raise Inconclusive(
-                    f"{self.name}: the target closed and answers no fresh connection"
+                    f"{self.name}: the target closed the connection and does not answer a new one"
                 ) from None
             self._on_evidence()
             return

@@ -1,4 +1,4 @@
-"""Failures that are known of real releases: of which server and releases, in what way, where it is told.
+"""Known failures of real releases: server, releases, behaviour and link.
 
 Such a failure stays a failure; this is what a report says beside it. A requirement lists them
 (``known_failures`` in ``requirements/*.toml``): ``target`` names the server software, ``releases`` the first

@@ -1,4 +1,4 @@
-"""A server that one check has to itself, to kill it and to start it again on what it has stored.
+"""A server for one check only, which the check can kill and restart with its stored data.
 
 Possible where Plumbline knows how to start the target: ``program`` is a command that takes nats-server's
 ``-c FILE``, or for AMQP ``-d FOLDER``. The server chooses its own port and tells it, as nats-server does in a
@@ -130,13 +130,13 @@ class OwnServer:
             if status is not None or time.monotonic() > deadline:
                 output = log.read_text(errors="replace")[-MAX_EXIT_OUTPUT:]
                 self._end(signal.SIGKILL)
-                what = f"ended with code {status}" if status is not None else "does not say where it listens"
+                what = f"ended with code {status}" if status is not None else "does not report its address"
                 raise Inconclusive(f"{self._start_command[0]} {what}", actual=output)
         return url
 
 
 class _Watchdog:
-    """Ends the server and removes its folder if we are killed before we can: a shell that waits for our
+    """Ends the server and removes its folder if Plumbline is killed first: a shell that waits for our
     end."""
 
     SCRIPT = 'while read -r pid; do last=$pid; done; [ -n "$last" ] && kill -9 "$last"; rm -rf "$0"'

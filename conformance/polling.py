@@ -1,4 +1,4 @@
-"""Asks for the state of an object on the target until it is as wanted, or time is up."""
+"""Polls the state of an object on the target until it matches, or until the time limit."""
 
 from __future__ import annotations
 

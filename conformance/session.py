@@ -1,4 +1,4 @@
-"""What a check is given, whatever the protocol: its names, its connections, everything it exchanged.
+"""The session of a check, for every protocol: its names, its connections and its traffic.
 
 One execution of one check is one session. It cleans up after itself: connections are closed and every object
 that it made on the target is deleted.
@@ -80,7 +80,7 @@ class BaseSession:
         url = self.target.url_of(variant)
         if url is None:
             raise Unsupported(
-                f"the run names no server with the configuration {variant!r} "
+                f"this run has no server with the configuration {variant!r} "
                 f"(--variant {variant}=URL, or --server BINARY)"
             )
         return url

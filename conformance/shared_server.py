@@ -1,4 +1,4 @@
-"""One server of the run's own that lives several times, and what several checks see of it.
+"""One server that a run restarts several times and several checks share.
 
 A restart takes seconds and shows more than one requirement. So the ``parts`` share their restarts: each is a
 generator that is given the session and the server, and yields where the server is to end and to start again.
@@ -90,7 +90,7 @@ def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
         if ending is not None and len(ended) < len(parts):
             ending(server)
             server.start()
-    assert len(ended) == len(parts), "a part asks for more lives than there are"
+    assert len(ended) == len(parts), "a part needs more restarts than are configured"
     return {name: PartResult(ended[name], _wire(name, exchanged)) for name in acting}
 
 

@@ -1,4 +1,4 @@
-"""The server under test: its URL, what it says of itself, how quick it is.
+"""The server under test: its URL, the features it claims, its round trip.
 
 ``open_target`` is the liveness probe: it either gives a calibrated ``TargetAccess`` or raises one
 clear sentence, within five seconds. Nothing here judges.
@@ -141,7 +141,7 @@ def parse_level(text: str) -> tuple[int, ...]:
     """``"v2.10.14-beta"`` -> ``(2, 10, 14)``: the numbers of a version. Raises ``ValueError``."""
     level = numbers(text)
     if len(level) < 2:
-        raise ValueError(f"{text!r} is not a protocol level: write one such as 2.9")
+        raise ValueError(f"{text!r} is not a protocol level; write for example 2.9")
     return level
 
 
@@ -164,7 +164,8 @@ def open_target(
         chosen = ".".join(map(str, parse_level(level or own)))
     except ValueError:
         raise AccessRefusedError(
-            f"{url} reports version {version!r}, from which no protocol level follows: add --level 2.9"
+            f"{url} reports version {version!r}, which gives no protocol level: add --level, for example "
+            "--level 2.9"
         ) from None
     target = Target(
         url=str(url),
@@ -216,4 +217,4 @@ def probe(url: AnyUrl, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[d
                 return amqp_probe.probe(link, url, round_trips, pause_s)
             return nats_probe.probe(link, url, round_trips, pause_s)
         except OSError as error:
-            raise TargetUnreachable(f"{url.address} broke the connection off ({error}).") from None
+            raise TargetUnreachable(f"{url.address} closed the connection ({error}).") from None

@@ -1,4 +1,4 @@
-"""Where a target is: URLs of every protocol, and the errors of not reaching one. Pure."""
+"""URLs of targets, for every protocol, and the errors for unreachable targets. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known failures, written down: a waived check still runs, and must still fail as described.
+"""Waivers: failures that the user accepts. A waived check still runs and must still fail as described.
 
 A file of ``[[waiver]]`` tables (TOML): ``requirement`` or ``check`` (patterns), ``reason``, and, if
 wanted, ``link``, ``expires`` (date), ``versions`` (of the target: ``">=2.9, <2.11"``), ``contains``
@@ -90,7 +90,7 @@ def load_waivers(path: Path, checks: Iterable[Check]) -> tuple[Waiver, ...]:
 
 def _problems(waiver: Waiver, checks: list[Check]) -> Iterable[str]:
     if not waiver.reason.strip():
-        yield "the reason is empty: say why this failure is known"
+        yield "the reason is empty: explain why this failure is accepted"
     if (waiver.requirement is None) == (waiver.check is None):
         yield "give either `requirement` or `check`, one of the two"
     elif not any(waiver.names(check) for check in checks):

@@ -1,4 +1,4 @@
-"""Judges a whole history by unique payloads, as Jepsen does: what was published against what was delivered.
+"""Judges a history by unique payloads, as Jepsen does: compares published with delivered messages.
 
 Pure, and every type is plain data that ``msgspec`` writes and reads. What was published without an answer may
 show up or not; a history that was not read to its end may still hold what is missing. Neither is ever counted
@@ -22,7 +22,7 @@ class PublishOutcome(StrEnum):
 
 
 class Settlement(StrEnum):
-    """What became of one delivery."""
+    """What happened to one delivery."""
 
     CONFIRMED = "confirmed"  # acknowledged, and the server said so: never again
     OPEN = "open"  # surely not acknowledged: it must come again

@@ -1,4 +1,4 @@
-"""What a monitor is: one rule over facts in their order, with a state that can be put aside and taken up.
+"""A monitor: one rule over facts in order, with a state that can be stored and restored.
 
 A rule stands once, here, and runs in three places: live beside the proxy, over a session in ``gate``, and
 over captures in the pipeline, which groups facts by ``key`` and pickles the monitor between batches. So it

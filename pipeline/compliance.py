@@ -1,4 +1,4 @@
-"""``compliance``: what the captures say of each requirement that a monitor judges, on each server.
+"""The table ``compliance``: the result of each monitored requirement on each server.
 
 Which operations a rule judges stands here, by rule: a requirement of which none was seen is *not seen*, and
 never kept by accident.

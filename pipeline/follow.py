@@ -61,7 +61,7 @@ class FollowRun:
 
     def __init__(self, spark: SparkSession, options: JudgeOptions, out: TextIO) -> None:
         if any(map(is_remote, options.paths)):
-            raise CaptureError("--follow needs folders that Python can open: no s3a://, no hdfs://")
+            raise CaptureError("--follow works only with local folders, not with s3a:// or hdfs://")
         self._spark, self._options, self._out = spark, options, out
         self._folder = folder(options.output, spark)
         self._stopped = threading.Event()

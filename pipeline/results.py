@@ -72,7 +72,7 @@ class Results:
         self._spark, self._folder = spark, folder(path, spark)
         manifest = manifest_of(self._folder)
         if manifest is None:
-            raise ResultNotFoundError(f"{path}: no result of plumbline judge in this folder")
+            raise ResultNotFoundError(f"{path}: this folder has no result of plumbline judge")
         self.manifest = manifest
 
     def table(self, name: str) -> DataFrame:

@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--plumbline-target",
         metavar="URL",
-        help="the server under test: nats://127.0.0.1:4222; with the packaged suite, --target does as well",
+        help="the server under test, e.g. nats://127.0.0.1:4222; --target is the same for the packaged suite",
     )
     group.addoption(
         "--plumbline-level",
@@ -65,10 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATTERN",
         action="append",
         default=[],
-        help="only checks of these requirements, or with these ids: 'JS-PULL-*'",
+        help="run only checks of these requirements or with these ids, e.g. 'JS-PULL-*'",
     )
     group.addoption("--plumbline-waivers", metavar="FILE", type=Path, help="known failures (TOML)")
-    group.addoption("--plumbline-strict", action="store_true", help="a failed SHOULD turns the run red too")
+    group.addoption("--plumbline-strict", action="store_true", help="a failed SHOULD also fails the run")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,7 +92,7 @@ def _is_ours(arg: str, *, pyargs: bool) -> bool:
 
 
 class Hooks:
-    """The one hook that Plumbline adds to pytest: implement it to receive the verdicts of checks."""
+    """The hook that Plumbline adds to pytest: implement it to receive the verdicts of checks."""
 
     @pytest.hookspec
     def pytest_plumbline_event(self, event: Event) -> None:

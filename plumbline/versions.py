@@ -48,7 +48,7 @@ def specifiers(versions: str) -> SpecifierSet:
 def _specifier(condition: str) -> str:
     found = _CONDITION.fullmatch(condition)
     if found is None:
-        raise ValueError(f'{condition!r} is not a condition: write ">=2.9, <2.11"')
+        raise ValueError(f'{condition!r} is not a version condition; write for example ">=2.9, <2.11"')
     comparison, limit = found[1], numbers(found[2])
     after = ".".join(map(str, (*limit[:-1], limit[-1] + 1)))
     text = ".".join(map(str, limit))

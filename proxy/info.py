@@ -1,4 +1,4 @@
-"""A server's INFO, told to clients otherwise: where it is, and whether it wants TLS.
+"""Rewrites a server's INFO for clients: its address, and whether TLS is required.
 
 Source: docs.nats.io, "Client Protocol", INFO.
 """

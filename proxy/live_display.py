@@ -1,4 +1,4 @@
-"""What a recording shows while it runs: one table that is redrawn on a terminal, plain lines elsewhere."""
+"""The terminal output of a recording: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LiveDisplay:
         """Says where to connect; on a terminal, draws from now on."""
         self._proxy = proxy
         where = f"recorded in {proxy.files.path}{more}"
-        self._print(f"{proxy.url} forwards to {proxy.relay.server}, {where}; Ctrl-C ends it")
+        self._print(f"{proxy.url} forwards to {proxy.relay.server}, {where}; stop with Ctrl-C")
         if self._console.is_terminal:
             self._display = rich.live.Live(console=self._console, auto_refresh=False, transient=True)
             self._display.start()

@@ -1,4 +1,4 @@
-"""The tap that writes captures: what passed, as packets in pcapng files that roll.
+"""The tap that writes captures: traffic as packets in rolling pcapng files.
 
 With ``strict`` everything of a turn is handed to the kernel before it is forwarded; otherwise it is within
 ``LATE_S``. What the kernel has survives our own death: at worst the last block is cut short.

@@ -1,4 +1,4 @@
-"""Accepts clients, connects each to the server, and forwards bytes as they come; a tap is told what passed.
+"""Accepts clients, connects each to the server, and forwards bytes immediately; reports the traffic to a tap.
 
 Everything that one turn of the loop received is recorded together, then forwarded (``record_first``), or
 forwarded, then recorded. The relay decodes nothing and never re-frames.

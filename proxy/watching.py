@@ -1,4 +1,4 @@
-"""A proxy that keeps what passes as operations in memory: for whoever plays a client and watches it.
+"""A proxy that keeps the decoded operations in memory, for tests of clients.
 
     with watched("nats://127.0.0.1:4222", faults=["delay 300ms HMSG where status = 408"]) as proxy:
         client = connect(proxy.url)
@@ -149,7 +149,7 @@ class WatchedProxy:
                     Observation(operation, direction.sender, connection, index, now, "broker")
                 )
             if error is not None:
-                text = f"{direction.sender} sent what is not the protocol: {error}"
+                text = f"{direction.sender} sent malformed protocol data: {error}"
                 self.remarks.append(Remark(now, connection, text))
             self._changed.notify_all()
 

@@ -1,4 +1,4 @@
-"""A shell whose core has state that outlives it: what the core enters in its ledger is written before anybody
+"""A shell whose core has state that outlives it: changes in the core's write queue are written before anybody
 hears of it.
 
 All that happens in one turn of the event loop is one write, and one fsync where every write is to be on the

@@ -91,7 +91,7 @@ class Registry(Generic[B]):
         if name not in self._defects:
             near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
             hint = f"did you mean {' or '.join(near)}?" if near else "--list-defects shows them all."
-            raise UnknownDefectError(f"there is no defect {name!r}: {hint}")
+            raise UnknownDefectError(f"unknown defect {name!r}: {hint}")
         return self._defects[name]
 
 

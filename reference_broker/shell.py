@@ -340,7 +340,7 @@ class BrokerThread:
     def advance(self, seconds: float) -> None:
         """Move the broker's clock forward; returns once what is due by then has run, or raises as it does."""
         if self._loop is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
 
         async def run() -> None:
             self.broker.advance(seconds)

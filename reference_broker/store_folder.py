@@ -1,4 +1,4 @@
-"""A folder that one broker keeps its state in: locked, stamped with its layout, changed as a ledger says.
+"""The folder of a broker's state: locked, stamped with its layout version, changed by the write queue.
 
 What ``write`` was given is with the operating system when it returns, so that it outlives the process however
 that ends; ``sync`` brings it to the disk, so that it outlives the machine as well. Only this module and the
@@ -106,7 +106,7 @@ class StoreFolder:
             others = [name for name in others if name != STAMP + TEMPORARY]
             if others:
                 raise StoreError(
-                    f"the store {self.path} holds {others[0]!r} and no {STAMP}: another program wrote it, "
+                    f"the store {self.path} contains {others[0]!r} but no {STAMP}: another program wrote it, "
                     "such as a real server; choose another folder"
                 )
             self._replace(STAMP, msgspec.json.encode(self.stamp) + b"\n")
@@ -115,14 +115,14 @@ class StoreFolder:
             found = msgspec.json.decode(stamp.read_bytes(), type=Stamp)
         except msgspec.DecodeError:
             raise StoreError(
-                f"{stamp} is damaged, so nobody knows how to read the store: put back a file that says "
+                f"{stamp} is damaged, so the store cannot be read: restore a file that contains "
                 f"{msgspec.json.encode(self.stamp).decode()}, or choose another folder"
             ) from None
         if found != self.stamp:
             raise StoreError(
                 f"the store {self.path} has layout {found.layout!r}, version {found.version}; this broker "
-                f"reads and writes {self.stamp.layout!r}, version {self.stamp.version}, and converts "
-                "nothing: use the program that wrote it, or choose another folder"
+                f"reads and writes {self.stamp.layout!r}, version {self.stamp.version}, and cannot convert "
+                "it: use the program that wrote it, or choose another folder"
             )
 
     def _read(self) -> Iterable[tuple[str, bytes]]:

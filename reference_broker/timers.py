@@ -1,4 +1,4 @@
-"""Timers without a clock: the broker asks what is due whenever somebody says what time it is."""
+"""Timers without a clock: the caller passes the time; the broker runs what is due."""
 
 from __future__ import annotations
 

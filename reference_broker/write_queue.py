@@ -1,4 +1,4 @@
-"""What is to be made durable, in order, until somebody has taken and written it.
+"""The write queue: durable changes in order, until the shell takes and writes them.
 
 The core enters changes here and does no I/O. Paths are relative to the folder of the store. What is appended
 to one file between two other changes is one change, so that many messages are one write.

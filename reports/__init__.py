@@ -1,4 +1,4 @@
-"""Reports: consumers of verdict events. They know ``verdicts`` and nothing else of ours.
+"""Reports: listeners of verdict events. They import only ``verdicts``.
 
 ``open_reports`` opens those that were asked for and fails before the run if one cannot be written;
 then every event goes to every consumer. Files appear, whole, when ``RunFinished`` comes: a run that ends

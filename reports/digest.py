@@ -1,4 +1,4 @@
-"""What every report says of a run, worked out once: what is red, in which group, and how to try it again.
+"""The data that all reports share: red checks, scores by group, and commands to run checks again.
 
 Pure functions over ``verdicts``. Nothing here knows how a report looks.
 """
@@ -152,7 +152,7 @@ def verdict_line(result: RunResult) -> str:
 
 
 def meaning(exit_code: int) -> str:
-    """What an exit code says, as on the design page."""
+    """The meaning of an exit code."""
     try:
         return ExitCode(exit_code).name.replace("_", " ").lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a report goes: checked before the run starts, written whole or not at all.
+"""Report files: checked before the run starts, and written atomically.
 
 ``ReportFile`` is opened early and filled once; a reader never sees half a report, and a failed
 write leaves the report of the run before in place.

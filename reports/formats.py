@@ -126,6 +126,6 @@ def open_reports(
     resolved = [path.resolve() for path in paths.values()]
     for path in resolved:
         if resolved.count(path) > 1 and (path.is_file() or path.is_dir() or not path.exists()):
-            raise ReportError(f"two reports would be written to {path}; give each a file of its own")
+            raise ReportError(f"two reports would be written to {path}; use different files")
     links = Links(requirement_url, paths.get("html"), capture)
     return [FORMATS[name].open(path, links) for name, path in paths.items()]

@@ -1,4 +1,4 @@
-"""The commands that say the same to a server by hand: what a check sent, byte for byte, with bash alone.
+"""A bash script that sends the operations of a check, byte for byte, without Plumbline.
 
 Every byte that is not a plain printable character is written as an octal escape inside single quotes, so
 nothing a stranger wrote is ever read by the shell.
@@ -39,13 +39,13 @@ def manual_script(target: Target, check: CheckResult) -> ManualScript:
     sent = [line for line in check.wire if line.direction == ">"]
     names = list(dict.fromkeys(line.connection for line in check.wire))
     if not sent or not all(line.raw for line in sent):
-        return ManualScript(why_not="nothing was sent that can be sent by hand")
+        return ManualScript(why_not="the check sent no operation that can be sent by hand")
     if any(len(line.raw) >= MAX_OPERATION_BYTES for line in sent):
         return ManualScript(why_not="an operation is too long to type")
     if sum(len(line.raw) for line in sent) > MAX_SCRIPT_BYTES:
         return ManualScript(why_not="the exchange is too long to type")
     if len(names) > MAX_CONNECTIONS:
-        return ManualScript(why_not=f"it takes {len(names)} connections")
+        return ManualScript(why_not=f"it needs {len(names)} connections")
     address = _address(target.url)
     if not address:
         return ManualScript(why_not="the address of the server is not one of a host and a port")
@@ -60,12 +60,12 @@ def manual_script(target: Target, check: CheckResult) -> ManualScript:
 
 
 def _remarks(target: Target, sent: Sequence[WireLine]) -> Iterator[str]:
-    yield "# sends what the check sent and prints what comes; names it made on the server (PL...) stay there"
+    yield "# sends the check's operations and prints the answers; objects it creates (PL...) are not deleted"
     start = _start(target)
     if start:
-        yield f"# the server of the run is gone; start one and give its address: {start}"
+        yield f"# start a server and use its address (the server of the run has ended): {start}"
     if any(_MASKED.search(line.raw) for line in sent):
-        yield "# asterisks stand for secrets: put them in"
+        yield "# replace the asterisks with the secrets"
 
 
 def _start(target: Target) -> str:

@@ -62,7 +62,7 @@ def decode(data: bytes) -> RunResult:
     try:
         result = msgspec.json.decode(data, type=RunResult)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ResultError(f"a broken {SCHEMA} file: {error}") from error
+        raise ResultError(f"an invalid {SCHEMA} file: {error}") from error
     checks = (with_red(check, strict=result.summary.strict) for check in result.checks)
     return replace(result, checks=tuple(checks))
 
@@ -86,8 +86,8 @@ def _other_schema(found: str) -> str:
         return f'not a Plumbline result: it has no "schema"; expected {SCHEMA}'
     if found.startswith("plumbline.result/"):
         return (
-            f"a result of another version ({found}); this Plumbline reads {SCHEMA}:"
-            " read it with the Plumbline that wrote it, or run again"
+            f"a result with another schema ({found}); this Plumbline reads {SCHEMA}:"
+            " use the Plumbline version that wrote it, or run again"
         )
     return f'not a Plumbline result: its "schema" is {found!r}, expected {SCHEMA}'
 
@@ -114,7 +114,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,
-        "description": "What became of one conformance run. Later editions of /1 only add fields.",
+        "description": "The result of one conformance run. Later versions of /1 only add fields.",
         **described,
     }
 

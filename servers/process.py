@@ -195,7 +195,7 @@ class ServerProcess:
         log = self.log
         self.stop()
         lines = log.strip().splitlines()[-self.log_lines :]
-        printed = "\n".join(["it printed last:", *lines]) if lines else "it printed nothing"
+        printed = "\n".join(["it printed last:", *lines]) if lines else "it has no output"
         return NotReady(f"{self.binary} {what}; {printed}", ended=ended, log=log)
 
 

@@ -91,7 +91,7 @@ def target(name: str, path: Path = TARGETS) -> NamedServer:
     if software_name not in known:
         near = difflib.get_close_matches(software_name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-        raise TargetError(f"no target is named {software_name!r}; {hint}")
+        raise TargetError(f"unknown target {software_name!r}; {hint}")
     return NamedServer(known[software_name], _version(known[software_name], version))
 
 
@@ -141,5 +141,5 @@ def _software(path: Path, name: str, table: Any) -> Software:
             raise TargetError(f"{path.name}: [{name}] {key!r} must be a {shape.__name__}")
     versions = tuple(map(str, table["versions"]))
     if table["newest"] not in versions:
-        raise TargetError(f"{path.name}: [{name}] the newest, {table['newest']}, is not among its versions")
+        raise TargetError(f"{path.name}: [{name}] newest = {table['newest']} is not in versions")
     return Software(**{**table, "name": name, "versions": versions})

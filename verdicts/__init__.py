@@ -1,4 +1,4 @@
-"""What became of a check, of a requirement and of a run: plain values, and the events that carry them.
+"""Outcomes of checks, verdicts of requirements, results of runs, and the verdict events.
 
 This is the one module that ``reports`` may import. It knows nothing of sockets, pytest or files.
 The words and what turns a run red: design page, "Verdicts".
@@ -25,7 +25,7 @@ class Level(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -61,7 +61,7 @@ class KnownFailure(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """What became of one check. ``expected`` and ``actual`` are shown side by side; ``where`` is file:line.
+    """The result of one check. ``expected`` and ``actual`` are shown side by side; ``where`` is file:line.
 
     ``level`` is the strongest level among its requirements: a failed check is red if that is MUST.
     ``retried`` tells that a first, inconclusive run was repeated alone. ``known`` says of a failed check
@@ -90,7 +90,7 @@ class CheckResult(Struct, frozen=True):
 
 
 class RequirementResult(Struct, frozen=True):
-    """What became of one requirement: the worst of its checks, or why none ran.
+    """The result of one requirement: the worst outcome of its checks, or why none ran.
 
     ``verdict`` is an ``Outcome`` value, or ``excluded``, ``not selected``, ``not scored``.
     """

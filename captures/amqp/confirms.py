@@ -1,4 +1,4 @@
-"""Confirms of one AMQP channel, message by message: how many a server confirms at once is its own affair.
+"""Publisher confirms of one AMQP channel, expanded to one per message.
 
 Source: RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", "Publisher Confirms".
 """

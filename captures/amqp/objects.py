@@ -1,4 +1,4 @@
-"""What a recording of AMQP tells of queues, exchanges and messages that were there before it began."""
+"""Finds the queues, exchanges and messages that existed before a recording of AMQP."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ class _AmqpTraceWriter:
             written = [line for _, line in lines]
             steps += ["in any order", *written, "end"] if is_group else written
         if not self._expects:
-            raise ValueError("nothing to expect: the server sent nothing after the handshake")
+            raise ValueError(
+                "the server sent no operation after the handshake, so the trace would expect nothing"
+            )
         header = [*self._header.header(VERIFIES), "protocol  amqp", *self._stage()]
         return "\n".join([*header, "", *steps, ""])
 
@@ -88,7 +90,7 @@ class _AmqpTraceWriter:
     def _stage(self) -> Iterator[str]:
         objects = self._objects
         if objects.existing_queues or objects.existing_exchanges:
-            yield "# It was there before the recording began; how it was declared is a guess."
+            yield "# It existed before the recording; its arguments are a guess."
         for name in objects.existing_exchanges:
             yield f"given     exchange {self._label(name)} type=topic"
         for name in objects.existing_queues:

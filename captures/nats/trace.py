@@ -85,7 +85,9 @@ class _NatsTraceWriter:
     def text(self) -> str:
         steps = [line for row in self._rows for line in self._lines(row)]
         if not any("< " in line.partition("|")[0] for line in steps):
-            raise ValueError("nothing to expect: the server sent nothing after the handshake")
+            raise ValueError(
+                "the server sent no operation after the handshake, so the trace would expect nothing"
+            )
         return "\n".join([*self._header.header(VERIFIES), *self._stage(), "", *steps, ""])
 
     # -- above the steps ---------------------------------------------------------------------
@@ -97,7 +99,7 @@ class _NatsTraceWriter:
         if names:
             lines.append(f"names     {' '.join(names)}")
         for stream in sorted(streams - made):
-            lines.append("# It was there before the recording began; its configuration is a guess.")
+            lines.append("# It existed before the recording; its configuration is a guess.")
             lines.append(f"given     stream {stream} subjects={','.join(self._subjects_of(stream))}")
         for stream, consumer in sorted(consumers):
             if consumer not in made and stream not in made:

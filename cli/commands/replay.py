@@ -78,7 +78,7 @@ def replay(
         pairs = compare(chosen, again)
     except ServerUnreachableError as error:
         place = url.rpartition("@")[2]
-        raise TargetUnreachable(f"{place} cannot be reached: {error}") from None
+        raise TargetUnreachable(f"{place} is not reachable: {error}") from None
     for line in diff_reports.as_text(pairs):
         sys.stdout.write(line + "\n")
     if differs(pairs):

@@ -168,7 +168,8 @@ def _require_new(path: Path) -> None:
     try:
         if path.exists() and path.stat().st_size:
             raise UsageProblem(
-                f"--write-waivers {path}: the file exists, and may hold reasons; name a new one"
+                f"--write-waivers {path}: the file already exists and may contain reasons; choose a new "
+                "file name"
             )
         with path.open("ab"):
             pass

@@ -1,4 +1,4 @@
-"""What a client says while an AMQP connection is opened. Pure: probe and sessions have their own sockets.
+"""The client's methods during the AMQP handshake. Pure: no sockets.
 
 Source: AMQP 0-9-1, section 2.2.4; RabbitMQ, "Access Control" (PLAIN) and "Protocol Extensions"
 (capabilities).

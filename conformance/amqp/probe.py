@@ -76,7 +76,7 @@ class _Probe:
 
     def run(self, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
         self._send(ProtocolHeader.make())
-        start = self._receive("connection.start", "says nothing to a protocol header", ANSWER_S)
+        start = self._receive("connection.start", "does not answer the protocol header", ANSWER_S)
         self._send(start_ok(self._url, {}))
         tune = self._login()
         self._send(tune_ok(tune, {}), open_(self._url, {}))

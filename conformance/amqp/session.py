@@ -82,7 +82,9 @@ class AmqpSession(BaseSession):
         for argument in _TOUCHES.get(operation.method, ()):
             name = str(operation.arguments[argument])
             if name and not self._is_own_object(name) and not name.startswith(RESERVED):
-                raise ForeignObjectError(f"{name} is not what this run made: take names from the session")
+                raise ForeignObjectError(
+                    f"{name}: this object was not created by this run; use names from the session"
+                )
         if operation.method in DECLARES:
             name = str(operation.arguments[DECLARES[operation.method]])
             # What is declared on a server of its own vanishes with that.

@@ -1,4 +1,4 @@
-"""Setting the stage over AMQP, and asking a queue for its state.
+"""Prepares queues and exchanges over AMQP, and reads the state of a queue.
 
 ``Untestable`` says that the stage could not be set; ``Unsupported`` that the target refuses arguments which
 are RabbitMQ's own, and does not say that it is RabbitMQ. ``Failed`` is raised only by ``expect_queue``, which
@@ -59,7 +59,9 @@ class AmqpStage:
             self._closed.append(self._channel)
             self._channel = 0
         elif answer.method != f"{method}-ok":
-            raise Untestable(f"{method} was answered otherwise", expected=f"{method}-ok", actual=str(answer))
+            raise Untestable(
+                f"{method} got an unexpected answer", expected=f"{method}-ok", actual=str(answer)
+            )
         return answer
 
     def _new_channel(self) -> int:
@@ -75,7 +77,7 @@ class AmqpStage:
         self._connection.send(Method.make("channel.open", channel))
         answer = self._receive(channel, "channel.open-ok")
         if answer.method != "channel.open-ok":
-            raise Untestable("a channel does not open again", expected="channel.open-ok", actual=str(answer))
+            raise Untestable("a channel cannot be reopened", expected="channel.open-ok", actual=str(answer))
         return channel
 
     def _receive(self, channel: int, expected: str) -> Method:
@@ -158,7 +160,7 @@ class AmqpStage:
         if answer.method == "queue.declare-ok":
             return {EXISTS: True, **{count: answer.arguments[count] for count in COUNTS}}
         if answer.arguments["reply_code"] != NOT_FOUND:
-            raise Untestable(f"queue {name} does not tell its state", actual=str(answer))
+            raise Untestable(f"queue {name}: its state is not available", actual=str(answer))
         return {EXISTS: False}
 
     def await_queue(self, name: str, within: float = 5.0, **fields: Any) -> None:

@@ -1,1 +1,1 @@
-"""Client libraries as testees: adapters in their own processes, scenarios, requirements `CLIENT-*`."""
+"""Tests of client libraries: adapter processes, scenarios, requirements `CLIENT-*`."""

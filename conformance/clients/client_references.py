@@ -1,4 +1,5 @@
-"""Which scenario or rule names which requirement of clients: ``requirements.references`` for scenarios."""
+"""Which scenarios and rules verify which client requirements, as ``requirements.references``
+does for checks."""
 
 from __future__ import annotations
 

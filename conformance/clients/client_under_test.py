@@ -1,4 +1,5 @@
-"""An adapter as a process: started, told, listened to, ended. It can do nothing that makes Plumbline hang.
+"""The process of an adapter: start it, send commands, read events, end it. A bad adapter cannot make
+Plumbline hang.
 
 Whatever it does wrong (no hello, no answer in time, nonsense, a flood, a death) is a ``AdapterError``,
 raised to whoever waits. What it wrote to stderr is kept. The process leads a group of its own, and the whole
@@ -179,7 +180,7 @@ class ClientUnderTest:
             parsed = protocol.parse_line(line)
         except AdapterProtocolError as error:
             raise AdapterError(
-                f"the adapter wrote what is not of the protocol: {error}",
+                f"the adapter wrote a line that is not valid: {error}",
                 expected="a line as in PROTOCOL.md",
                 actual=_shorten(line),
             ) from None
@@ -197,8 +198,8 @@ class ClientUnderTest:
     def _answer(self, answer: AdapterAnswer) -> None:
         if answer.id in self._answers or not 0 < answer.id <= self._number:
             raise AdapterError(
-                f"the adapter answers command {answer.id}, which "
-                + ("it has answered before" if answer.id in self._answers else "was never given"),
+                f"the adapter answered command {answer.id}, which "
+                + ("it has already answered" if answer.id in self._answers else "was never sent"),
                 expected="one answer to each command",
                 actual=self.spoken[-1].text,
             )

@@ -1,4 +1,4 @@
-"""Plumbline's own way to the broker of a scenario, behind the testee's back."""
+"""Plumbline's own connection to the broker of a scenario; the client under test does not see it."""
 
 from __future__ import annotations
 

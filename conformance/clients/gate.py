@@ -1,4 +1,4 @@
-"""Gates a client library: what was asked for, the scenarios played side by side, events, the result.
+"""One run of ``plumbline gate``: options, scenarios in parallel, events, result.
 
 What is composed of other packages (brokers, proxies, reports) is handed in as ``ScenarioBrokers``. The
 requirements are those of ``clients/requirements``; the rules of ``monitors`` are judged over all scenarios.
@@ -118,7 +118,8 @@ class _GateRun:
             ) from None
         if self._options.protocol not in ("", hello.protocol):
             raise UsageProblem(
-                f"--protocol {self._options.protocol}: the adapter says hello for {hello.protocol}; "
+                f"--protocol {self._options.protocol}: the adapter's hello names the protocol "
+                f"{hello.protocol}; "
                 f"it finds the protocol in the environment variable {PROTOCOL_VARIABLE}"
             )
         return hello

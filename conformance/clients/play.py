@@ -1,4 +1,4 @@
-"""Plays one scenario with one run of the adapter and says what became of it. No waiver, no retry.
+"""Runs one scenario with one adapter process and returns its outcome. No waivers, no retry.
 
 ``play`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
 """

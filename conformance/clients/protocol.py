@@ -1,4 +1,4 @@
-"""The adapter protocol as values: what ``PROTOCOL.md`` says in words. Lines in, lines out; no processes here.
+"""The adapter protocol as types; ``PROTOCOL.md`` describes it. Lines in, lines out; no processes here.
 
 A command is a plain object with ``id`` and ``do``; its fields are in the tables of ``PROTOCOL.md``. What an
 adapter writes is one of ``AdapterHello``, ``AdapterAnswer`` and ``AdapterEvent`` (an event).
@@ -137,7 +137,7 @@ class AdapterAnswer(Struct, frozen=True):
 
 
 class AdapterEvent(Struct, frozen=True):
-    """An event: what the library told its user by itself."""
+    """An adapter event: something that the library reported without being asked."""
 
     event: str
     subscription: str = ""
@@ -178,7 +178,7 @@ def parse_line(data: bytes) -> AdapterHello | AdapterAnswer | AdapterEvent:
 
 def _parse_hello(fields: AdapterHello) -> AdapterHello:
     if fields.hello != VERSION:
-        raise AdapterProtocolError(f"hello is {fields.hello!r}; this Plumbline speaks {VERSION!r}")
+        raise AdapterProtocolError(f"hello is {fields.hello!r}; this Plumbline supports {VERSION!r}")
     if fields.protocol not in FEATURES:
         raise AdapterProtocolError(f"protocol is {fields.protocol!r}; write one of {', '.join(FEATURES)}")
     if unknown := sorted(fields.features - FEATURES[fields.protocol]):

@@ -1,4 +1,4 @@
-"""The rules of ``monitors`` that a client can break, judged over all scenarios of a run together.
+"""The rules of ``monitors`` that a client can break, judged over all scenarios of a run.
 
 Each is one check, ``monitors::<rule>``, of one ``CLIENT-*`` requirement: whatever a scenario is about, what
 passed in it must keep the rule.
@@ -61,7 +61,7 @@ def judge_rule(rule: ClientRule, traffic: Sequence[ScenarioTraffic], catalogue: 
                 return msgspec.structs.replace(result, wire=_mark_offending(one.wire, violation))
     count = sum(one.evidence.get(rule.name, 0) for one in traffic)
     if not count:
-        none = Unsupported("no scenario that was played gives the testee an occasion")
+        none = Unsupported("no scenario of this run exercises the rule")
         return result_of(rule.check, catalogue, Outcome.UNSUPPORTED, none)
     return msgspec.structs.replace(result_of(rule.check, catalogue, Outcome.PASSED, None), observations=count)
 

@@ -1,4 +1,4 @@
-"""What a scenario is: a function that gives a testee work and judges what it did; ``@scenario`` marks it.
+"""A scenario: a function, marked ``@scenario``, that gives the client under test work and judges the traffic.
 
 They stand in ``conformance/clients/scenarios/{nats,amqp}_*.py``: the file says which protocol they speak.
 """

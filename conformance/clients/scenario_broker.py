@@ -1,4 +1,4 @@
-"""What a scenario needs of the other packages: a broker behind a proxy that watches."""
+"""The interface through which scenarios get a reference broker behind a watching proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario is given, whatever the protocol: the testee, the stand, and how evidence is given.
+"""What a scenario uses, for every protocol: the client under test, the broker, and how to report evidence.
 
 A scenario asks the testee for something, waits for what the wire or the testee then shows, and requires. What
 it requires is evidence; one that gave none fails. ``Failed`` says what the testee broke.

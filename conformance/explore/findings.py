@@ -1,4 +1,4 @@
-"""What exploration tells: each difference when it is found, with its trace file, and the sum at the end."""
+"""Output of ``plumbline explore``: each divergence with its trace file, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_trace(found: Divergence, folder: Path, target: TargetAccess, level: st
     text = trace_text(
         _cut_after(found.script, found.difference.line),
         title=f"Explored: {slug} differs on server {target.target.version}",
-        source=f"plumbline explore; what is expected the reference broker answers at level {level}",
+        source=f"plumbline explore; expected lines are the answers of the reference broker at level {level}",
         verifies=requirement_of(found.difference.command),
     )
     path.write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""Differences that are faults of released servers, seen before and understood: ``known.toml``."""
+"""Known divergences of released servers: ``known.toml``."""
 
 from __future__ import annotations
 

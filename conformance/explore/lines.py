@@ -1,4 +1,4 @@
-"""From operations to the lines of a trace: what is sent, and patterns of what came. Pure.
+"""Turns operations into trace lines: operations to send, and patterns for received ones. Pure.
 
 What differs from run to run is a wildcard here, and nothing else is: the time in an acknowledgement subject
 is captured, of a JSON answer the fields are kept that a request decides, and of an error its numbers.

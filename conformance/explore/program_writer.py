@@ -1,4 +1,4 @@
-"""Carries commands out on the reference and writes down what crossed the wire: the text of a trace.
+"""Runs commands on the reference broker and writes the traffic as the text of a trace.
 
 Connections, state and time are the ``transcript``'s. Pure but for the reference it is given.
 """

@@ -1,4 +1,4 @@
-"""What exploration asks of the broker that says what is right: no sockets, and a clock moved by hand."""
+"""The interface of the reference broker for exploration: no sockets, and a clock that the caller moves."""
 
 from __future__ import annotations
 

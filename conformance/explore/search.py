@@ -1,4 +1,4 @@
-"""The search: random programs within a budget; one that makes a difference is shrunk, confirmed and kept.
+"""The search: runs random programs within a budget; shrinks, confirms and keeps those that show a divergence.
 
 A difference counts when the trace shows it every time on the target, and never on the reference behind a
 socket of its own. Everything else is a race, and is counted as such; only what a server has lost when it

@@ -1,4 +1,4 @@
-"""Makes a program shorter and plainer as long as it still shows what it is about. Pure but for the question.
+"""Makes a program shorter and simpler while it still shows the difference.
 
 Commands mean something in any company, so they are left out in runs, longest first, then one by one; then
 what they say is left out, piece by piece. Every change that keeps the difference is kept.

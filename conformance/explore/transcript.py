@@ -1,4 +1,4 @@
-"""What a scribe has at hand: connections to the reference, the lines it writes, state and time.
+"""The state while a trace is written: connections to the reference broker, lines, server state and time.
 
 Behind every command stands the state of the stream it touched: that is evidence, and it waits until a
 server that works in the background has come so far. Pure but for the reference it is given.

@@ -1,4 +1,4 @@
-"""A trial: a written program played on the target; where the two differ."""
+"""A trial: plays a written program on the target and finds the first difference."""
 
 from __future__ import annotations
 

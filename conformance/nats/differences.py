@@ -1,4 +1,4 @@
-"""In what an operation differs from the one that was expected: all of it at once."""
+"""Lists all differences between an operation and the expected one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The liveness probe of a NATS server: its INFO, and how long its PONGs take. Nothing here judges."""
+"""The liveness probe of a NATS server: reads INFO and measures PING round trips."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def _greet(
             first = reader.next(ANSWER_S)
         except TimeoutError:
             raise TargetUnreachable(
-                f"{url.address} accepts connections and says nothing; a NATS server sends INFO first."
+                f"{url.address} accepts connections but sends no data; a NATS server sends INFO first."
             ) from None
     if not isinstance(first, Info):
-        raise TargetUnreachable(f"{url.address} does not speak NATS: it began with {str(first)[:80]!r}.")
+        raise TargetUnreachable(f"{url.address} does not speak NATS; it sent first: {str(first)[:80]!r}.")
     info = first.fields
     if info.get("tls_required"):
         raise AccessRefusedError(

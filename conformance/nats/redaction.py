@@ -1,4 +1,4 @@
-"""What must not reach a report: the secrets inside CONNECT, masked at equal length."""
+"""Masks the secrets of CONNECT, at equal length, before an operation reaches a report."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class NatsSession(BaseSession):
         """Nothing on the target that is not the run's own is touched: a check that would do so is wrong."""
         if _CHANGES.fullmatch(subject) and self.target.prefix not in subject:
             raise ForeignObjectError(
-                f"{subject} names what this run did not make: take names from the session"
+                f"{subject}: this object was not created by this run; use names from the session"
             )
 
     # -- a server of its own -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Setting the stage over the JetStream API, and asking a stream or a consumer for its state.
+"""Prepares streams and consumers over the JetStream API, and reads their state.
 
 ``Untestable`` says that the stage could not be set; ``Failed`` is raised only by the ``expect_*``
 methods, which are evidence. State is polled up to a deadline: servers process acknowledgements

@@ -50,7 +50,7 @@ ProtocolLevel = tuple[int, ...]
 def protocol_level(text: str) -> ProtocolLevel:
     """``"2.10"`` -> ``(2, 10)``, so that 2.10 is later than 2.9. Raises ``ValueError`` for anything else."""
     if not re.fullmatch(r"\d{1,9}(\.\d{1,9})*", text, re.ASCII):
-        raise ValueError(f"{text!r} is not a protocol level: write numbers and dots, such as 2.10")
+        raise ValueError(f"{text!r} is not a protocol level; write numbers and dots, for example 2.10")
     return numbers(text)
 
 

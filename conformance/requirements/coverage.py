@@ -35,7 +35,7 @@ def problems(
         where = f"conformance/requirements/{requirement.where}"
         if requirement.excluded and verifying:
             check_where = verifying[0].where
-            yield f"{where}: {requirement.id} is excluded and {check_where} verifies it; drop one of them"
+            yield f"{where}: {requirement.id} is excluded and {check_where} verifies it; remove one"
         played = references.played(requirement.id)
         if requirement.sample and played is not None:
             yield (
@@ -45,7 +45,7 @@ def problems(
         if not requirement.excluded and not verifying:
             yield (
                 f"{where}: no check verifies {requirement.id} ({requirement.level}); "
-                "name it in a trace or @verifies, or say why it is excluded"
+                "name it in a trace or @verifies, or give the reason in excluded"
             )
 
 

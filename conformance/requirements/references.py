@@ -1,4 +1,4 @@
-"""Which check names which requirement and which variant, read from the files without running anything.
+"""Which checks verify which requirements and use which variants; read from the files without importing them.
 
 Traces are read by their header lines and tables, Python checks by their syntax tree: so a check that cannot
 even be imported is still seen. This module judges nothing but what it cannot read.

@@ -1,4 +1,5 @@
-"""The controller's side of a run: events as checks end; at the end the sweep, the last probe, the result.
+"""The pytest controller process: emits events as checks end; then sweeps, probes the target and builds the
+result.
 
 The process that the user started has one; xdist workers have none. What went wrong in Plumbline itself is
 collected here, from wherever pytest tells of it, and decides the exit code.
@@ -127,7 +128,7 @@ class Controller:
             self._record_result(msgspec.json.decode(encoded, type=CheckResult))
         elif report.failed and (report.when == CRASHED or is_check(report)):
             self._record_error(
-                f"{report.nodeid} ended in an error of Plumbline: {_last_line(report.longrepr)}"
+                f"{report.nodeid} ended with an internal error of Plumbline: {_last_line(report.longrepr)}"
             )
         elif report.failed:
             self._foreign_test_failed = True
@@ -168,11 +169,11 @@ class Controller:
         if exitstatus == pytest.ExitCode.USAGE_ERROR or self.result is not None:
             return
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self._errors and not self._deaths:
-            self.problem = "nothing was selected: what -k, -m and the arguments ask for matches no check"
+            self.problem = "no check was selected: -k, -m and the arguments match no check"
             session.exitstatus = ExitCode.USAGE
             return
         if self._unread:
-            self.problem = f"a file beside the checks could not be read: {self._unread[0]}"
+            self.problem = f"a file in the folder of the checks could not be read: {self._unread[0]}"
             if not self._results and not self._errors:
                 return
         self.result = self._conclude()

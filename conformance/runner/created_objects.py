@@ -1,4 +1,4 @@
-"""What a run has made on a target that cannot list it: one line for each object made and for each deleted.
+"""The created objects of a run, for targets that cannot list them: one line per created or deleted object.
 
 Several processes append to one file; a line is shorter than what a write keeps whole.
 """

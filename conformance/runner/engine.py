@@ -1,4 +1,4 @@
-"""Runs one check against a target and says what became of it. No waiver, no retry, no pytest.
+"""Runs one check against a target and returns its outcome. No waivers, no retry, no pytest.
 
 ``run_check`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
 """
@@ -45,7 +45,9 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
                 session.use_own_server()
             _run_to_its_end(check, session)
             if session.observations == 0:
-                raise Failed("the check saw no evidence", expected="at least one observation", actual="none")
+                raise Failed(
+                    "the check made no observation", expected="at least one observation", actual="none"
+                )
     except Exception as error:
         outcome, ended = outcome_of(error)
         if isinstance(error, Failed) and _reported_server_trouble(session):
@@ -84,7 +86,9 @@ def _run_to_its_end(check: Check, session: BaseSession) -> None:
 
 def _require_alive(session: BaseSession, within: float = DEATH_S) -> None:
     if output := session.server_exit_output(within):
-        raise Failed("the server ended during the check", expected="a server that goes on", actual=output)
+        raise Failed(
+            "the server ended during the check", expected="a server that keeps running", actual=output
+        )
 
 
 def _reported_server_trouble(session: BaseSession) -> bool:

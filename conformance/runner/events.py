@@ -1,4 +1,4 @@
-"""Hands verdict events to whoever listens. A reader that has gone, or a full disk, stops no run."""
+"""Sends verdict events to listeners. A closed pipe or a full disk does not stop a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process's means of judging: the target, the waivers, and what it shares with the run's other processes.
+"""Judges checks in one process: holds the target, the waivers and the state shared with other processes.
 
 A worker is a process of its own. What it must know, the controller has prepared and hands over, so that
 nothing is measured or parsed twice. What all of them tell each other lies in one folder, which belongs to

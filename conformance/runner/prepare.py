@@ -1,4 +1,4 @@
-"""From what a user asked for to what a run needs: the checks, the waivers, the calibrated target.
+"""Turns the options of a run into its checks, waivers and calibrated target.
 
 Every mistake of the user is found here, before anything runs, and said in one sentence.
 """
@@ -120,7 +120,7 @@ def _require_protocol(user_traces: Sequence[Check], url: AnyUrl) -> None:
     for check in user_traces:
         if check.protocol != url.protocol:
             raise UsageProblem(
-                f"{check.where} verifies {check.protocol.upper()}, and {url} is no such target"
+                f"{check.where} verifies {check.protocol.upper()}, but {url} is not such a target"
             )
 
 
@@ -149,7 +149,7 @@ def _variant(text: str) -> tuple[str, AnyUrl]:
     known = list(known_variants())
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
-        raise UsageProblem(f"--variant {name!r} is no variant: did you mean {', '.join(near)}?")
+        raise UsageProblem(f"--variant {name!r}: unknown variant; did you mean {', '.join(near)}?")
     return name, parse_url(url)
 
 

@@ -102,7 +102,7 @@ def _mark_stale_waivers(results: Sequence[CheckResult], finish: RunEnd) -> list[
             result,
             outcome=Outcome.STALE_WAIVER,
             waiver=str(unneeded[result.id]),
-            message="passed, though a waiver says it fails: remove the waiver",
+            message="passed although a waiver expects a failure: remove the waiver",
         )
         if result.id in unneeded
         else result
@@ -176,7 +176,7 @@ _VERDICTS = {
     ExitCode.CONFORMANT: "conformant",
     ExitCode.NOT_CONFORMANT: "not conformant",
     ExitCode.TARGET_LOST: "unknown: the target was lost",
-    ExitCode.HARNESS_ERROR: "unknown: Plumbline made an error",
+    ExitCode.HARNESS_ERROR: "unknown: internal error in Plumbline",
     ExitCode.INTERRUPTED: "unknown: the run was interrupted",
 }
 
@@ -194,19 +194,19 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: RunEnd) -> Ite
         sentence = (
             NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _OUTCOME_SENTENCES[outcome]
         )
-        also = f", {known} as is known of this release" if known and outcome is Outcome.FAILED else ""
+        also = f", {known} known for this release" if known and outcome is Outcome.FAILED else ""
         yield f"{count} {'check' if count == 1 else 'checks'} {sentence}{also}"
     if tested == 0:
-        yield "nothing was tested"
+        yield "no requirement was tested"
 
 
 NOT_FINISHED = "could not be finished"
 _OUTCOME_SENTENCES = {
     Outcome.FAILED: "failed",
     Outcome.UNTESTABLE: "could not be tested: a prerequisite was missing",
-    Outcome.INCONCLUSIVE: "stayed inconclusive, also when repeated alone",
-    Outcome.HARNESS_ERROR: "ended in an error of Plumbline",
-    Outcome.STALE_WAIVER: "passed though waived: the waiver is stale",
+    Outcome.INCONCLUSIVE: "remained inconclusive after one retry",
+    Outcome.HARNESS_ERROR: "ended with an internal error of Plumbline",
+    Outcome.STALE_WAIVER: "passed although waived: the waiver is stale",
 }
 
 

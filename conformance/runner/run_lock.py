@@ -1,4 +1,4 @@
-"""Lets one check run alone while others, in other processes, wait: for the retry of an inconclusive one.
+"""The run lock: one check runs exclusively while checks in other processes wait, as for a retry.
 
 Two file locks. A check holds the room shared; the retry holds it exclusively. Everyone passes the
 door first, so a waiting retry is not overtaken for ever.

@@ -1,4 +1,4 @@
-"""The end of a run: whatever the run made and is still on the target is deleted."""
+"""The sweep at the end of a run: deletes the run's objects that are still on the target."""
 
 from __future__ import annotations
 

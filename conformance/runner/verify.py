@@ -1,4 +1,4 @@
-"""``plumbline verify`` without its flags: the packaged suite through pytest, events to whoever listens."""
+"""Runs the packaged suite through pytest and passes verdict events to listeners."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def _finished(code: int, listener: _Listener) -> Finished:
             verdict = ExitCode.NOT_CONFORMANT  # tests of the user's, beside the checks
         return Finished(ExitCode.USAGE if problems else verdict, listener.result, problems)
     if problems or code == pytest.ExitCode.USAGE_ERROR:
-        return Finished(ExitCode.USAGE, None, problems or ("pytest does not take what follows --",))
+        return Finished(ExitCode.USAGE, None, problems or ("pytest rejects the arguments after --",))
     if code == pytest.ExitCode.INTERRUPTED:
         return Finished(ExitCode.INTERRUPTED, None, ("interrupted",))
     if code == pytest.ExitCode.OK:
-        return Finished(ExitCode.USAGE, None, ("what follows -- kept pytest from running any check",))
+        return Finished(ExitCode.USAGE, None, ("the arguments after -- made pytest run no check",))
     return Finished(ExitCode.HARNESS_ERROR, None, (f"pytest ended with code {code} and without a result",))
 
 

@@ -1,4 +1,4 @@
-"""Names that no other run uses: what a trace calls ORDERS is called otherwise on the target.
+"""Rewrites the names of a trace, such as ORDERS, to names that no other run uses.
 
 The one place that says which tokens of a subject are names:
 

@@ -168,7 +168,7 @@ class _TraceFileParser:
             self._problems.append(TraceLineError((1, 1), 'a line "verifies ID ..."', "none"))
         variants = [self._header.get("variant"), *(options.variant for options in self._connections.values())]
         if self._own_server is not None and any(variants):
-            advice = "a server of its own has the plain configuration"
+            advice = "'given server' always uses the default configuration"
             self._problems.append(TraceLineError.at(self._own_server, "no variant beside it", advice))
         if not self._problems and not evidence(self._steps):
             self._problems.append(
@@ -206,7 +206,7 @@ class _TraceFileParser:
         if word.value == "cases":
             raise TraceLineError.at(word, "one trace, with one table of cases at most")
         if not rest:
-            raise TraceLineError.at(rest, f"something behind {word.value}")
+            raise TraceLineError.at(rest, f"a value after {word.value}")
         if word.value == "verifies":
             self._verifies += [
                 _matching(_REQUIREMENT, item, "an id such as JS-PULL-015") for item in rest.words()
@@ -218,7 +218,7 @@ class _TraceFileParser:
         elif word.value == "protocol":
             self._protocol(rest)
         elif word.value in self._header:
-            raise TraceLineError.at(word, f"{word.value} only once")
+            raise TraceLineError.at(word, f"{word.value} at most once")
         elif word.value in ("since", "until"):
             self._header[word.value] = _matching(_LEVEL, rest, "a protocol level such as 2.10")
         elif word.value == "variant":
@@ -269,7 +269,7 @@ class _TraceFileParser:
 
     def _server(self, kind: Text, behind: Text) -> Step:
         if behind:
-            raise TraceLineError.at(behind, 'nothing behind "given server"')
+            raise TraceLineError.at(behind, 'no text after "given server"')
         if self._steps:
             raise TraceLineError.at(kind, '"given server" above every other step')
         self._own_server = kind
@@ -277,9 +277,9 @@ class _TraceFileParser:
 
     def _restart(self, word: Text, rest: Text) -> Step:
         if rest:
-            raise TraceLineError.at(rest, f'nothing behind "{word.value}": there is one server')
+            raise TraceLineError.at(rest, f'no text after "{word.value}": there is one server')
         if self._own_server is None:
-            raise TraceLineError.at(word, '"given server" above', "only a server of its own is restarted")
+            raise TraceLineError.at(word, '"given server" above', "restart works only with 'given server'")
         self._used.clear()  # every connection ends
         return Restart(word.line, word.value == "kill")
 

@@ -132,7 +132,7 @@ class _TracePlayer:
             for operation in self._expect_no_more_on(name, connection):
                 connection.mark_offending(operation)
                 raise Failed(
-                    f"{name}: an operation came that no line expects",
+                    f"{name}: an operation was received that no line expects",
                     expected="nothing more",
                     actual=str(operation),
                 )
@@ -236,7 +236,7 @@ class _TracePlayer:
         captures = assign(step.expects, [(name, arrival.operation) for name, arrival in arrived], self._scope)
         if captures is None:
             raise Failed(
-                "what came does not fill every line of the group",
+                "the received operations do not match every line of the group",
                 expected="; ".join(expect.pattern.show(self._scope) for expect in step.expects),
                 actual="; ".join(str(arrival.operation) for _, arrival in arrived),
             )

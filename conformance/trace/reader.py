@@ -170,14 +170,14 @@ class TraceReader:
                 raise TraceLineError.at(
                     text,
                     "an inbox with a name of its own, such as $inbox.* or _INBOX.example.>",
-                    "a wildcard here would hear the inboxes of every other run",
+                    "a wildcard here would receive the messages of other runs' inboxes",
                 )
         elif first in ("*", ">") and not self.literal:
             if use is Use.SENT:
                 raise TraceLineError.at(
                     text,
                     "a subject that starts with a word",
-                    "names are rewritten so that runs never collide, and a leading wildcard would hear "
+                    "names are rewritten so that runs never collide, and a leading wildcard would match "
                     'all of them: begin with a word ("foo.*"), or write "names literal" at the top',
                 )
         elif first and not first.startswith("$") and not self.literal:

@@ -1,4 +1,4 @@
-"""What stands behind the fields of an operation: headers and payload, after bars or as pasted below.
+"""Reads the headers and the payload after the fields of an operation: after bars, or on the lines below.
 
     PUB ORDERS.new | order 4
     HMSG $inbox 1 | NATS/1.0 408 Request Timeout | Nats-Pending-Messages: 5 || payload
@@ -216,7 +216,7 @@ def _block(segments: list[Text], reader: TraceReader, use: Use) -> HeaderBlock:
             raise TraceLineError.at(
                 segment,
                 'a header such as "Nats-Msg-Id: 1", or NATS/1.0 with a status as the first one',
-                "the payload stands behind ||",
+                "the payload follows ||",
             )
         fields.append(Header(found[1], found[0], reader.value(segment.cut(found.end()), use)))
     return HeaderBlock(status, tuple(fields))

@@ -1,4 +1,4 @@
-"""Text that knows where in its file it stands, and the errors that point there.
+"""Text with its position in the file, and errors that point to it.
 
 Blanks are spaces and tabs, lines end at line feeds; nothing else of Unicode is a blank or a line end.
 """

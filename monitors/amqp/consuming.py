@@ -185,7 +185,7 @@ class KnownTagsOnly(Monitor):
                 if not known and state.seen_from_start and not state.transacted:
                     yield self.violation(
                         f"basic.{fact.kind} for an unsettled delivery of channel {fact.channel}",
-                        f"delivery tag {fact.delivery_tag} is none",
+                        f"delivery tag {fact.delivery_tag} is unknown",
                         fact.place,
                     )
 

@@ -1,4 +1,4 @@
-"""What the operations of AMQP connections say, once their channels' own context is known: one fact each.
+"""Facts: the meaning of AMQP operations, given the earlier operations of their channel.
 
 A reader (``amqp_reader``) makes facts from operations; monitors judge them; pipelines keep them as tables.
 Names are the specification's. A fact holds no message body.

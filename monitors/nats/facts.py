@@ -1,4 +1,4 @@
-"""What the operations of NATS connections say, once a connection's own context is known: one fact each.
+"""Facts: the meaning of NATS operations, given the earlier operations of their connection.
 
 A reader (``nats_reader``) makes facts from operations; monitors judge them; pipelines keep them as tables.
 Facts of one connection are in its order. Subjects, names and sizes only: a fact holds no payload.

@@ -99,8 +99,8 @@ class BatchIsTheLimit(Monitor):
         if not pulls.open:
             earlier = () if pulls.last is None else (pulls.last,)
             yield self.violation(
-                "no message beyond what was asked for",
-                f"{fact.consumer} delivers stream sequence {fact.stream_seq} and nothing is asked for",
+                "no message beyond the requested batch",
+                f"{fact.consumer} delivers stream sequence {fact.stream_seq} but no pull request is open",
                 fact.place,
                 *earlier,
                 certain=self.state.seen_from_start,

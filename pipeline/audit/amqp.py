@@ -1,4 +1,4 @@
-"""What one AMQP connection adds to an audit: attempts to publish, queues, and what they delivered."""
+"""Reads one AMQP connection for the delivery audit: publish attempts, queues, deliveries."""
 
 from __future__ import annotations
 

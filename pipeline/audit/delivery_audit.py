@@ -1,4 +1,4 @@
-"""What was published against what was delivered, for every receiver, by payload identity.
+"""The delivery audit: compares published with delivered messages, per receiver, by payload.
 
 A receiver is a JetStream consumer, an AMQP queue, or a subscription (a queue group counts as one). What
 became of each message is judged by ``monitors.histories``; this module says which messages a receiver was
@@ -181,13 +181,13 @@ def _audit(receiver: Receiver, ledger: DeliveryAudit) -> ReceiverAudit | None:
     findings |= {name: MessageFinding(name, (), (arrival.place,)) for name, arrival in made_up}
     remarks = []
     if (left_out := len(known) - len(in_order)) and not receiver.is_subscription:
-        remarks.append(f"{left_out} more were published before the captures show it")
+        remarks.append(f"{left_out} more were published before the captures show the receiver")
     if earlier:
         remarks.append(f"{earlier} more were stored before the captures begin")
     if unseen:
-        remarks.append(f"{unseen} more came from publishers that the captures do not have, or not whole")
+        remarks.append(f"{unseen} more came from publishers that the captures lack, wholly or in part")
     if receiver.has_gaps:
-        remarks.append("its captures have holes or begin in the middle: what is missing may be in them")
+        remarks.append("its captures have gaps or start late: missing messages may be in the gaps")
     return ReceiverAudit(receiver.name, judgement, findings, tuple(remarks))
 
 

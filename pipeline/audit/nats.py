@@ -1,4 +1,4 @@
-"""What one NATS connection adds to an audit: attempts to publish, receivers, and what they were given."""
+"""Reads one NATS connection for the delivery audit: publish attempts, receivers, deliveries."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def as_text(audited: Sequence[ReceiverAudit], attempts: int, limit: int) -> Iter
         for remark in one.remarks:
             yield f"  {remark}"
     if not audited:
-        yield f"{attempts} messages were published, and the captures show nobody who was to get them"
+        yield f"{attempts} messages were published, but the captures show no receiver for them"
         return
     outcomes = Counter(one.judgement.outcome for one in audited)
     summary = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in HistoryOutcome if outcomes[outcome])

@@ -1,4 +1,4 @@
-"""Packets of one flow, hundreds of them in a row: how they travel from reading to decoding.
+"""Bundles: hundreds of packets of one flow in one row, for the way from reading to decoding.
 
 A row for each packet costs Java, Arrow and Python together a quarter of what decoding it costs. A bundle is
 opened by ``flows.decode`` alone; the table ``packets`` has a row for each.

@@ -69,7 +69,9 @@ def capture_files(places: Sequence[str]) -> tuple[list[CaptureFile], list[Captur
         if place.is_dir():
             paths = sorted(path for path in place.iterdir() if is_capture(path))
             if not paths:
-                problems.append(CaptureProblem(str(place), "empty", f"{place}: no captures in this folder"))
+                problems.append(
+                    CaptureProblem(str(place), "empty", f"{place}: no capture files in this folder")
+                )
             found += [
                 CaptureFile(str(path), inside + path.name, len(found) + number)
                 for number, path in enumerate(paths)

@@ -53,7 +53,7 @@ def find(spark: SparkSession, places: Sequence[str]) -> CaptureInput:
         size = sum(Path(file.path).stat().st_size for file in files)
         return CaptureInput(tuple(places), tuple(files), tuple(problems), size)
     if len(remote) < len(places):
-        raise CaptureError("name places with a scheme only, or none: file:///path is a local one")
+        raise CaptureError("use either URLs for all captures or none; for a local file write file:///path")
     return _found_remote(spark, places)
 
 
@@ -78,7 +78,7 @@ def _found_remote(spark: SparkSession, places: Sequence[str]) -> CaptureInput:
             files.append(CaptureFile(path, name, len(files)))
     if not listed:
         names = ", ".join(places)
-        problems.append(CaptureProblem(names, "empty", f"{names}: no captures in this folder"))
+        problems.append(CaptureProblem(names, "empty", f"{names}: no capture files in this folder"))
     return CaptureInput(tuple(places), tuple(files), tuple(problems), sum(length for _, length in listed))
 
 

@@ -203,7 +203,7 @@ def places_of(options: Any) -> list[str]:
         return [str(place) for place in json.loads(options["places"])]
     if "path" in options:
         return [str(options["path"])]
-    raise ValueError('say where the captures are: load("captures/")')
+    raise ValueError('give the location of the captures: load("captures/")')
 
 
 def _table(options: Any) -> Table:

@@ -1,4 +1,4 @@
-"""Which earlier operations of its connection an operation answers, as the facts of its readers tell.
+"""Links each operation to the earlier operations of its connection that it answers.
 
 What is remembered is bounded: what nobody answers is forgotten, the oldest first.
 """

@@ -1,4 +1,5 @@
-"""Facts that go across connections, many of a key in a row: ``flows`` finds them, ``streams`` judges them.
+"""Facts about streams and queues, which several connections share: many per row; ``flows`` writes them,
+``streams`` judges them.
 
 A row holds what one connection says about one stream or queue, in its order. What several say of the same is
 merged where it is judged, by the place in the captures.

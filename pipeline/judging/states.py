@@ -1,4 +1,4 @@
-"""What is remembered of a flow or a stream between the batches of a run that follows: bytes and back."""
+"""Stores and restores the state of a flow or stream between batches of a following run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows, as plain values: asked of the tables, in so few rows that a browser bears them."""
+"""The data of the page, read from the tables and limited so that a browser can render it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result's page, put beside its tables."""
+"""Writes the page of a result into the folder of its tables."""
 
 from __future__ import annotations
 

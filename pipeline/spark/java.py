@@ -27,7 +27,7 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(PlumblineError):
-    """There is none that Spark 4 runs on. The message says how to get one."""
+    """No Java for Spark 4 was found. The message explains how to install one."""
 
 
 def java_home() -> Path:
@@ -37,7 +37,7 @@ def java_home() -> Path:
     """
     java = _installed() or _packaged()
     if java is None:
-        raise JavaNotFoundError(f"Spark needs Java {OLDEST} or newer and there is none: {INSTALL}")
+        raise JavaNotFoundError(f"Spark needs Java {OLDEST} or newer, which is not installed: {INSTALL}")
     home = Path(tempfile.mkdtemp(prefix="plumbline-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"

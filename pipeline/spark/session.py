@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline, with what usually goes wrong taken care of."""
+"""The Spark session of the pipeline, with settings that avoid common problems."""
 
 from __future__ import annotations
 

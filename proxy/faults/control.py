@@ -1,4 +1,4 @@
-"""The control API: faults are listed, added, changed and removed while connections live; on loopback.
+"""The control API: lists, adds, changes and removes faults at run time; on loopback only.
 
     GET    /faults             {"slow": "latency 50ms on downstream"}
     POST   /faults             {"name": "slow", "fault": "latency 50ms on downstream"}; 409 if there is one
@@ -89,7 +89,7 @@ class ControlApi:
                 if name != self.name:
                     raise RequestError(HTTPStatus.NOT_FOUND, f"proxy not found: there is one, {self.name}")
                 return self._toxics(method, rest[1:] if rest else None, body)
-        raise RequestError(HTTPStatus.NOT_FOUND, f"nothing answers {method} {path}")
+        raise RequestError(HTTPStatus.NOT_FOUND, f"no such resource: {method} {path}")
 
     def _toxics(self, method: str, path: list[str] | None, body: Any) -> Any:
         """The proxy itself if there is no path, else its toxics."""
@@ -109,7 +109,7 @@ class ControlApi:
             case "DELETE", [name]:
                 self._in_loop(partial(self._remove_fault, name))
                 return None
-        raise RequestError(HTTPStatus.NOT_FOUND, f"nothing answers {method} here")
+        raise RequestError(HTTPStatus.NOT_FOUND, f"no such resource: {method} here")
 
     # -- in the loop's thread ----------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class ControlApi:
 
     def _add_fault(self, name: str, fault: Fault) -> dict[str, str]:
         if name in self._faults.active:
-            raise RequestError(HTTPStatus.CONFLICT, f"there is a fault {name}")
+            raise RequestError(HTTPStatus.CONFLICT, f"a fault with this name already exists: {name}")
         return self._set_faults({**self._faults.active, name: fault})
 
     def _change_fault(self, name: str, fault: Fault) -> dict[str, str]:
@@ -190,7 +190,7 @@ class ControlApi:
 
         self._relay.loop.call(run)
         if not done.wait(ANSWER_WITHIN_S):
-            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "the proxy has ended, or is too busy")
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "the proxy has stopped or does not respond")
         if isinstance(outcome[0], RequestError):
             raise outcome[0]
         return outcome[0]
@@ -238,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> Any:
         """Raises ``RequestError``: also for a web page that was made to ask us (DNS rebinding)."""
         if self.headers.get("Host", "").rpartition(":")[0] not in LOOPBACK:
-            raise RequestError(HTTPStatus.FORBIDDEN, "ask for a loopback address")
+            raise RequestError(HTTPStatus.FORBIDDEN, "the Host header must be a loopback address")
         length = self.headers.get("Content-Length", "0")
         if not length.isdigit() or int(length) > MAX_BODY_BYTES:
             self.close_connection = True

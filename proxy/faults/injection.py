@@ -1,4 +1,5 @@
-"""Faults at work: what one direction of a connection suffers, decided by a seed and noted in the capture.
+"""Applies faults to one direction of a connection; random choices come from a seed, and comments go to the
+capture.
 
 Bytes carry the time when each of them may go on, so that delays of several faults do not add up by waiting
 in turn; nothing overtakes unless it is told to, and nothing is lost when a fault is taken away. Faults of

@@ -1,4 +1,4 @@
-"""Faults as they are asked for: one line each.
+"""The fault language: parses one line per fault.
 
     latency 50ms ±10ms on downstream         every byte is so much later, give or take
     bandwidth 100k on upstream               so many bytes a second
@@ -129,14 +129,14 @@ def parse_fault(text: str) -> Fault:
         values = _values(text, found)
         arguments = arguments[found.end() :].strip()
     if kind not in OF_OPERATIONS and ("every" in chosen or "only" in chosen or "where" in chosen):
-        raise FaultError(f"{text}: {kind} is about bytes: neither every, the nor where")
+        raise FaultError(f"{text}: {kind} applies to bytes, so every, the and where are not allowed")
     try:
         where = _operation(text, arguments, chosen.get("where", ""))
         changes = parse_changes(settings) if kind is FaultKind.REWRITE else {}
     except ValueError as error:
         raise FaultError(f"{text}: {error}" if kind is FaultKind.REWRITE else str(error)) from None
     if settings and kind is not FaultKind.REWRITE:
-        raise FaultError(f"{text}: only rewrite sets fields")
+        raise FaultError(f"{text}: set is only allowed with rewrite")
     return Fault(
         text=text.strip(),
         kind=kind,
@@ -207,5 +207,5 @@ def _direction(text: str, word: str) -> Direction:
 
 def _ordinal(text: str, number: str | None) -> int:
     if number == "0":
-        raise FaultError(f"{text}: counting begins with the 1st")
+        raise FaultError(f"{text}: numbers start at 1st")
     return int(number or 0)

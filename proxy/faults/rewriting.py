@@ -1,4 +1,4 @@
-"""An operation with other fields, for the fault ``rewrite``: everything else stays as it was sent.
+"""Changes fields of an operation, for the fault ``rewrite``; all other bytes stay the same.
 
     set payload="other"  set subject=b  set json.tls_required=true  set header.A="x"      NATS
     set redelivered=false  set delivery_tag=7  set property.priority=3  set payload="x"   AMQP
@@ -73,7 +73,7 @@ def _of(make: Callable[..., Any], operation: Any, names: tuple[str, ...], change
 def _known(changes: Changes, fields: Mapping[str, Any]) -> None:
     unknown = changes.keys() - fields.keys()
     if unknown:
-        raise ValueError(f"it has no {', '.join(sorted(unknown))}, but {', '.join(fields)}")
+        raise ValueError(f"it has no {', '.join(sorted(unknown))}; it has {', '.join(fields)}")
 
 
 def _json(operation: nats.JsonOperation, changes: Changes) -> bytes:
@@ -134,7 +134,7 @@ def _method(operation: amqp.Method, changes: Changes) -> bytes:
         elif name in arguments:
             arguments[name] = value
         else:
-            raise ValueError(f"it has no {name}, but {', '.join(arguments)}")
+            raise ValueError(f"it has no {name}; it has {', '.join(arguments)}")
     remaining = {name: value for name, value in properties.items() if value is not None}
     return amqp.Method.make(
         operation.method,

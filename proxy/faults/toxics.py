@@ -1,4 +1,4 @@
-"""Faults in the words of toxiproxy, for its clients and its command line: one proxy, whose toxics they are.
+"""toxiproxy's API for faults, for toxiproxy's clients and command line: one proxy, with the faults as toxics.
 
     GET    /proxies                              {"nats": {"name", "listen", "upstream", "enabled", "toxics"}}
     GET    /proxies/nats                         the same of one

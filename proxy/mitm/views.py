@@ -50,7 +50,7 @@ class DecodedFlow:
             self._decoders[direction] = dialect.decoder(direction)
         decoder = self._decoders[direction]
         if decoder is None:
-            yield f"{len(message.content)} bytes after what is not {dialect.name}"
+            yield f"{len(message.content)} bytes after data that is not {dialect.name}"
             return
         before = self._held[direction]
         if before:
@@ -69,7 +69,7 @@ class DecodedFlow:
             self._decoders[direction] = None
             yield f"not {dialect.name}: {failure}"
         elif self._held[direction]:
-            yield f"({self._held[direction]} bytes of what follows)"
+            yield f"({self._held[direction]} bytes of an incomplete operation)"
 
 
 def _recognised(messages: Sequence[tcp.TCPMessage]) -> CaptureDialect | None:

@@ -1,4 +1,4 @@
-"""An AMQP client once more: names and tags that the server chooses are those that it chooses now.
+"""Replays an AMQP client: translates the names and tags that the server chose.
 
 A queue that was declared without a name, a consumer without a tag, and the delivery tags of what is delivered
 are bound by their place: the third message of a consumer now is the third of that consumer then. Confirms are
@@ -76,7 +76,7 @@ class AmqpClient(ReplayClient):
         self, server: Endpoint, login: ReplayCredentials, opening: Operation, names: dict[str, str]
     ) -> None:
         if not isinstance(opening, ProtocolHeader):
-            raise UnplayableCaptureError("first seen in its middle: how it began is not in the capture")
+            raise UnplayableCaptureError("the beginning of the connection is not in the capture")
         super().__init__(server, Decoder(Sender.SERVER, LIMITS))
         self._login = login
         self._names = names

@@ -1,4 +1,4 @@
-"""What a recorded server says to a client of now: its words, with the names that this client chose.
+"""The recorded operations of a server, translated to the names that the present client chose.
 
 A name that the client chose (an inbox, a sid, a consumer tag, a queue, a correlation id) is learnt from the
 operation that has the place of the recorded one. PING and heartbeats are answered as they come.

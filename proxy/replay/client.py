@@ -1,4 +1,4 @@
-"""One client of a recording, live again: what both protocols share."""
+"""One replayed client: the part common to both protocols."""
 
 from __future__ import annotations
 

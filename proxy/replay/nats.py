@@ -1,4 +1,4 @@
-"""A NATS client once more: subjects of acknowledgements are those of the messages that come now."""
+"""Replays a NATS client: translates ack subjects to those of the messages received now."""
 
 from __future__ import annotations
 

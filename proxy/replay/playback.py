@@ -1,4 +1,4 @@
-"""The clients of a capture once more: what they sent, when they have what they had then.
+"""Replays the clients of a capture: sends each operation after the same answers have arrived.
 
 A client's operation is sent when every connection has received as many operations as it had in the recording,
 or ``PATIENCE_S`` later; with the recorded pauses in between, or without. What is of the run, such as the

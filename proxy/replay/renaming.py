@@ -1,4 +1,4 @@
-"""Names of a recording, in what is said now."""
+"""Replaces recorded names with present ones."""
 
 from __future__ import annotations
 

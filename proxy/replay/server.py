@@ -1,4 +1,4 @@
-"""The server of a capture once more, towards clients that are real: each is answered as one was then.
+"""Replays the server of a capture for real clients: each client gets the recorded answers.
 
 The n-th client to connect is the n-th of the recording. What the server said after some operation of the
 client is said when the client has sent one like it, in whatever order; a message that another client caused,

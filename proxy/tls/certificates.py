@@ -1,4 +1,4 @@
-"""Certificates that the proxy makes itself, of an authority that is made once and kept in a private folder.
+"""Certificates that the proxy generates, signed by an authority that it creates once in a private folder.
 
 The folder may also be that of mitmproxy: then its authority is used. Whoever trusts the authority trusts
 whoever can read its key: the folder is its owner's alone.
@@ -48,7 +48,7 @@ def generated(folder: Path, names: Iterable[str]) -> tuple[ssl.SSLContext, Path]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         leaf.configure_cert(context)
     except (OSError, ValueError, ssl.SSLError) as error:
-        raise TlsError(f"{folder}: no authority to make certificates with: {error}") from None
+        raise TlsError(f"{folder}: no certificate authority: {error}") from None
     return context, trusted
 
 
@@ -70,7 +70,7 @@ def _blocks(file: Path) -> tuple[bytes, bytes]:
     """The certificate and the key in it."""
     found = {block[1].split()[-1]: block[0] for block in _BLOCK.finditer(file.read_bytes())}
     if found.keys() < {b"CERTIFICATE", b"KEY"}:
-        raise ValueError(f"{file.name} has no certificate with its key")
+        raise ValueError(f"{file.name} does not contain a certificate and its key")
     return found[b"CERTIFICATE"], found[b"KEY"]
 
 

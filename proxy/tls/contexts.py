@@ -45,7 +45,7 @@ def client_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise TlsError(f"{certificate}: no certificate with its key: {error}") from None
+        raise TlsError(f"{certificate}: no certificate and key: {error}") from None
     return context
 
 
@@ -72,7 +72,7 @@ def tls_settings(
     """What these settings ask for; None if nothing is encrypted. Raises ``TlsError``."""
     if client is None and not server.encrypted:
         if first:
-            raise TlsError("nothing is encrypted, so nothing can be encrypted before INFO")
+            raise TlsError("--tls-first needs TLS on at least one side")
         return None
     return TlsSettings(
         client=client,

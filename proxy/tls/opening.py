@@ -1,4 +1,4 @@
-"""What happens on a connection before anything is relayed, where TLS begins or ends at the proxy.
+"""The TLS handshakes of a connection before the relay starts.
 
 NATS begins in the clear: the server says INFO, and only then client and proxy, proxy and server change to
 TLS, each if it was asked for; unless a side is encrypted from its first byte (``handshake_first``). INFO is
@@ -119,11 +119,11 @@ def _info(server: Any) -> Waits:
             yield server.fileno(), _IN
             continue
         if not data:
-            raise ValueError("the server closed before it said INFO")
+            raise ValueError("the server closed the connection before INFO")
         received += data
         for operation in decoder.feed(data):
             if not isinstance(operation, Info) or len(operation.raw) != len(received):
-                raise ValueError("the server said more than INFO before TLS")
+                raise ValueError("the server sent more than INFO before TLS")
             return received
 
 

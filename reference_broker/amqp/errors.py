@@ -1,4 +1,4 @@
-"""How AMQP says no: a soft error closes the channel, a hard error the connection.
+"""AMQP exceptions: a soft error closes the channel, a hard error the connection.
 
 Source: AMQP 0-9-1, section 1.2 ("Reply codes"); texts as RabbitMQ words them.
 """

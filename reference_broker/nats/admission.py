@@ -1,4 +1,4 @@
-"""Who gets in and who stays: INFO, CONNECT, authentication, PING and PONG.
+"""Connecting and keep-alive: INFO, CONNECT, authentication, PING and PONG.
 
 Sources: docs.nats.io, "Client Protocol" and "Authentication".
 """

@@ -1,4 +1,4 @@
-"""The broker as a state machine: operations of clients in, what to send to whom out.
+"""The broker core: a state machine from client operations to outputs.
 
 No socket, clock, source of chance or task: ``now`` (nanoseconds since the epoch) comes with every
 call, chance comes as ``choose(n)``, a number below n, and ``next_wake`` says when to call ``wake``.

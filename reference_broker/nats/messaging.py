@@ -1,4 +1,4 @@
-"""What clients are here for: SUB, UNSUB, PUB, HPUB, and the answer when nobody listens.
+"""SUB, UNSUB, PUB and HPUB, and the "no responders" status.
 
 Sources: docs.nats.io, "Client Protocol"; ADR-4, "NATS Message Headers".
 """

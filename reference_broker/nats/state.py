@@ -1,4 +1,4 @@
-"""What the broker remembers, and how it speaks: what one event has sent or closed leaves in one batch.
+"""The broker's memory and outputs: all output of one event leaves in one batch.
 
 No rule of the protocol stands here but what an answer looks like. ``admission`` and ``messaging``
 hold the rules, ``core`` puts them together.

@@ -201,13 +201,13 @@ def _differs(requirement: RequirementResult) -> bool:
 def _card_checks(result: RunResult) -> list[tuple[str, str, list[CheckResult]]]:
     """Heading, lead and checks of each section, most important first. A stale waiver is red."""
     sections = [
-        ("What turned the run red", "", red_checks(result)),
+        ("Failures", "", red_checks(result)),
         (
-            "Failed, but not required",
+            "Failed SHOULD and MAY",
             "These break a SHOULD or MAY; the verdict does not depend on them.",
             other_failures(result),
         ),
-        ("Waived", "These fail as the waivers say.", with_outcome(result, Outcome.WAIVED)),
+        ("Waived", "These failures are waived.", with_outcome(result, Outcome.WAIVED)),
     ]
     return [section for section in sections if section[2]]
 

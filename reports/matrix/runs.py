@@ -83,7 +83,7 @@ def stored(folder: Path) -> list[TargetRunResult]:
     for path in sorted(folder.glob("targets/*/*.json")):
         result = read(path)
         if result.target.arguments is None or len(result.target.arguments) != 1:
-            raise ResultError(f"{path}: not a run that a matrix keeps; move it away")
+            raise ResultError(f"{path}: not a run file of plumbline matrix; move it away")
         found.append(TargetRunResult(result.target.arguments[0], result))
     return found
 

@@ -152,6 +152,6 @@ def since(releases: Sequence[tuple[str, str]], software: str) -> SupportedSince:
         release = passing[turn][0]
         if met[0]:
             return SupportedSince(software, f"up to {passing[turn - 1][0]}; broken since {release}")
-        return SupportedSince(software, f"since {release}; not by {passing[turn - 1][0]}", release)
+        return SupportedSince(software, f"since {release}; failed in {passing[turn - 1][0]}", release)
     broken = ", ".join(release for release, passed in passing if not passed)
     return SupportedSince(software, f"not by {broken}")

@@ -82,7 +82,7 @@ def _print_red(console: Console, check: CheckResult, result: RunResult) -> None:
     _print_pair(console, check)
     _print_wire(console, check)
     console.print()
-    _print(console, Text.assemble("  again, alone: ", _bold(replay_command(result.target, check.id))))
+    _print(console, Text.assemble("  run again: ", _bold(replay_command(result.target, check.id))))
 
 
 def _print_pair(console: Console, check: CheckResult) -> None:
@@ -133,19 +133,19 @@ def _print_wire(console: Console, check: CheckResult) -> None:
 def _print_rest(console: Console, result: RunResult) -> None:
     failures = other_failures(result)
     if failures:
-        _heading(console, f"{len(failures)} failed, but not required (SHOULD, MAY)")
+        _heading(console, f"{len(failures)} failed SHOULD or MAY requirements")
         for check in failures:
             _brief(console, check, check.message or check.title)
             for known in check.known:
                 _prose(console, Text(one_line(elide(known, VALUE_LIMIT)), style="yellow"), lead="      ")
     waived = with_outcome(result, Outcome.WAIVED)
     if waived:
-        _heading(console, f"{len(waived)} failed as the waivers say")
+        _heading(console, f"{len(waived)} failed and are waived")
         for check in waived:
             _brief(console, check, check.waiver)
     stale = with_outcome(result, Outcome.STALE_WAIVER)
     if stale:
-        _heading(console, f"{len(stale)} stale: passed although waived; remove the waiver")
+        _heading(console, f"{len(stale)} stale waivers: the checks passed; remove the waivers")
         for check in stale:
             _brief(console, check, check.waiver)
     reasons = unsupported_reasons(result)
@@ -216,7 +216,7 @@ def _calibration(target: Target) -> str:
     """Nothing of a client: its time limits are generous."""
     if target.kind == "client":
         return ""
-    return f"{milliseconds(target.rtt_s)}; time limits get {milliseconds(target.slack_s)} more"
+    return f"{milliseconds(target.rtt_s)}; {milliseconds(target.slack_s)} added to time limits"
 
 
 def _print_verdict(console: Console, result: RunResult) -> None:

@@ -1,4 +1,4 @@
-"""A real GarageMQ, started on this machine for one check or one run and gone with it.
+"""Starts a real GarageMQ for one check or run, and removes it afterwards.
 
 Small and quick to start, and fragile: some methods end its process, others block a virtual host for good. So
 the suite gives every check a process of its own (``RunningTarget.fresh``), and a death is the verdict of one

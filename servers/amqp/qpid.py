@@ -1,4 +1,4 @@
-"""A real Apache Qpid Broker-J, started on this machine for one run and gone with it.
+"""Starts a real Apache Qpid Broker-J for one run, and removes it afterwards.
 
 Its jars come from Maven Central; ``install`` puts them beside a program, ``qpid-broker-j``, that starts them.
 Knows nothing of the protocol. A broker has a port and a folder of its own, and listens on 127.0.0.1 only.
@@ -42,7 +42,7 @@ def qpid_server() -> ServerBinary | MissingServer:
     if not path.exists():
         return MissingServer(PROGRAM, "no Apache Qpid Broker-J is on this machine", COMMAND)
     if shutil.which("java") is None:
-        return MissingServer(PROGRAM, "there is no java on PATH", "apt-get install default-jre-headless")
+        return MissingServer(PROGRAM, "java is not on PATH", "apt-get install default-jre-headless")
     return ServerBinary(PROGRAM, path, VERSION)
 
 

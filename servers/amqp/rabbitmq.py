@@ -1,4 +1,4 @@
-"""A real RabbitMQ node, started on this machine for one run and gone with it.
+"""Starts a real RabbitMQ node for one run, and removes it afterwards.
 
 Knows nothing of the protocol beyond "it answers a protocol header with connection.start". The node has its
 own name, ports and folders below one temporary folder, and its own epmd; nothing of it listens beyond

@@ -1,9 +1,10 @@
-"""Which real nats-servers this machine has, and how to start one: what the suite itself is held up against.
+"""Finds and starts the real nats-servers of this machine, against which the suite is tested.
 
 Knows nothing of the protocol beyond "a NATS server speaks first, and begins with INFO". The server chooses
 its own port and tells it in a ports file (``port: -1`` with ``ports_file_dir``, the same in 2.9 and 2.15), so
-that two runs never race for one. ``real_servers()`` lists what there is and what is missing, with the command
-that gets it; ``NatsServer`` runs one; ``start_variants()`` runs one binary under several configurations.
+that two runs never race for one. ``real_servers()`` lists all listed servers and what is missing, with the
+command that gets it; ``NatsServer`` runs one; ``start_variants()`` runs one binary under several
+configurations.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def test_damaged_file_error_has_offset() -> None:
     data[-1] = 9
     with pytest.raises(CaptureError, match=f"damaged at byte {len(START)}: a block's two lengths differ"):
         parsed(bytes(data))
-    with pytest.raises(CaptureError, match="no capture"):
+    with pytest.raises(CaptureError, match="not a capture file"):
         parsed(b"#!/bin/sh\n")
 
 

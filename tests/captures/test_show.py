@@ -117,8 +117,8 @@ def test_a_stream_that_is_no_protocol_is_passed_over_in_linear_time() -> None:
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere: no such file or folder"),
-        ([__file__], "no capture: it begins with "),
-        (["."], ".: no captures"),
+        ([__file__], "not a capture file: it starts with "),
+        (["."], ".: no capture files found"),
         ([__file__, "--filter", "op ="], "expected a value"),
         ([__file__, "--protocol", "mqtt"], "--protocol mqtt: known are nats, amqp"),
     ],

@@ -191,7 +191,7 @@ def test_an_unreachable_index_is_one_sentence_and_exit_2(ready: Path) -> None:
     assert done.returncode == 2
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith(
-        "plumbline: the package index cannot be reached: connect to the network, or set PIP_INDEX_URL"
+        "plumbline: the package index is not reachable: connect to the network, or set PIP_INDEX_URL"
     )
 
 

@@ -89,7 +89,7 @@ def test_a_trace_of_the_other_protocol_is_a_mistake(tmp_path: Path, broker: str)
     trace = write_trace(tmp_path / "nats.trace", "CORE-001", expects="PONG")
     ended = verify(tmp_path, broker, "--trace", trace)
     assert (ended.code, ended.out) == (2, "")
-    assert "is no such target" in one_sentence(ended.err)
+    assert "is not such a target" in one_sentence(ended.err)
 
 
 def test_closed_port_exits_3(tmp_path: Path) -> None:

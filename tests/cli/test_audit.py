@@ -111,7 +111,7 @@ def test_captures_without_a_receiver_say_so_and_are_not_green(
     done = audit(tmp_path)
     assert (done.returncode, done.stdout) == (
         1,
-        "1 messages were published, and the captures show nobody who was to get them\n",
+        "1 messages were published, but the captures show no receiver for them\n",
     )
 
 

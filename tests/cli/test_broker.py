@@ -99,7 +99,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
         (["-c", "/does/not/exist"], "/does/not/exist: cannot be read (No such file or directory)"),
         (
             ["--defect", "nonsense-of-no-kind"],
-            "there is no defect 'nonsense-of-no-kind': ",
+            "unknown defect 'nonsense-of-no-kind': ",
         ),
         (["--no-such-flag"], "No such option"),
         (["-port", "x"], "Invalid value for '--port'"),

@@ -55,7 +55,10 @@ def test_a_program_is_started_and_explored(nats_server: NatsServer, tmp_path: Pa
         (("--budget=soon",), "--budget 'soon': write a time such as 60s or 10m"),
         (("--level=1.0",), "level '1.0' is not known"),
         (("nats://127.0.0.1:4222", "--server=x"), "give only one of URL, --server and --target"),
-        (("nats://127.0.0.1:4222", DEFECT), "--defect is for the embedded reference broker"),
+        (
+            ("nats://127.0.0.1:4222", DEFECT),
+            "--defect works only with the embedded reference broker: remove the URL and --server",
+        ),
         (("--defect=none-such",), "none-such"),
         (("http://127.0.0.1",), "scheme"),
     ],

@@ -47,7 +47,7 @@ def test_without_a_name_every_known_target_is_listed(tmp_path: Path) -> None:
 def test_a_name_that_means_nothing_is_a_mistake(tmp_path: Path, command: tuple[str, ...]) -> None:
     ended = plumbline(tmp_path, *command, "nats-servr@2.10.14")
     assert (ended.code, ended.out) == (2, "")
-    assert one_sentence(ended.err) == "no target is named 'nats-servr'; did you mean nats-server?"
+    assert one_sentence(ended.err) == "unknown target 'nats-servr'; did you mean nats-server?"
 
 
 def test_unavailable_target_lists_missing_tools(tmp_path: Path) -> None:

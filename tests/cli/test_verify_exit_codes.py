@@ -76,8 +76,11 @@ USAGE = {
     "a report in a file's place for folders": (("--json", "broken/r.json"), "cannot write the json report"),
     "a report on a folder": (("--html", "."), "is a folder"),
     "a draft in no folder": (("--write-waivers", "none/w.toml"), "--write-waivers none/w.toml"),
-    "a draft over what is there": (("--write-waivers", "broken"), "name a new one"),
-    "a defect that is none": (("--defect", "no-such-defect"), "there is no defect 'no-such-defect'"),
+    "a draft over what is there": (
+        ("--write-waivers", "broken"),
+        "the file already exists and may contain reasons; choose a new file name",
+    ),
+    "a defect that is none": (("--defect", "no-such-defect"), "unknown defect 'no-such-defect'"),
     "a variant with a slip": (("--variant", "autt=nats://h"), "did you mean auth"),
     "a variant without a URL": (("--variant", "auth"), "write NAME=URL"),
     "a level that is none": (("--level", "newish"), "2.9"),
@@ -85,7 +88,10 @@ USAGE = {
     "a trace that is not there": (("--trace", "none.trace"), "cannot be read: No such file"),
     "a server that is none": (("--server", "broken"), "not an executable file"),
     "a URL and a server": (("nats://h", "--server", "s"), "give only one of URL, --server and --target"),
-    "a defect of somebody else's server": (("nats://h", "--defect", "d"), "leave out the URL"),
+    "a defect of somebody else's server": (
+        ("nats://h", "--defect", "d"),
+        "--defect works only with the embedded reference broker: remove the URL and --server",
+    ),
 }
 
 
@@ -159,9 +165,9 @@ def test_wrong_credentials_error_shows_url_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("following", "said"),
     [
-        (("-k", "no_check_is_called_so"), "nothing was selected"),
-        (("--no-such-option",), "pytest does not take"),
-        (("--collect-only",), "kept pytest from running"),
+        (("-k", "no_check_is_called_so"), "no check was selected: -k, -m and the arguments match no check"),
+        (("--no-such-option",), "pytest rejects the arguments after --"),
+        (("--collect-only",), "the arguments after -- made pytest run no check"),
         (("test_broken.py",), "could not be read: test_broken.py: "),
     ],
 )
@@ -194,7 +200,7 @@ def chatter(link: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (silent, "accepts connections and says nothing"),
+        (silent, "accepts connections but sends no data; a NATS server sends INFO first."),
         (http, "speaks HTTP, not NATS"),
         (closing, "closes the connection"),
         (greeting_only, "does not answer PING"),
@@ -246,7 +252,7 @@ def test_a_target_that_hangs_ends_the_run(tmp_path: Path, nats_server: NatsServe
         finally:
             os.kill(nats_server.pid, signal.SIGCONT)
     assert run.returncode == 3
-    assert "accepts connections and says nothing" in one_sentence(err)
+    assert "accepts connections but sends no data; a NATS server sends INFO first." in one_sentence(err)
 
 
 # -- 4 -----------------------------------------------------------------------------------------
@@ -265,7 +271,7 @@ def test_a_check_that_raises_is_an_error_of_plumbline(tmp_path: Path, broker: st
     (tmp_path / "test_raising.py").write_text(CHECK.format(body="{}['what is missing']"))
     ended = verify(tmp_path, broker, "--select", "CORE-004", "--", "test_raising.py")
     assert ended.code == 4
-    assert one_sentence(ended.err) == "1 check ended in an error of Plumbline"
+    assert one_sentence(ended.err) == "1 check ended with an internal error of Plumbline"
     assert "KeyError: 'what is missing'" in ended.out
     assert "Unknown: Plumbline made an error." in ended.out
 

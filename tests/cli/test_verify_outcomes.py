@@ -80,7 +80,7 @@ def test_a_run_that_tested_nothing_is_not_conformant(tmp_path: Path, broker: str
     trace = write_trace(tmp_path / "other.trace", MUST, header="variant auth")
     ended, result = _verify(tmp_path, broker, trace)
     assert ended.code == 1
-    assert result["summary"]["reasons"] == ["nothing was tested"]
+    assert result["summary"]["reasons"] == ["no requirement was tested"]
     assert result["checks"][0]["outcome"] == "unsupported"
     assert "--variant auth=URL" in result["checks"][0]["message"]
 
@@ -107,7 +107,7 @@ def test_a_check_without_an_observation_fails(tmp_path: Path, broker: str) -> No
     ended, result = _verify(tmp_path, broker, passes, options=("--", "test_nothing.py"))
     assert ended.code == 1
     failed = next(check for check in result["checks"] if check["id"] == "nothing::it")
-    assert (failed["outcome"], failed["message"]) == ("failed", "the check saw no evidence")
+    assert (failed["outcome"], failed["message"]) == ("failed", "the check made no observation")
 
 
 def test_a_trace_of_ones_own_runs_beside_what_is_selected(tmp_path: Path, broker: str) -> None:
@@ -221,7 +221,7 @@ def test_inconclusive_check_is_retried_once_exclusively(
     (check,) = result["checks"]
     assert (ended.code, check["outcome"], check["retried"]) == (code, outcome, True)
     if code:
-        assert "stayed inconclusive, also when repeated alone" in ended.out
+        assert "remained inconclusive after one retry" in ended.out
 
 
 # -- reports -----------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def _amqp_1_0(link: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        (silent, "accepts connections and says nothing to a protocol header"),
-        (closing, "closes the connection|broke the connection off"),
+        (silent, "accepts connections and does not answer the protocol header"),
+        (closing, "closes the connection|closed the connection"),
         (http, "speaks HTTP, not AMQP"),
         (_nats, "does not speak AMQP"),
         (_amqp_1_0, "does not speak AMQP 0-9-1"),

@@ -115,7 +115,7 @@ def test_unverified_requirement_is_reported(tmp_path: Path) -> None:
     (problem,) = problems_of(folder(tmp_path))
     assert problem == (
         "conformance/requirements/g.toml:5: no check verifies G-001 (MUST); "
-        "name it in a trace or @verifies, or say why it is excluded"
+        "name it in a trace or @verifies, or give the reason in excluded"
     )
 
 

@@ -53,7 +53,7 @@ def test_each_way_to_end_is_an_outcome(raised: Exception, outcome: Outcome) -> N
 def test_a_check_that_saw_no_evidence_fails() -> None:
     result = ran(lambda session: None)
     assert result.outcome is Outcome.FAILED
-    assert result.message == "the check saw no evidence"
+    assert result.message == "the check made no observation"
 
 
 def test_a_failure_beside_the_servers_own_trouble_is_inconclusive() -> None:

@@ -135,7 +135,7 @@ def test_exit_codes_and_sentences_are_those_of_verify(
 def test_empty_selection_is_usage_error(tmp_path: Path, broker: str, options: tuple[str, ...]) -> None:
     ended = pytest_by_hand(tmp_path, *SUITE, "--target", broker, "-k", "no_check_is_called_so", *options)
     assert ended.code == 2
-    assert "nothing was selected" in ended.out
+    assert "no check was selected: -k, -m and the arguments match no check" in ended.out
 
 
 def test_a_users_configuration_loses_no_check(tmp_path: Path, broker: str) -> None:
@@ -162,7 +162,7 @@ def test_a_users_configuration_loses_no_check(tmp_path: Path, broker: str) -> No
     [
         ("ping_is_answered", 0, "conformant: 1 requirements claimed, 1 tested, 1 passed"),
         ("ping_is_answered or of_the_users_that_fails", 1, "test_of_the_users_that_fails"),
-        ("without_evidence", 1, "the check saw no evidence"),
+        ("without_evidence", 1, "the check made no observation"),
         ("that_raises", 4, "KeyError: 'what is missing'"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_worker_that_dies_is_an_error_of_plumbline(tmp_path: Path, broker: str
     options = ("-n", "2", "-k", "that_dies or is_answered")
     ended = pytest_by_hand(tmp_path, "test_own.py", "--target", broker, *options)
     assert ended.code == 4
-    assert "test_own.py::that_dies ended in an error of Plumbline: worker" in ended.out
+    assert "test_own.py::that_dies ended with an internal error of Plumbline: worker" in ended.out
     assert "1 passed" in _outcomes(ended)
 
 

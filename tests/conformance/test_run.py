@@ -89,7 +89,7 @@ def test_a_run_that_tested_nothing_is_not_conformant() -> None:
     assert concluded([]).summary.exit_code == ExitCode.NOT_CONFORMANT
     only_unsupported = concluded([result(Outcome.UNSUPPORTED, "CORE-001")])
     assert only_unsupported.summary.exit_code == ExitCode.NOT_CONFORMANT
-    assert "nothing was tested" in only_unsupported.summary.reasons
+    assert "no requirement was tested" in only_unsupported.summary.reasons
 
 
 @pytest.mark.parametrize(

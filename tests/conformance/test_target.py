@@ -51,7 +51,7 @@ def leaving(link: socket.socket) -> None:
         (dripping, "says nothing"),
         (chattering, "does not answer PING"),
         (leaving, "closes the connection before it answers PING"),
-        (silent, "accepts connections and says nothing"),
+        (silent, "accepts connections but sends no data; a NATS server sends INFO first."),
         (http, "speaks HTTP, not NATS"),
         (closing, "closes the connection"),
         (lambda link: link.sendall(b"220 mail.example ESMTP\r\n"), "does not speak NATS"),

@@ -147,7 +147,7 @@ def test_deliveries_before_consumer_capture_are_not_judged(talks: Conversations)
     consumer.client(nats.Pub.make(consumer.deliver("m3", 3, 3, stored=later), b"+ACK"))
     (one,) = talks.audited()
     assert counts(one.judgement) == {"ok": 1}
-    assert one.remarks == ("2 more were published before the captures show it",)
+    assert one.remarks == ("2 more were published before the captures show the receiver",)
 
 
 def test_a_consumer_is_not_expected_to_get_what_its_filter_leaves_out(talks: Conversations) -> None:

@@ -212,7 +212,7 @@ def test_unreadable_files_become_problem_rows(tmp_path: Path, captures: Path) ->
 def test_source_fails_without_problem_rows(tmp_path: Path) -> None:
     (tmp_path / "other.pcapng").write_bytes(b"certainly no capture")
     (file,), _ = capture_files([str(tmp_path)])
-    with pytest.raises(CaptureError, match=r"other\.pcapng: no capture"):
+    with pytest.raises(CaptureError, match=r"other\.pcapng: not a capture file"):
         list(batches(sections(file)[0]))
 
 

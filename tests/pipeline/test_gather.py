@@ -62,7 +62,7 @@ def test_violation_card_has_context_and_cause(spark: SparkSession) -> None:
 def test_tables_without_rows_make_a_page_too(spark: SparkSession) -> None:
     shown = gather({name: rows_of(spark, table) for name, table in TABLES.items()})
     assert (shown.first, shown.last, shown.rules, shown.grids) == (0, 0, (), ())
-    assert b"Nothing was recorded" in render(shown)
+    assert b"No operation was recorded" in render(shown)
 
 
 def test_an_operation_reads_as_on_the_wire() -> None:

@@ -218,5 +218,5 @@ def test_the_authority_of_mitmproxy_may_be_used(tmp_path: Path) -> None:
 
 def test_folder_without_authority_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "authority.pem").write_text("nothing")
-    with pytest.raises(TlsError, match=r"authority\.pem has no certificate with its key"):
+    with pytest.raises(TlsError, match=r"authority\.pem does not contain a certificate and its key"):
         generated(tmp_path, [])

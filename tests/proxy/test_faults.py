@@ -192,7 +192,7 @@ def test_faults_come_change_and_go_while_connections_live(tmp_path: Path) -> Non
                 assert ask(control.url, "POST", "/faults", fault) == (200, {"lossy": fault["fault"]})
                 assert ask(control.url, "POST", "/faults", fault) == (
                     409,
-                    {"error": "there is a fault lossy", "status": 409},
+                    {"error": "a fault with this name already exists: lossy", "status": 409},
                 )
                 client.sendall(numbered(1, 2, 3))
                 assert receive(client, len(numbered(1, 3))) == numbered(1, 3)
@@ -252,10 +252,10 @@ def test_the_language_of_choices() -> None:
         ("latency soon", "latency soon: expected latency 50ms ±10ms"),
         (
             "latency 5ms every 2nd",
-            "latency 5ms every 2nd: latency is about bytes: neither every, the nor where",
+            "latency 5ms every 2nd: latency applies to bytes, so every, the and where are not allowed",
         ),
         ("drop PUB on sideways", "drop PUB on sideways: on sideways: expected upstream or downstream"),
-        ("drop PUB every 0th", "drop PUB every 0th: counting begins with the 1st"),
+        ("drop PUB every 0th", "drop PUB every 0th: numbers start at 1st"),
         ("drop a b", "drop a b: expected an operation, such as MSG, basic.ack or +ACK, not 'a b'"),
         ("drop PUB where size >", "expected a value"),
     ],

@@ -107,7 +107,7 @@ def test_an_amqp_session_is_shown_and_recorded(addon: str, tmp_path: Path) -> No
                 assert len(get(channel, "ORDERS")[2]) == 100_000
             shown = mitm.end()
     assert '[1] basic.publish exchange="" routing_key="ORDERS"' in shown, shown
-    assert "bytes of what follows)" in shown
+    assert "bytes of an incomplete operation)" in shown
     methods = [row.fields["op"] for row in read([captures]) if row.number]
     assert methods[:2] == ["protocol-header", "connection.start"]
     assert methods.count("basic.publish") == methods.count("basic.get-ok") == 1

@@ -173,7 +173,7 @@ def pour_echoes(client: socket.socket, size: int) -> None:
     for _ in range(0, size, 10_000):
         client.sendall(bytes(10_000))
         if receive(client, 10_000) != bytes(10_000):
-            raise BrokenPipeError("a broken pipe")
+            raise BrokenPipeError("an invalid pipe")
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -175,7 +175,7 @@ def test_settings() -> None:
     assert found is not None
     assert found.after_info
     assert found.client is None
-    with pytest.raises(TlsError, match="no certificate with its key"):
+    with pytest.raises(TlsError, match="no certificate and key:"):
         client_context(Path("nowhere.pem"), None)
     with pytest.raises(TlsError, match="nothing is encrypted"):
         tls_settings(plain, None, None, trusts_anyone=False, first=[ProxySide.CLIENT])

@@ -71,7 +71,10 @@ def test_other_layout_is_rejected_and_unchanged(tmp_path: Path, other: Stamp) ->
     theirs.open()
     theirs.write([Append("data", [b"x"])])
     theirs.close()
-    with pytest.raises(StoreError, match="reads and writes 'test', version 3, and converts nothing"):
+    with pytest.raises(
+        StoreError,
+        match="reads and writes 'test', version 3, and cannot convert it: use the program that wrote it",
+    ):
         folder(tmp_path).open()
     assert (tmp_path / "store/data").read_bytes() == b"x"
     folder(tmp_path, other).open()

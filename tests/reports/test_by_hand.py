@@ -86,17 +86,23 @@ def test_a_server_that_plumbline_started_is_to_be_started_again() -> None:
     def remarks(*arguments: str) -> str:
         return manual_script(replace(TARGET, arguments=arguments), check_of("> PING")).script
 
-    assert "give its address: plumbline broker nats -js --defect=x\n" in remarks("--defect=x")
-    assert "give its address: plumbline broker amqp --defect=x\n" in remarks("amqp", "--defect=x")
-    assert "give its address: nats-server@2.10.14, in the configuration" in remarks(
-        "--target", "nats-server@2.10.14"
+    assert "(the server of the run has ended): plumbline broker nats -js --defect=x\n" in remarks(
+        "--defect=x"
     )
-    assert "give its address" not in remarks("nats://127.0.0.1:4222")
+    assert "(the server of the run has ended): plumbline broker amqp --defect=x\n" in remarks(
+        "amqp", "--defect=x"
+    )
+    assert (
+        "start a server and use its address (the server of the run has ended): nats-server@2.10.14, in the "
+        "configuration" in remarks("--target", "nats-server@2.10.14")
+    )
+    assert "(the server of the run has ended): plumbline broker" not in remarks("nats://127.0.0.1:4222")
 
 
 def test_secrets_that_were_masked_are_to_be_put_in() -> None:
     assert (
-        "asterisks stand for secrets" in manual_script(TARGET, check_of('> CONNECT {"pass":"****"}')).script
+        "replace the asterisks with the secrets"
+        in manual_script(TARGET, check_of('> CONNECT {"pass":"****"}')).script
     )
     assert "asterisks" not in manual_script(TARGET, check_of("> SUB a.* 1")).script
 
@@ -104,15 +110,15 @@ def test_secrets_that_were_masked_are_to_be_put_in() -> None:
 @pytest.mark.parametrize(
     ("check", "why"),
     [
-        (replace(NO_WAIT, wire=()), "nothing was sent"),
-        (check_of("< INFO {}"), "nothing was sent"),
+        (replace(NO_WAIT, wire=()), "the check sent no operation that can be sent by hand"),
+        (check_of("< INFO {}"), "the check sent no operation that can be sent by hand"),
         (sent(b"x" * 4096), "an operation is too long to type"),
         (sent(*[b"x" * 4000] * 5), "the exchange is too long to type"),
         (
             replace(
                 NO_WAIT, wire=tuple(WireLine(0, str(number), ">", "PING", b"PING\r\n") for number in range(9))
             ),
-            "it takes 9 connections",
+            "it needs 9 connections",
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_broken_must_is_a_failure_with_all_its_evidence() -> None:
     assert "Actual:   < HMSG _INBOX.PL7f3a2x1.inbox 1 81 81 | NATS/1.0 408 Request Timeout" in body
     assert re.search(r"^\* +0\.0064 client < HMSG _INBOX", body, re.MULTILINE)
     assert "at conformance/traces/adr-13/no-wait-on-an-empty-consumer.trace:9" in body
-    assert f"Again, alone: plumbline verify nats://127.0.0.1:4222 --select {FAILED}" in body
+    assert f"Run again: plumbline verify nats://127.0.0.1:4222 --select {FAILED}" in body
 
 
 @pytest.mark.parametrize(

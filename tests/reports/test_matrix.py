@@ -67,7 +67,7 @@ RELEASES = ("2.9.25", "2.10.0", "2.10.14", "2.11.0")
     ("verdicts", "release", "words"),
     [
         (("passed",) * 4, "", "every release that was run"),
-        (("failed", "failed", "passed", "passed"), "2.10.14", "since 2.10.14; not by 2.10.0"),
+        (("failed", "failed", "passed", "passed"), "2.10.14", "since 2.10.14; failed in 2.10.0"),
         (("passed", "failed", "failed", "failed"), "", "up to 2.9.25; broken since 2.10.0"),
         (("passed", "failed", "waived", "passed"), "", "not by 2.10.0, 2.10.14"),
         (("failed",) * 4, "", "no release that was run"),
@@ -78,7 +78,7 @@ RELEASES = ("2.9.25", "2.10.0", "2.10.14", "2.11.0")
         ),
         (("unsupported",) * 4, "", "not claimed by any release that was run"),
         (("inconclusive",) * 4, "", "no evidence"),
-        (("failed", "inconclusive", "passed", "passed"), "2.10.14", "since 2.10.14; not by 2.9.25"),
+        (("failed", "inconclusive", "passed", "passed"), "2.10.14", "since 2.10.14; failed in 2.9.25"),
     ],
 )
 def test_since_which_release_a_requirement_is_met(verdicts: Sequence[str], release: str, words: str) -> None:
@@ -226,7 +226,7 @@ def test_a_site_keeps_its_runs_and_grows(site: Path) -> None:
     assert {"nats-server@2.9.25", "nats-server@2.10.0", "nats-server@2.11.0"} < rows.keys()
     assert [run["started"] for run in rows["nats-server@2.10.0"]["history"]] == [FIRST, SECOND]
     ages = {one["id"]: one["since"].get("nats-server") for one in index["requirements"]}
-    assert ages["JS-PULL-021"] == {"release": "2.10.0", "text": "since 2.10.0; not by 2.9.25"}
+    assert ages["JS-PULL-021"] == {"release": "2.10.0", "text": "since 2.10.0; failed in 2.9.25"}
     assert "Grown" in page.read_text()
 
 
@@ -287,7 +287,7 @@ def test_matrix_writes_site(files: tuple[Path, Path], tmp_path: Path) -> None:
     [
         ([], "give result files, or targets with --run"),
         (["absent.json"], "absent.json: No such file"),
-        (["--run", "nope"], "no target is named 'nope'"),
+        (["--run", "nope"], "unknown target 'nope'"),
     ],
 )
 def test_invalid_matrix_folder_is_reported(arguments: list[str], sentence: str, tmp_path: Path) -> None:

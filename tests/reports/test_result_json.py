@@ -93,8 +93,8 @@ def test_the_published_schema_refuses_what_is_not_a_result(path: tuple[str | int
         (b"[" * 100_000, "not a Plumbline result"),
         (b"{}", 'it has no "schema"; expected plumbline.result/1'),
         (b'{"schema":"other/1"}', "its \"schema\" is 'other/1', expected plumbline.result/1"),
-        (b'{"schema":"plumbline.result/2"}', r"another version \(plumbline.result/2\); .* run again"),
-        (b'{"schema":"plumbline.result/1"}', "a broken plumbline.result/1 file: .*suite"),
+        (b'{"schema":"plumbline.result/2"}', r"another schema \(plumbline.result/2\); .* run again"),
+        (b'{"schema":"plumbline.result/1"}', "an invalid plumbline.result/1 file: .*suite"),
     ],
 )
 def test_other_file_is_rejected_with_description(data: bytes, message: str) -> None:

@@ -212,13 +212,13 @@ def test_the_offending_operation_is_marked_among_the_last(ended: str) -> None:
 
 
 def test_the_replay_command_is_one_line_to_copy(ended: str) -> None:
-    assert f"  again, alone: plumbline verify nats://127.0.0.1:4222 --select {NO_WAIT}" in ended.splitlines()
+    assert f"  run again: plumbline verify nats://127.0.0.1:4222 --select {NO_WAIT}" in ended.splitlines()
 
 
 def test_non_red_outcomes_are_brief(ended: str) -> None:
-    assert "1 failed, but not required (SHOULD, MAY)\n  adr-13/idle-heartbeat  SHOULD  no heartbeat" in ended
-    assert "1 failed as the waivers say\n  core/queue-groups  MUST  known since 2.10.1" in ended
-    assert "1 stale: passed although waived; remove the waiver\n  core/echo-false" in ended
+    assert "1 failed SHOULD or MAY requirements\n  adr-13/idle-heartbeat  SHOULD  no heartbeat" in ended
+    assert "1 failed and are waived\n  core/queue-groups  MUST  known since 2.10.1" in ended
+    assert "1 stale waivers: the checks passed; remove the waivers\n  core/echo-false" in ended
     assert "1 not supported by this server\n     1  needs JetStream API level 1" in ended
 
 
@@ -226,7 +226,7 @@ def test_the_summary_tells_target_versions_counts_and_reports(ended: str) -> Non
     facts = dict(re.findall(r"^ *([a-z ]+?)  (\S.*?)$", ended[ended.rindex("      target") :], re.MULTILINE))
     assert facts["target"] == "server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222"
     assert facts["level"] == "2.10"
-    assert facts["round trip"] == "0.21 ms; time limits get 50 ms more"
+    assert facts["round trip"] == "0.21 ms; 50 ms added to time limits"
     assert facts["suite"] == "plumbline 0.1.0, requirement set 2026.11"
     assert facts["requirements"] == "11 claimed, 8 tested, 4 passed"
     assert facts["duration"] == "12.3 s"
@@ -247,7 +247,7 @@ def test_the_last_words_are_the_verdict_and_its_reasons(ended: str) -> None:
     ]
     good = on_pipe(events_of(conformant_result()))
     assert good.splitlines()[-1] == "Conformant. 3 of 3 tested requirements passed. Exit code 0."
-    assert "again, alone" not in good
+    assert "run again:" not in good
 
 
 def test_hostile_text_is_escaped(ended: str) -> None:
@@ -275,7 +275,7 @@ def test_a_narrow_terminal_breaks_prose_between_words(columns: int) -> None:
 def test_many_red_checks_are_shown_in_part_and_named_all() -> None:
     result = big_result(100, failing_every=1)
     text = on_pipe([*events_of(result)][-1:])
-    assert text.count("again, alone") == 40
+    assert text.count("run again:") == 40
     assert "60 more red checks" in text
     assert all(f"group-0/check-{number}" in text for number in range(100))
 

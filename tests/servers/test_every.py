@@ -25,7 +25,7 @@ def test_known_failures_of_server_are_waived() -> None:
 
 
 def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(TargetError, match=r"no target is named 'nats'.*reference-nats, reference-amqp, all"):
+    with pytest.raises(TargetError, match=r"unknown target 'nats'.*reference-nats, reference-amqp, all"):
         every.runs(["nats"])
 
 

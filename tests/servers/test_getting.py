@@ -92,7 +92,8 @@ def test_a_build_of_another_version_is_not_passed_on(machine: Path) -> None:
         "note: requires go >= 1.26.0 (running go 1.19.8; GOTOOLCHAIN=local)": (
             r"it needs Go 1\.26\.0, this is 1\.19\.8 and may fetch no other: set GOTOOLCHAIN=auto"
         ),
-        "v2.10.99: unknown revision v2.10.99": "there is no such release",
+        "v2.10.99: unknown revision v2.10.99": "this release does not exist, or the module proxy does not "
+        "have it",
         "dial tcp: lookup proxy.golang.org: no such host": "the module proxy cannot be reached",
         "internal compiler error": "internal compiler error",
     }.items(),
@@ -109,7 +110,7 @@ def test_bare_machine_lists_every_install_method_with_missing_tools() -> None:
     assert str(refused.value) == (
         "nats-server@2.10.14 is not on this machine and cannot be had;"
         " go install github.com/nats-io/nats-server/v2@v2.10.14: there is no go on PATH;"
-        " docker run docker.io/library/nats:2.10.14: neither docker nor podman runs containers here"
+        " docker run docker.io/library/nats:2.10.14: neither docker nor podman works on this machine"
     )
 
 
@@ -135,7 +136,7 @@ def test_a_container_tool_without_its_engine_is_no_way(machine: Path) -> None:
     container = install_methods(target("nats-server@2.10.14"))[-1]
     assert (container.method, container.missing) == (
         "container",
-        "neither docker nor podman runs containers here",
+        "neither docker nor podman works on this machine",
     )
 
 

@@ -56,7 +56,7 @@ def test_invalid_version_error_shows_valid_forms(file: Path, version: str) -> No
 
 
 def test_a_misspelled_name_is_answered_with_the_nearest(file: Path) -> None:
-    with pytest.raises(TargetError, match=r"no target is named 'tyo'; did you mean toy\?"):
+    with pytest.raises(TargetError, match=r"unknown target 'tyo'; did you mean toy\?"):
         target("tyo@1.2.0", file)
 
 

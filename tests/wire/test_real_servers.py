@@ -239,7 +239,7 @@ def test_servers_read_pull_requests_as_the_parser_does(nats_server: NatsServer) 
             expected[body] = [400] if refused else PullRequest.parse(body).batch
             looks[body] = partial(look, name)
             settled(looks[body], expected[body])
-        # Once more at the end: nothing came later.
+        # Once more at the end: no operation was received later.
         assert {body: look() for body, look in looks.items()} == expected
 
 
@@ -310,5 +310,5 @@ def test_servers_read_acknowledgements_as_the_parser_does(
                 talk.say(pull.raw * 3)
             looks[payload] = partial(look, name)
             settled(looks[payload], expected[payload])
-        # Once more at the end: nothing came later.
+        # Once more at the end: no operation was received later.
         assert {payload: look() for payload, look in looks.items()} == expected

@@ -1,4 +1,4 @@
-"""What a codec of AMQP 0-9-1 raises: a ``ProtocolError`` with the reply code that the peer should be told.
+"""What a codec of AMQP 0-9-1 raises: a ``ProtocolError`` with the reply code to send to the peer.
 
 Source: AMQP 0-9-1, section 4.2.3 ("General Frame Format") and 1.2 (reply codes).
 """

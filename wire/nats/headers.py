@@ -80,7 +80,7 @@ def _fields(lines: Iterable[bytes], block: bytes) -> Iterable[tuple[str, str]]:
     for line in lines:
         name, colon, value = line.decode("utf-8", "surrogateescape").partition(":")
         if not colon or not name:
-            raise _malformed(f"header line {line!r} has no name and colon", block)
+            raise _malformed(f"header line {line!r} has no name with a colon", block)
         yield name, value.strip(" \t")
 
 

@@ -1,4 +1,4 @@
-"""What an AMQP scenario is given: a stage behind the testee's back, and the wire in words of channels."""
+"""What an AMQP scenario uses: Plumbline's own connection to the broker, and the operations by channel."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class AmqpScene(Scene):
         messages = self.messages(subscription)
         if [message.data for message in messages] != list(expected):
             self.fail(
-                "not the messages that were delivered were handed over",
+                "the messages passed to the application differ from those delivered",
                 expected=str(list(expected)),
                 actual=[message.data for message in messages],
             )
@@ -133,7 +133,7 @@ class AmqpScene(Scene):
         confirms = self.confirms()
         self.require(
             confirms == {number: [ack] for number, ack in expected.items()},
-            "not the confirms that the broker sent were told",
+            "the reported confirms differ from those that the broker sent",
             expected=_describe_confirms({number: [ack] for number, ack in expected.items()}),
             actual=_describe_confirms(confirms),
         )
@@ -150,7 +150,7 @@ class AmqpScene(Scene):
             first = min((seen.at for seen in acks), default=None)
             self.require(
                 first is not None and first <= at,
-                f"publish {number} was told to be confirmed and no basic.ack had said so",
+                f"publish {number} was reported as confirmed before any basic.ack for it",
                 expected=f"basic.ack for publish {number} first",
                 actual="no basic.ack for it"
                 if first is None

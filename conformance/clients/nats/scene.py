@@ -1,4 +1,5 @@
-"""What a NATS scenario is given: a stage behind the testee's back, and the wire in JetStream's words."""
+"""What a NATS scenario uses: Plumbline's own connection to the broker, and the operations as JetStream
+requests."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ class NatsScene(Scene):
         fetched = self.fetch(len(expected), expires_ms)
         if fetched.data != list(expected):
             self.fail(
-                "fetch did not hand over the messages that there are",
+                "fetch did not return the available messages",
                 expected=str(list(expected)),
                 actual=f"{fetched.data} {fetched.error or ''}",
             )
@@ -140,7 +141,7 @@ class NatsScene(Scene):
                 try:
                     request = PullRequest.parse(operation.payload)
                 except ProtocolError as error:
-                    self.fail("a pull request that is none", expected="JSON", actual=error, at=seen)
+                    self.fail("an invalid pull request", expected="JSON", actual=error, at=seen)
                 found.append(ObservedPull(seen, request, operation.reply or ""))
         return found
 

@@ -1,4 +1,4 @@
-"""AMQP in traces: what ``given`` sets up, and the state that ``await`` and ``expect`` ask for.
+"""AMQP in traces: objects of ``given``, and the state in ``await`` and ``expect``.
 
     given queue ORDERS arguments={"x-max-length":2}
     given exchange EVENTS type=topic
@@ -167,7 +167,7 @@ def read_state(kind: Text, rest: Text, reader: TraceReader) -> ObjectState:
 def _fields(text: Text, method: str, taken: str, reader: TraceReader) -> tuple[Field, ...]:
     fields = read_fields(text, SHAPES[method], reader, Use.SENT)
     if any(field.name == taken for field in fields):
-        raise TraceLineError.at(text, f"no {taken}: it is the name that stands before")
+        raise TraceLineError.at(text, f"no {taken}: it is the name before the fields")
     return fields
 
 

@@ -1,4 +1,4 @@
-"""``key=value`` pairs of an AMQP method (arguments, properties, body): what they stand for and match.
+"""``key=value`` pairs of an AMQP method (arguments, properties, body): their values and patterns.
 
 The method table says what type a value has. Texts stand bare or in quotes, tables are JSON objects. A name of
 the trace is rewritten where a name stands: in the arguments that name queues and exchanges, in routing keys,

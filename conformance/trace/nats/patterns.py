@@ -1,4 +1,4 @@
-"""NATS operations as a trace expects them, and what they differ in from one that came. Pure.
+"""Patterns for NATS operations in traces, and their differences from received operations. Pure.
 
 What a pattern does not write must not be there (a reply subject, a status), except sizes, further
 headers and further JSON fields; a payload or header block that is not written at all may be anything.

@@ -1,4 +1,4 @@
-"""JetStream in traces: what ``given`` sets up, and the state that ``await`` and ``expect`` ask for.
+"""JetStream in traces: objects of ``given``, and the state in ``await`` and ``expect``.
 
     given stream ORDERS subjects=ORDERS.>
     given consumer ORDERS DISPATCH ack=explicit ack_wait=500ms

@@ -1,4 +1,4 @@
-"""How clients ask for messages: basic.consume, basic.cancel, basic.get, basic.qos.
+"""Consuming: basic.consume, basic.cancel, basic.get, basic.qos.
 
 Sources: AMQP 0-9-1 XML, class basic; RabbitMQ, "Consumers", "Consumer Prefetch", "Consumer Cancel
 Notification", "Consumer Priorities".

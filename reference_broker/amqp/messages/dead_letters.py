@@ -1,4 +1,4 @@
-"""What becomes of a message that dies in a queue: where it goes next, and what its headers tell.
+"""Dead lettering: where a dead message is republished, and its ``x-death`` headers.
 
 Source: RabbitMQ, "Dead Letter Exchanges".
 """

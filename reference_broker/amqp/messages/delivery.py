@@ -1,4 +1,4 @@
-"""From queues to consumers: whose turn it is, how many it may hold, what expires and what overflows.
+"""Delivery from queues to consumers: turns, prefetch, expiry, overflow.
 
 Sources: RabbitMQ, "Consumer Prefetch", "Consumer Priorities", "Time-To-Live and Expiration", "Queue Length
 Limit", "Dead Letter Exchanges".

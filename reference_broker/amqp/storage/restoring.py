@@ -1,4 +1,4 @@
-"""What the records of a journal come to: the topology and the messages that a restart finds."""
+"""Restores topology and messages from the records of a journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to survive, as records: topology and persistent messages.
+"""Writes durable topology and persistent messages as records.
 
 Only records here; who keeps them on a disk is the shell. Every durable change is one record, in the order of
 the changes. Source: RabbitMQ, "Queues" (durability), "Consumer Acknowledgements and Publisher Confirms".

@@ -1,4 +1,4 @@
-"""A queue as it lies in memory: messages in order, consumers in turn. What it may do, others decide.
+"""The data of a queue: messages in order, consumers in turn. The rules are elsewhere.
 
 Source: RabbitMQ, "Queues", "Consumer Acknowledgements" (requeueing), "Priority Queue Support".
 """

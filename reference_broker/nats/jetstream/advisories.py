@@ -1,4 +1,4 @@
-"""Advisories and metrics: what JetStream tells whoever listens on ``$JS.EVENT.>``; nothing if nobody does.
+"""Advisories and metrics on ``$JS.EVENT.>``; they are built only if there is a subscriber.
 
 Source: docs.nats.io, "JetStream wire API Reference", Advisories; deep dive, "Ack Sampling"; ADR-42.
 """

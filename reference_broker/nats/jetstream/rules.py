@@ -1,4 +1,4 @@
-"""Where servers of different age differ: one named rule each, chosen by level, in this one place.
+"""Differences between server releases: one named rule each, chosen by level.
 
 Nothing else in the package asks for the level. A rule's text says what holds when it is true. A level answers
 as the release that ``levels.VERSIONS`` names for it, with which it was compared.

@@ -1,4 +1,4 @@
-"""Timers without a clock: what is due is run when somebody says what time it is.
+"""Timers without a clock: the caller passes the time; due timers run.
 
 A timer set twice keeps the later setting only; stale entries are dropped when they come up.
 """

@@ -54,7 +54,7 @@ def test_a_broken_library_is_not_and_the_wire_around_the_failure_is_shown() -> N
     assert "CLIENT-ACK-001 MUST: An acknowledgement is an empty payload or +ACK" in ran.stdout
     assert "| +ok" in ran.stdout
     assert 'adapter > {"id":' in ran.stdout
-    assert "again, alone: plumbline gate --select nats_ack::an_ack_is_empty_or_says_so -- " in ran.stdout
+    assert "run again: plumbline gate --select nats_ack::an_ack_is_empty_or_says_so -- " in ran.stdout
 
 
 def test_a_waived_failure_is_green_and_a_stale_waiver_is_not(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_waived_failure_is_green_and_a_stale_waiver_is_not(tmp_path: Path) -> 
     arguments = ("--select", "CLIENT-ACK-001", "--waivers", waivers)
     waived = gate(*arguments, command=(*WHOLE, "ack-is-ok"))
     assert waived.returncode == ExitCode.CONFORMANT, waived.stdout
-    assert "1 failed as the waivers say" in waived.stdout
+    assert "1 failed and are waived" in waived.stdout
     assert gate(*arguments).returncode == ExitCode.NOT_CONFORMANT
 
 
@@ -91,7 +91,7 @@ def test_an_adapter_without_hello_is_a_lost_target() -> None:
 def test_unclaimed_feature_is_unsupported() -> None:
     program = HELLO + "sys.stdin.read()"
     ran = gate("--select", "CLIENT-PUB-*", command=(sys.executable, "-c", program))
-    assert ran.returncode == ExitCode.NOT_CONFORMANT  # nothing was tested
+    assert ran.returncode == ExitCode.NOT_CONFORMANT  # no requirement was tested
     assert "the adapter does not claim js.publish" in ran.stdout
     assert "not supported by this client" in ran.stdout
 
@@ -101,7 +101,7 @@ def test_unclaimed_feature_is_unsupported() -> None:
     [
         (("--select", "CLIENT-PULL-999"), WHOLE, "matches no requirement and no check"),
         (("--protocol", "smtp"), WHOLE, "write one of nats, amqp"),
-        (("--protocol", "amqp"), WHOLE, "the adapter says hello for nats"),
+        (("--protocol", "amqp"), WHOLE, "the adapter's hello names the protocol nats"),
         (("--waivers", "/nonexistent.toml"), WHOLE, "No such file"),
         ((), (), "name the adapter to start"),
     ],

@@ -101,8 +101,8 @@ def test_missing_hello_is_reported() -> None:
         ("{}", "a line must have 'hello', 'id' or 'event'"),
         ('{"event": "party"}', "event is 'party'"),
         ('{"id": 1}', "neither 'ok' nor 'error'"),
-        ('{"id": 9, "ok": {}}', "was never given"),
-        (OTHER_VERSION, "this Plumbline speaks 'plumbline.adapter/1'"),
+        ('{"id": 9, "ok": {}}', "was never sent"),
+        (OTHER_VERSION, "this Plumbline supports 'plumbline.adapter/1'"),
         ('{"event": "message", "subscription": "a"}', "needs 'subscription' and 'message'"),
         ('{"event": "confirmed", "publish": 1}', "needs 'publish' and 'ack'"),
     ],
@@ -130,7 +130,7 @@ def test_duplicate_answer_is_reported() -> None:
     )
     with adapter(program) as running:
         running.send_command("flush")
-        with pytest.raises(AdapterError, match="which it has answered before"):
+        with pytest.raises(AdapterError, match="which it has already answered"):
             running.send_command("flush")
 
 

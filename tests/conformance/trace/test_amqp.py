@@ -171,7 +171,7 @@ PROBLEMS = {
     "> queue.declare queue=9x\n": "a name of letters, digits, _ and -",
     "given stream S\n": "expected queue, exchange, binding, message, messages or connection",
     "given message NOSUCH body=x\n": "a name this trace has introduced",
-    "given queue Q queue=R\n": "no queue: it is the name that stands before",
+    "given queue Q queue=R\n": "no queue: it is the name before the fields",
     "given queue Q\ngiven messages Q\n": "the body of a message",
     "given queue Q\nexpect queue Q messages=1\n": "one of message_count, consumer_count, exists",
     "given queue Q\nexpect queue Q\n": "a field and its value, such as message_count=1",

@@ -58,7 +58,7 @@ def test_all_errors_of_a_file_are_reported_at_once() -> None:
         ("given stream =", '4:14: expected stream LABEL key=value ..., found "="'),
         ("given stream NEXT", '4:14: expected a name that is no word of the protocol\'s own subjects, found "NEXT"'),
         ("given stream a.b", '4:14: expected a name of letters, digits, _ and - that starts with a letter, found "a.b"'),
-        ("given message foo | bar", '4:21: expected a header such as "Nats-Msg-Id: 1", or NATS/1.0 with a status as the first one, found "bar"; the payload stands behind ||'),
+        ("given message foo | bar", '4:21: expected a header such as "Nats-Msg-Id: 1", or NATS/1.0 with a status as the first one, found "bar"; the payload follows ||'),
     ],
 )  # fmt: skip
 def test_a_wrong_line_says_what_was_expected_there(line: str, expected: str) -> None:
@@ -104,7 +104,10 @@ def test_an_unknown_escape_is_refused(escape: str) -> None:
 )
 def test_subject_beyond_run_prefix_is_rejected(line: str) -> None:
     (problem,) = problems(f"{line}\n< PONG\n")
-    assert "every other run" in problem or "runs never collide" in problem
+    assert (
+        "a wildcard here would receive the messages of other runs' inboxes" in problem
+        or "runs never collide" in problem
+    )
 
 
 def test_literal_names_allow_leading_wildcards_and_refuse_objects() -> None:

@@ -84,7 +84,7 @@ def test_an_operation_that_no_line_expects_is_a_failure_at_the_end(session: Nats
     error = ended(session, "> SUB foo 1\n> PUB foo | a\n> PUB foo | b\n< MSG foo 1 | a\n")
     assert isinstance(error, Failed)
     assert error.where == "a.trace:7"
-    assert error.message == "client: an operation came that no line expects"
+    assert error.message == "client: an operation was received that no line expects"
     assert error.actual == f"MSG {session.name('foo')} 1 1 | b"
     assert offending(session) == [error.actual]
 
@@ -167,7 +167,7 @@ def test_any_order_wants_every_line_filled(session: NatsSession) -> None:
         session,
         "> SUB foo 1\n> PUB foo | a\n> PUB foo | a\nin any order\n< MSG foo 1 | a\n< MSG foo 1 | b\nend\n",
     )
-    assert error.message == "what came does not fill every line of the group"
+    assert error.message == "the received operations do not match every line of the group"
 
 
 def test_early_operation_fails(session: NatsSession) -> None:

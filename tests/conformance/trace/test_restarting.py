@@ -68,8 +68,8 @@ def test_a_restart_and_a_kill_are_read() -> None:
     [
         ("< PONG\nrestart\n", '5:1: expected "given server" above, found "restart"'),
         ("< PONG\ngiven server\n", '5:7: expected "given server" above every other step, found "server"'),
-        ("given server now\n< PONG\n", '4:14: expected nothing behind "given server", found "now"'),
-        ("given server\n< PONG\nkill it\n", '6:6: expected nothing behind "kill": there is one server'),
+        ("given server now\n< PONG\n", '4:14: expected no text after "given server", found "now"'),
+        ("given server\n< PONG\nkill it\n", '6:6: expected no text after "kill": there is one server'),
         ("given server\n> PING\nrestart\nclose client\n< PONG\n", "7:7: expected a connection that a line"),
         ("given server\ngiven connection c variant=auth\n< PONG\n", "4:7: expected no variant beside it"),
     ],

@@ -1,4 +1,4 @@
-"""What JetStream answers: API errors, publish acknowledgements, the state of streams and consumers.
+"""Replies of JetStream: API errors, PubAcks, the state of streams and consumers.
 
 Each is read from decoded JSON (``of``) or from a payload (``parse``). Unknown keys are ignored, since every
 server release adds some; the keys without a default here are in every release. Times stay text (RFC 3339,

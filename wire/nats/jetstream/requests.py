@@ -1,4 +1,4 @@
-"""What clients ask of JetStream: the subjects of its API and the body of a pull request.
+"""Requests to JetStream: the subjects of its API and the body of a pull request.
 
 Sources: docs.nats.io, "JetStream wire API Reference"; ADR-13, "Pull Subscribe internals"; ADR-37, "JetStream
 Simplification"; ADR-42, "Pull Consumer Priority Groups".

@@ -1,4 +1,4 @@
-"""The statuses and headers by which JetStream tells how a pull or a push consumer is doing.
+"""The statuses and headers of JetStream's pull and push consumers.
 
 A status comes as an HMSG without payload. Which of them ends a pull request, and with which headers:
 ADR-37, "Status handling"; the texts are those of nats-server 2.9 to 2.15.
@@ -42,7 +42,7 @@ PIN_ID = "Nats-Pin-Id"
 
 
 def bad_request(reason: str) -> Status:
-    """400 for a pull request that is none."""
+    """400 for an invalid pull request."""
     return Status(400, f"Bad Request - {reason}")
 
 

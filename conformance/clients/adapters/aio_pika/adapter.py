@@ -1,4 +1,4 @@
-"""An adapter of aio-pika: see ``PROTOCOL.md`` for what it reads and writes.
+"""The adapter of aio-pika: reads commands and writes answers and events, as in ``PROTOCOL.md``.
 
 Without ``reconnect`` it uses ``aio_pika.connect``, with it ``aio_pika.connect_robust``.
 """

@@ -1,4 +1,4 @@
-"""The adapter of nats-py: commands of ``PROTOCOL.md`` in, what the library gave and told out.
+"""The adapter of nats-py: reads commands and writes answers and events, as in ``PROTOCOL.md``.
 
     pip install -r requirements.txt
     plumbline gate -- python adapter.py

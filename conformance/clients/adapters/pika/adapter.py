@@ -1,4 +1,5 @@
-"""An adapter of pika, its ``BlockingConnection``: see ``PROTOCOL.md`` for what it reads and writes.
+"""The adapter of pika's ``BlockingConnection``: reads commands and writes answers and events, as in
+``PROTOCOL.md``.
 
 pika has one thread. A second one here reads stdin and wakes the first, which runs commands between what pika
 processes; so callbacks of pika and commands never meet.

@@ -1,4 +1,4 @@
-"""A consumer, as others see it: pulls, acknowledgements, time, messages that vanish.
+"""A consumer: pull requests, acknowledgements, timers, removed messages.
 
 How it delivers is in ``delivery`` and ``push``.
 """

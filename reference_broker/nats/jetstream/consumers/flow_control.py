@@ -1,4 +1,4 @@
-"""Flow control of a push consumer: how much may be on its way before the subscriber says that it keeps up.
+"""Flow control of a push consumer: the window of bytes without a flow control reply.
 
 Counts bytes and knows no wire. Source: docs.nats.io, "Consumers", "FlowControl"; the sizes as observed.
 """

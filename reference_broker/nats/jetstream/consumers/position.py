@@ -1,4 +1,4 @@
-"""Where in its stream a consumer stands: deliver policies, and the next message that fits.
+"""The position of a consumer in its stream: deliver policies, and the next matching message.
 
 Source: deep dive, "Consumer Starting Position".
 """

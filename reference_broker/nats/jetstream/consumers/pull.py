@@ -1,4 +1,4 @@
-"""Pull requests that wait for messages: who is next, when each ends, and with which status.
+"""Waiting pull requests: their order, when they end, and with which status.
 
 A ``WaitingQueue`` belongs to one pull consumer. It sends statuses itself, through the host, and tells the
 consumer where the next message goes. Sources: ADR-13, "Pull Subscribe internals"; ADR-37; order and headers

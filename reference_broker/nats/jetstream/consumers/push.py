@@ -1,4 +1,4 @@
-"""A push consumer: it delivers to its deliver_subject by itself, for as long as somebody listens there.
+"""A push consumer: delivers to its deliver_subject while there is a subscriber.
 
 Interest, idle heartbeats, flow control and the rate limit are here; what comes next and what is counted is
 in ``delivery``. Source: docs.nats.io, "Consumers", "Push specific"; subjects and headers as observed.

@@ -1,4 +1,4 @@
-"""A stream: what enters, what must leave, and its consumers.
+"""A stream: storing messages, enforcing limits, and its consumers.
 
 Numbers and messages are kept by the ``store``; what may enter at all is for ``admission`` to say; this module
 holds the rules of limits and retention. Source: deep dive, "Streams"; docs.nats.io, "Streams"; answers as
