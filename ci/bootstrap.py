@@ -45,7 +45,7 @@ CAUSES = (
     (
         r"NameResolutionError|NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|IncompleteRead"
         r"|Max retries exceeded|[Cc]onnection (refused|broken|reset)|Network is unreachable",
-        "the package index cannot be reached: connect to the network, or set PIP_INDEX_URL to a mirror",
+        "the package index is not reachable: connect to the network, or set PIP_INDEX_URL to a mirror",
     ),
     (
         r"DO NOT MATCH THE HASHES",

@@ -119,4 +119,4 @@ def test_non_capture_is_usage_error(tmp_path: Path) -> None:
     (tmp_path / "x.pcapng").write_bytes(b"hello, this is no capture")
     done = audit(tmp_path)
     assert done.returncode == 2
-    assert "no capture" in done.stderr
+    assert "not a capture file" in done.stderr

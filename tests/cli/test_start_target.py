@@ -36,7 +36,7 @@ def test_only_one_target_may_be_named(choice: TargetChoice) -> None:
 def test_a_defect_needs_an_embedded_broker(choice: TargetChoice) -> None:
     with pytest.raises(
         UsageProblem,
-        match="--defect works only with the embedded reference broker: remove the URL and --server",
+        match="--defect works only with the embedded reference broker: remove the URL, --server and --target",
     ):
         choose_target(choice, PLAIN)
 

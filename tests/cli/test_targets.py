@@ -53,7 +53,7 @@ def test_a_name_that_means_nothing_is_a_mistake(tmp_path: Path, command: tuple[s
 def test_unavailable_target_lists_missing_tools(tmp_path: Path) -> None:
     ended = plumbline(tmp_path, "verify", "--target", "nats-server@2.10.98", PATH="/nowhere")
     assert (ended.code, ended.out) == (2, "")
-    assert "there is no go on PATH" in one_sentence(ended.err)
+    assert "not on PATH: go" in one_sentence(ended.err)
 
 
 def test_a_named_target_is_started_verified_and_named_for_another_run(

@@ -76,9 +76,9 @@ def test_expect_on_channel_ignores_other_channels_but_not_channel_0(session: Amq
 
 def test_silence_differs_from_lost_server(session: AmqpSession) -> None:
     client = session.connect()
-    with pytest.raises(Failed, match="nothing came") as caught:
+    with pytest.raises(Failed, match="no operation was received") as caught:
         client.expect("basic.ack", within=0.1)
-    assert caught.value.actual == "nothing within 0.1 s; the server answers channel.open"
+    assert caught.value.actual == "no operation within 0.1 s; the server answers channel.open"
 
 
 def test_a_wrong_answer_is_evidence_and_marked(session: AmqpSession) -> None:

@@ -48,7 +48,7 @@ def leaving(link: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        (dripping, "says nothing"),
+        (dripping, "sends no data"),
         (chattering, "does not answer PING"),
         (leaving, "closes the connection before it answers PING"),
         (silent, "accepts connections but sends no data; a NATS server sends INFO first."),
@@ -133,7 +133,7 @@ def test_credentials_are_read_from_the_url_and_not_shown() -> None:
 
 def test_levels_compare_as_numbers() -> None:
     assert parse_level("2.10.14") > parse_level("2.9")
-    with pytest.raises(ValueError, match=r"such as 2\.9"):
+    with pytest.raises(ValueError, match=r"for example 2\.9"):
         parse_level("newest")
 
 

@@ -72,7 +72,7 @@ def test_of_amqp() -> None:
 @pytest.mark.parametrize(
     ("operation", "changes", "message"),
     [
-        (Pub.make("a"), {"queue": "q"}, "it has no queue, but subject, reply, payload"),
+        (Pub.make("a"), {"queue": "q"}, "it has no queue; it has subject, reply, payload"),
         (Pub.make("a"), {"header.A": "q"}, "PUB has no headers"),
         (Ping.make(), {"a": 1}, "it has no fields"),
         (Method.make("tx.select", 1), {"payload": "x"}, "it has no payload"),

@@ -177,5 +177,5 @@ def test_settings() -> None:
     assert found.client is None
     with pytest.raises(TlsError, match="no certificate and key:"):
         client_context(Path("nowhere.pem"), None)
-    with pytest.raises(TlsError, match="nothing is encrypted"):
+    with pytest.raises(TlsError, match="needs TLS on at least one side"):
         tls_settings(plain, None, None, trusts_anyone=False, first=[ProxySide.CLIENT])

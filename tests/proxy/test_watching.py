@@ -80,7 +80,7 @@ def test_undecodable_bytes_become_remark(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
         link.sendall(b"HELLO?\r\n")
         assert proxy.wait_until(
-            lambda: any("not the protocol" in one.text for one in proxy.remarks), WITHIN_S
+            lambda: any("malformed protocol data" in one.text for one in proxy.remarks), WITHIN_S
         )
 
 

@@ -82,7 +82,7 @@ def test_other_layout_is_rejected_and_unchanged(tmp_path: Path, other: Stamp) ->
 
 def test_the_files_of_another_program_are_refused(tmp_path: Path) -> None:
     (tmp_path / "store/$G/streams").mkdir(parents=True)
-    with pytest.raises(StoreError, match=r"holds '\$G' and no layout.json: another program wrote it"):
+    with pytest.raises(StoreError, match=r"contains '\$G' but no layout.json: another program wrote it"):
         folder(tmp_path).open()
 
 

@@ -65,7 +65,7 @@ def test_go_builds_a_release_once_without_c_and_into_the_cache(machine: Path) ->
     path, said = get(target("nats-server@2.10.14"))
     assert path.is_relative_to(machine / ".cache" / "plumbline")
     assert said == [
-        "getting nats-server@2.10.14, once: go install github.com/nats-io/nats-server/v2@v2.10.14"
+        "installing nats-server@2.10.14 (only once): go install github.com/nats-io/nats-server/v2@v2.10.14"
     ]
     assert get(target("nats-server@2.10.14")) == (path, [])
     assert (machine / "asked").read_text() == (
@@ -94,13 +94,14 @@ def test_a_build_of_another_version_is_not_passed_on(machine: Path) -> None:
         ),
         "v2.10.99: unknown revision v2.10.99": "this release does not exist, or the module proxy does not "
         "have it",
-        "dial tcp: lookup proxy.golang.org: no such host": "the module proxy cannot be reached",
+        "dial tcp: lookup proxy.golang.org: no such host": "the module proxy is not reachable",
         "internal compiler error": "internal compiler error",
     }.items(),
 )
 def test_go_build_error_is_one_sentence(machine: Path, printed: str, sentence: str) -> None:
     command(machine, "go", f"echo 'go: downloading'; echo '{printed}' >&2; exit 1")
-    with pytest.raises(TargetError, match=f"nats-server@2.10.99 .* cannot be had; go install .*: {sentence}"):
+    ended = f"nats-server@2.10.99 .* cannot be installed; go install .*: {sentence}"
+    with pytest.raises(TargetError, match=ended):
         get(target("nats-server@2.10.99"))
 
 
@@ -108,8 +109,8 @@ def test_bare_machine_lists_every_install_method_with_missing_tools() -> None:
     with pytest.raises(TargetError) as refused:
         get(target("nats-server@2.10.14"))
     assert str(refused.value) == (
-        "nats-server@2.10.14 is not on this machine and cannot be had;"
-        " go install github.com/nats-io/nats-server/v2@v2.10.14: there is no go on PATH;"
+        "nats-server@2.10.14 is not installed and cannot be installed;"
+        " go install github.com/nats-io/nats-server/v2@v2.10.14: not on PATH: go;"
         " docker run docker.io/library/nats:2.10.14: neither docker nor podman works on this machine"
     )
 
@@ -118,7 +119,7 @@ def test_package_is_requested_by_its_name(machine: Path) -> None:
     (way,) = install_methods(target("nats-server@debian"))
     assert (way.command, way.missing) == (
         "apt-get download nats-server",
-        "there is no apt-get and no dpkg-deb on PATH",
+        "not on PATH: apt-get, dpkg-deb",
     )
 
 

@@ -70,7 +70,7 @@ def test_silence_reports_expected_line(session: NatsSession) -> None:
     assert isinstance(error, Failed)
     assert error.where == "a.trace:5"
     assert error.expected == f"MSG {session.name('foo')} 1 | hi"
-    assert error.actual == "nothing within 0.05 s; the server answers PING"
+    assert error.actual == "no operation within 0.05 s; the server answers PING"
 
 
 def test_something_instead_of_nothing_is_a_failure(session: NatsSession) -> None:

@@ -135,7 +135,7 @@ def test_unreachable_server_is_reported(nats_server: NatsServer, tmp_path: Path)
 def test_folder_without_captures_is_rejected(tmp_path: Path) -> None:
     done = replay(tmp_path, "nats://127.0.0.1:1")
     assert done.returncode == 2
-    assert "no capture files in this folder" in done.stderr
+    assert "no capture files found" in done.stderr
 
 
 def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tmp_path: Path) -> None:
