@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "ci" / "plumbline.sh"
+INSTALL = ROOT / "ci" / "install-plumbline.sh"
 ACTION = ROOT / "ci" / "github-action" / "action.yml"
 GITLAB = ROOT / "ci" / "gitlab" / "plumbline.gitlab-ci.yml"
 REPORTS = {"result.json", "junit.xml", "report.html", "summary.md"}
@@ -133,18 +135,101 @@ def test_no_input_is_pasted_into_a_script() -> None:
     assert not [step["name"] for step in steps() if "${{" in step.get("run", "")]
 
 
-def test_the_action_uses_what_github_keeps_itself() -> None:
-    assert [step["uses"] for step in steps() if "uses" in step] == ["actions/upload-artifact@v4"]
+def test_the_action_uses_one_action_of_github_pinned_by_commit() -> None:
+    (used,) = (step["uses"] for step in steps() if "uses" in step)
+    assert re.fullmatch(r"actions/upload-artifact@[0-9a-f]{40}", used)
 
 
 def test_the_gitlab_job_runs_and_leaves_what_it_names(environment: dict[str, str], tmp_path: Path) -> None:
     job = YAML(typ="safe").load(GITLAB)[".plumbline"]
     script = [line for line in job["script"] if "venv" not in line]
-    assert len(script) == 2
-    variables = {**job["variables"], "PLUMBLINE": "verify --select CORE-001"}
+    assert len(script) == 3
+    variables = {
+        **job["variables"],
+        "PLUMBLINE": "verify --select CORE-001",
+        "PLUMBLINE_REQUIREMENT": "not installed here",
+    }
     given = {**environment, **variables}
     done = run(["bash", "-e", "-o", "pipefail", "-c", "\n".join(script)], given, tmp_path)
     assert done.returncode == 0, done.stderr
     artifacts = job["artifacts"]
     assert ElementTree.parse(tmp_path / artifacts["reports"]["junit"]).getroot().tag == "testsuites"
     assert (tmp_path / artifacts["paths"][0] / "report.html").is_file()
+
+
+def test_the_gitlab_job_installs_nothing_that_the_user_does_not_name(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    job = YAML(typ="safe").load(GITLAB)[".plumbline"]
+    done = run(["bash", "-e", "-c", "\n".join(job["script"])], {**environment, **job["variables"]}, tmp_path)
+    assert done.returncode != 0
+    assert "PLUMBLINE_REQUIREMENT: set it to what pip is to install" in done.stderr
+    assert list(tmp_path.glob(".plumbline-venv")) == []
+
+
+def without_plumbline(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """A machine without plumbline. Its Python makes environments that record what pip has to install."""
+    programs = folder / "machine"
+    programs.mkdir()
+    python = programs / "python3"
+    python.write_text(
+        "#!/bin/sh\n"
+        'echo "$@" >> "$HOME/asked"\n'
+        '[ "$2" = venv ] || exit 0\n'
+        'mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$HOME/bin/plumbline" "$3/bin"\n'
+    )
+    python.chmod(0o755)
+    (folder / "temporary").mkdir()
+    path = f"{programs}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    return {**environment, "PATH": path, "TMPDIR": str(folder / "temporary")}
+
+
+def test_without_plumbline_the_recipe_installs_its_own_checkout_by_hashes(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    machine = without_plumbline(environment, tmp_path)
+    done = run(["sh", str(RECIPE), "verify", *SELECT], machine, tmp_path)
+    assert done.returncode == 0, done.stderr
+    installed = [
+        line.partition("check ")[2]
+        for line in (tmp_path / "asked").read_text().splitlines()
+        if " pip " in line
+    ]
+    assert installed == [
+        f"--require-hashes -r {ROOT}/requirements.lock",
+        f"--no-index --no-deps --no-build-isolation --editable {ROOT}",
+    ]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_recipe_outside_of_a_checkout_installs_nothing_by_itself(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    copied = tmp_path / "copied" / "ci"
+    copied.mkdir(parents=True)
+    for script in (RECIPE, INSTALL):
+        shutil.copy(script, copied)
+    machine = without_plumbline(environment, tmp_path)
+    done = run(["sh", str(copied / RECIPE.name), "list"], machine, tmp_path)
+    assert done.returncode == 2
+    assert "set PLUMBLINE_REQUIREMENT" in done.stderr
+    assert not (tmp_path / "asked").exists()
+
+
+def test_the_recipe_removes_nothing_of_the_users(environment: dict[str, str], tmp_path: Path) -> None:
+    precious = tmp_path / ".venv" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("x")
+    done = run([str(RECIPE), "list", "CORE-001"], {**environment, "PLUMBLINE_OUTPUT": "."}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert precious.read_text() == "x"
+
+
+def test_a_summary_of_an_earlier_run_is_not_added_again(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "summary.md").write_text("of an earlier run")
+    summary = tmp_path / "summary.md"
+    given = {**environment, "PLUMBLINE_SUMMARY": str(summary)}
+    done = run([str(RECIPE), "verify", "--select", "NOPE-1"], given, tmp_path)
+    assert done.returncode == 2
+    assert not summary.exists()
