@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plumbline.servers.nats.nats_server import cache_folder
 
-PACKAGE = "allure-commandline@2.46.1"
+LOCKED = Path(__file__).parent / "npm"  # package.json and package-lock.json, which has the hash
 COMMAND = "make servers (needs npm and Java), or: npm install --global allure-commandline"
 
 

