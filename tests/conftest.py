@@ -56,9 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what asks for something external."""
+    """Marks what asks for something external, as a fixture or as the parameter of one."""
     for item in items:
-        if EXTERNAL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        callspec = getattr(item, "callspec", None)
+        parameters = map(str, callspec.params.values()) if callspec else ()
+        if EXTERNAL_FIXTURES.intersection((*getattr(item, "fixturenames", ()), *parameters)):
             item.add_marker(pytest.mark.external)
 
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from plumbline.conformance.suite import all_checks
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
@@ -51,6 +53,7 @@ def test_run_does_not_touch_foreign_objects(tmp_path: Path, nats_server: NatsSer
     _leaves_all_as_it_was(tmp_path, nats_server.url)
 
 
+@pytest.mark.slow
 def test_a_run_touches_nothing_on_a_reference_broker_either(tmp_path: Path) -> None:
     with NatsBroker.in_thread(jetstream=True) as url:
         _leaves_all_as_it_was(tmp_path, url)

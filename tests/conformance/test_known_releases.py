@@ -49,6 +49,7 @@ def binary(release: str) -> Path:
         pytest.skip(str(problem))
 
 
+@pytest.mark.external
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("release", RELEASES)
 def test_release_has_exactly_its_known_failures(release: str, tmp_path: Path) -> None:

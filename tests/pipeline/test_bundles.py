@@ -32,6 +32,7 @@ def by_frame(rows: list[pa.RecordBatch]) -> list[dict[str, object]]:
     return list(pa.Table.from_batches(rows).sort_by("frame").to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, "BUNDLE_PACKETS", "BUNDLE_BYTES", "HELD_BYTES"])
 def test_bundles_hold_the_packets_of_the_table(
     section: Section, limit: str | None, monkeypatch: pytest.MonkeyPatch

@@ -151,6 +151,7 @@ def test_a_file_that_grows_is_walked_block_by_block(tmp_path: Path, captures: Pa
     assert found == packets_of(sections(file)[0])
 
 
+@pytest.mark.slow
 def test_flow_state_continues_in_other_process(captures: Path) -> None:
     """As a run that follows does after each batch: the same rows, however often it is put aside."""
     segments = [carried for packet in CaptureSource([captures]).packets() if (carried := segment(packet))]

@@ -153,6 +153,7 @@ def amqp_session(url: str, trusted: ssl.SSLContext) -> None:
         channel.basic_ack(method.delivery_tag)
 
 
+@pytest.mark.external
 def test_an_amqps_session_is_recorded_decoded_and_diffed(
     amqps: str, of_server: OfServer, tmp_path: Path
 ) -> None:

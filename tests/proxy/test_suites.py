@@ -33,6 +33,7 @@ def test_the_suite_for_nats_passes_on_real_servers(server_binary: ServerBinary, 
         passes(urls, tmp_path, NATS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "patterns"), [("embedded", NATS), ("amqp", AMQP)])
 def test_the_suites_pass_on_the_reference_brokers(
     target: str, patterns: tuple[str, ...], tmp_path: Path

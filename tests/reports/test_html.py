@@ -371,6 +371,7 @@ def test_a_flood_of_hostile_failures_stays_under_15_mb() -> None:
     assert b"The evidence is omitted to keep this page small; the JSON result contains it." in data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing_every", [1, 20])
 def test_ten_thousand_checks_stay_under_15_mb_and_are_all_there(failing_every: int) -> None:
     data = render(big_result(10_000, failing_every=failing_every))

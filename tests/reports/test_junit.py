@@ -258,5 +258,6 @@ def test_a_parser_that_is_not_ours_reads_what_we_wrote(result: RunResult) -> Non
     assert [case.is_passed for case in cases] == [check.outcome is Outcome.PASSED for check in result.checks]
 
 
+@pytest.mark.slow
 def test_a_run_of_ten_thousand_checks_is_read() -> None:
     assert parsed(big_result(10_000)).attrib["failures"] == "500"

@@ -24,6 +24,7 @@ from tests.conformance.clients.libraries import (
 GATED_WITHIN_S = 120.0  # on a busy machine; what a test has that builds nothing
 
 
+@pytest.mark.external
 @pytest.mark.parametrize("name", ["pika", "aio_pika", "nats_py"])
 def test_a_python_library_is_green_but_for_its_waivers(name: str) -> None:
     result = gated(python_adapter(name), waivers=ADAPTERS / name / "waivers.toml")
@@ -31,6 +32,7 @@ def test_a_python_library_is_green_but_for_its_waivers(name: str) -> None:
     assert result.exit_code is ExitCode.CONFORMANT
 
 
+@pytest.mark.external
 @pytest.mark.parametrize("name", ["amqplib", "nats_js"])
 def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
     waivers = ADAPTERS / name / "waivers.toml"
