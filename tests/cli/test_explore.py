@@ -57,7 +57,7 @@ def test_a_program_is_started_and_explored(nats_server: NatsServer, tmp_path: Pa
         (("nats://127.0.0.1:4222", "--server=x"), "give only one of URL, --server and --target"),
         (
             ("nats://127.0.0.1:4222", DEFECT),
-            "--defect works only with the embedded reference broker: remove the URL and --server",
+            "--defect works only with the embedded reference broker: remove the URL, --server and --target",
         ),
         (("--defect=none-such",), "none-such"),
         (("http://127.0.0.1",), "scheme"),

@@ -84,13 +84,13 @@ USAGE = {
     "a variant with a slip": (("--variant", "autt=nats://h"), "did you mean auth"),
     "a variant without a URL": (("--variant", "auth"), "write NAME=URL"),
     "a level that is none": (("--level", "newish"), "2.9"),
-    "a level for a URL that is none": (("nats://127.0.0.1:1", "--level", "newish"), "such as 2.9"),
+    "a level for a URL that is none": (("nats://127.0.0.1:1", "--level", "newish"), "for example 2.9"),
     "a trace that is not there": (("--trace", "none.trace"), "cannot be read: No such file"),
     "a server that is none": (("--server", "broken"), "not an executable file"),
     "a URL and a server": (("nats://h", "--server", "s"), "give only one of URL, --server and --target"),
     "a defect of somebody else's server": (
         ("nats://h", "--defect", "d"),
-        "--defect works only with the embedded reference broker: remove the URL and --server",
+        "--defect works only with the embedded reference broker: remove the URL, --server and --target",
     ),
 }
 
@@ -273,7 +273,7 @@ def test_a_check_that_raises_is_an_error_of_plumbline(tmp_path: Path, broker: st
     assert ended.code == 4
     assert one_sentence(ended.err) == "1 check ended with an internal error of Plumbline"
     assert "KeyError: 'what is missing'" in ended.out
-    assert "Unknown: Plumbline made an error." in ended.out
+    assert "Unknown: internal error in Plumbline." in ended.out
 
 
 def test_a_worker_that_dies_is_an_error_of_plumbline(tmp_path: Path, broker: str) -> None:
@@ -282,4 +282,4 @@ def test_a_worker_that_dies_is_an_error_of_plumbline(tmp_path: Path, broker: str
     assert ended.code == 4
     assert "test_dying.py" in one_sentence(ended.err)
     assert "crashed" in ended.err
-    assert "Unknown: Plumbline made an error." in ended.out
+    assert "Unknown: internal error in Plumbline." in ended.out
