@@ -23,7 +23,7 @@ class Status(Struct, frozen=True):
 
     def __str__(self) -> str:
         """As on the wire: three digits, then the description if there is one."""
-        return f"{self.code:03} {self.description}".rstrip()
+        return f"{self.code:03} {self.description}" if self.description else f"{self.code:03}"
 
 
 class Headers(Struct, frozen=True):

@@ -1,0 +1,38 @@
+"""What a fuzzer gives bytes to: one function with the rules that hold for every input, and inputs to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from msgspec import Struct
+
+# Name of a target -> its module. A module is imported only when one of its targets runs: the fuzzer has to
+# prepare what it imports.
+MODULES = {
+    "nats-codec": "tests.fuzz.wire_nats",
+    "nats-jetstream": "tests.fuzz.wire_nats",
+    "amqp-codec": "tests.fuzz.wire_amqp",
+    "amqp-fields": "tests.fuzz.wire_amqp",
+    "nats-core": "tests.fuzz.broker_nats",
+}
+
+
+class Target(Struct, frozen=True):
+    """``run`` raises if a rule does not hold for the bytes.
+
+    ``seeds`` gives inputs to begin with, ``words`` bytes that mean something in this input. ``executions`` is
+    how many the short form in pytest makes.
+    """
+
+    name: str
+    run: Callable[[bytes], None]
+    seeds: Callable[[], Sequence[bytes]]
+    words: Sequence[bytes] = ()
+    executions: int = 2000
+
+
+def load(name: str) -> Target:
+    """The target of that name. Raises ``KeyError`` if there is none."""
+    found: dict[str, Target] = {one.name: one for one in import_module(MODULES[name]).TARGETS}
+    return found[name]
