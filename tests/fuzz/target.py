@@ -15,6 +15,7 @@ MODULES = {
     "amqp-codec": "tests.fuzz.wire_amqp",
     "amqp-fields": "tests.fuzz.wire_amqp",
     "nats-core": "tests.fuzz.broker_nats",
+    "amqp-core": "tests.fuzz.broker_amqp",
 }
 
 

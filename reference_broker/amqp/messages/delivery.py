@@ -68,7 +68,9 @@ class Deliveries:
         return queue.max_length_bytes is not None and queue.bytes_ready + more_bytes > queue.max_length_bytes
 
     def drop_overflow(self, queue: Queue, now: int) -> None:
-        """The oldest go first."""
+        """The oldest go first. A queue that rejects what is too much keeps what comes back to it."""
+        if queue.overflow != "drop-head":
+            return
         while len(queue.ready) and self.is_over(queue, 0, 0):
             entry = queue.pop()
             self.discard(queue, entry)

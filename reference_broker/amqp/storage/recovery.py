@@ -39,13 +39,18 @@ class Recovery:
             vhost = vhosts.setdefault(name, VirtualHost(name))
             for exchange in restored.exchanges_of(name):
                 vhost.exchanges[exchange.name] = exchange
-        self.restore_queues(restored, now)
+        queues = self.restore_queues(restored)
         for name, vhost in vhosts.items():
             for binding in restored.bindings_of(name):
                 vhost.bind(binding)
+        for queue in queues:  # not before: dead letters go to other queues, by exchanges and bindings
+            self.deliveries.drop_expired(queue, now)
+            self.deliveries.drop_overflow(queue, now)
+            self.topology.queue_used(queue, now)
 
-    def restore_queues(self, restored: RestoredState, now: int) -> None:
+    def restore_queues(self, restored: RestoredState) -> list[Queue]:
         """The queues of a journal, their messages in their places."""
+        queues = []
         for number, declared in restored.declared():
             queue = Queue(declared.vhost, declared.name, durable=True, auto_delete=declared.auto_delete)
             configure(queue, decode_entries(declared.arguments))
@@ -56,5 +61,5 @@ class Recovery:
                 queue.last_position = entry.position
             self.store.queues = max(self.store.queues, number)
             self.topology.vhosts[declared.vhost].queues[queue.name] = queue
-            self.deliveries.drop_expired(queue, now)
-            self.topology.queue_used(queue, now)
+            queues.append(queue)
+        return queues

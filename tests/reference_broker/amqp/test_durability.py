@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.reference_broker.amqp.config import NS
 from plumbline.reference_broker.amqp.storage.records import JOURNAL
 from plumbline.wire.amqp import Method
 from tests.reference_broker.amqp.player import Player
@@ -104,6 +105,20 @@ def test_removed_messages_are_not_restored() -> None:
     assert client.ask("queue.declare", queue="dead", passive=True)[0].method == "channel.close"
 
 
+@pytest.mark.parametrize("by_binding", [False, True])
+def test_what_expired_while_the_broker_was_down_is_dead_lettered(by_binding: bool) -> None:
+    virtual = Virtual(files={})
+    client = virtual.client()
+    exchange = "amq.direct" if by_binding else ""
+    arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": "dead"}
+    client.send("queue.declare", queue="q", durable=True, arguments=arguments)
+    client.send("queue.declare", queue="dead", durable=True)
+    client.send("queue.bind", queue="dead", exchange="amq.direct", routing_key="dead")
+    client.publish("q", "1", "2", properties={**PERSISTENT, "expiration": "1000"})
+    after = Virtual(files=virtual.files, now=virtual.now + 2 * NS)
+    assert [body for body, _ in after.client().drain("dead")] == ["1", "2"]
+
+
 def test_a_journal_cut_anywhere_gives_a_beginning_of_what_was() -> None:
     virtual = Virtual(files={})
     client = virtual.client()
@@ -163,6 +178,19 @@ def test_a_journal_that_grows_is_written_anew(monkeypatch: pytest.MonkeyPatch) -
         client.get("q")
     assert len(virtual.files[JOURNAL]) < 3000
     assert restarted(virtual)[1].drain("q") == [("stays", True)]
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_full_queue_that_rejects_takes_back_what_was_not_acknowledged(overflow: str) -> None:
+    virtual = Virtual(files={})
+    client, other = virtual.client(), virtual.client()
+    arguments = {"x-max-length": 1, "x-overflow": overflow}
+    client.send("queue.declare", queue="q", durable=True, arguments=arguments)
+    client.publish("q", "1", properties=PERSISTENT)
+    assert other.get("q", no_ack=False) == ("1", False)
+    client.publish("q", "2", properties=PERSISTENT)
+    other.leave()
+    assert restarted(virtual)[1].drain("q") == [("1", True), ("2", True)]
 
 
 @contextmanager

@@ -22,9 +22,14 @@ class Virtual:
     """One broker and its clients. ``files`` is what its disk holds, if it has one."""
 
     def __init__(
-        self, *, defect: str | None = None, files: Mapping[str, bytes] | None = None, **options: Any
+        self,
+        *,
+        defect: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        now: int = START,
+        **options: Any,
     ) -> None:
-        self.now = START
+        self.now = now
         self.ledger = None if files is None else WriteQueue()
         self.files = dict(files or {})
         config = Config.of(**options)

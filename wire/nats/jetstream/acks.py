@@ -48,7 +48,8 @@ class AckSubject(Struct, frozen=True):
         domain, account = (None, None) if count == 9 else (tokens[2], tokens[3])
         first = 2 if count == 9 else 4
         stream, consumer, *numbers = tokens[first : first + 7]
-        if not stream or not consumer or account == "" or not all(map(_is_uint64, numbers)):
+        named = "" not in (stream, consumer, domain, account)
+        if not named or not all(map(_is_uint64, numbers)):
             raise _bad_ack(subject, "expected names, then five numbers")
         delivered, stream_seq, consumer_seq, timestamp, pending = map(int, numbers)
         return cls(
