@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.reference_broker.nats.levels import NEWEST, Level
+from plumbline.wire.nats.headers import encode_headers
 from tests.reference_broker.jetstream.bench import LEVELS, OLDEST, Bench
 
 
@@ -98,3 +99,14 @@ def test_size_or_expectation_is_refused_first(level: Level, code: int) -> None:
     bench.stream("S", max_msg_size=4)
     header = b"NATS/1.0\r\nNats-Expected-Last-Sequence: 7\r\n\r\n"
     assert bench.request("S", b"x", header)["error"]["err_code"] == code
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("rollup", ["all", "sub"])
+def test_a_message_that_rolls_up_is_pending_once(level: Level, rollup: str) -> None:
+    bench = Bench(level)
+    bench.stream("O", subjects=["o.>"], allow_rollup_hdrs=True)
+    bench.consumer("O", "C")
+    for _ in range(2):
+        bench.request("o.a", b"x", encode_headers([("Nats-Rollup", rollup)]))
+    assert bench.state("O", "C").endswith("waiting 0 pending 1")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields, Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
-from plumbline.reference_broker.nats.jetstream.consumers.position import deliveries_pending
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER
 from plumbline.reference_broker.nats.jetstream.consumers.push import PushDelivery
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
@@ -198,7 +197,7 @@ class Consumer(PushDelivery):
             acks.message_removed(seq, now)
         if self.rules.skipped_counts_as_delivered and not self.position.listed:
             self.position.next_seq = acks.delivered.stream + 1  # what was passed over is not in the files
-        self.num_pending = deliveries_pending(self.position, store, self.subject_filter)
+        self.recount()
         if acks.pending:
             self.set_ack_timer(now)
         if not self.config.is_pull:
@@ -223,7 +222,7 @@ class Consumer(PushDelivery):
         else:
             for seq in self.acks.pending.keys() - still_pending:
                 self.acks.message_removed(seq, now)
-        self.num_pending = deliveries_pending(self.position, store, self.subject_filter)
+        self.recount()
         self.on_state_changed(None)
         if start is not None or not self.rules.purge_drops_all_pending:
             self.run_timer.set_earliest(now)  # there may be room again below max_ack_pending

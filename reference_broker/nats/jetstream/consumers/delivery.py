@@ -105,7 +105,13 @@ class ConsumerDelivery:
         filters = config.filters
         everything = not filters or filters == self.stream.config.patterns
         self.subject_filter = None if everything else matcher(filters)
-        self.num_pending = deliveries_pending(self.position, self.stream.store, self.subject_filter)
+        self.recount()
+
+    def recount(self) -> None:
+        """num_pending, from what the stream holds: also of messages that ``on_stored`` is yet to announce."""
+        store = self.stream.store
+        self.num_pending = deliveries_pending(self.position, store, self.subject_filter)
+        self.counted_up_to = store.last_seq
 
     # Delivering
 
@@ -115,7 +121,8 @@ class ConsumerDelivery:
             self.subject_filter is not None and not self.subject_filter(message.subject)
         ):
             return
-        self.num_pending += 1
+        if message.seq > self.counted_up_to:
+            self.num_pending += 1
         if self.waiting.requests or self.active:
             self.run(now)
 
