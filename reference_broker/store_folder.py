@@ -113,7 +113,7 @@ class StoreFolder:
             return
         try:
             found = msgspec.json.decode(stamp.read_bytes(), type=Stamp)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise StoreError(
                 f"{stamp} is damaged, so the store cannot be read: restore a file that contains "
                 f"{msgspec.json.encode(self.stamp).decode()}, or choose another folder"

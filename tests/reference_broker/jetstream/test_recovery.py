@@ -135,6 +135,20 @@ def test_counters_and_delivery_counts_go_on_after_a_restart() -> None:
     assert next((count, payload) for _, count, payload in pull(client, 3)) == (2, "m1")
 
 
+def test_a_consumer_that_begins_beyond_the_end_still_does_after_a_restart() -> None:
+    kept = Kept()
+    client = with_stream(kept)
+    request(client, "$JS.API.CONSUMER.DELETE.F.D")
+    config = '{"durable_name":"D","ack_policy":"explicit","deliver_policy":"by_start_sequence","opt_start_seq":3}'
+    request(client, CONSUMER, f'{{"stream_name":"F","config":{config}}}')
+    again = Kept(kept.files, now=kept.now)
+    client = again.client()
+    client.ask("SUB inbox 1\nSUB pulled 2")
+    for number in range(4):
+        publish(client, f"m{number}")
+    assert [payload for _, _, payload in pull(client, 9)] == ["m2", "m3"]
+
+
 def test_streams_in_memory_are_gone() -> None:
     kept = Kept()
     with_stream(kept, storage='"memory"')

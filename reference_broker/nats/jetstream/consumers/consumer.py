@@ -187,7 +187,7 @@ class Consumer(PushDelivery):
     def resume(self, now: int) -> None:
         """After a restart of the broker: the counters are those of before, the stream's end may be lost."""
         store, acks = self.stream.store, self.acks
-        last = store.last_seq
+        last = max(store.last_seq, self.config.opt_start_seq - 1)  # it may begin beyond the end
         self.position.not_after(last + 1)
         for pair in (acks.delivered, acks.floor):
             pair.stream = min(pair.stream, last)
