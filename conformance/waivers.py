@@ -73,7 +73,7 @@ def load_waivers(path: Path, checks: Iterable[Check]) -> tuple[Waiver, ...]:
         waivers = msgspec.convert(data, _WaiverFile).waiver
     except OSError as error:
         raise WaiverError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WaiverError(f"{path}: not TOML: {error}; {example}") from None
     except msgspec.ValidationError as error:
         raise WaiverError(f"{path}: {error}; {example}") from None

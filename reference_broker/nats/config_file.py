@@ -55,7 +55,7 @@ def load(
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     try:
         fields = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: write the configuration as JSON ({error})") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: write one JSON object")

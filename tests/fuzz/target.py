@@ -16,6 +16,17 @@ MODULES = {
     "amqp-fields": "tests.fuzz.wire_amqp",
     "nats-core": "tests.fuzz.broker_nats",
     "amqp-core": "tests.fuzz.broker_amqp",
+    "nats-store": "tests.fuzz.stores",
+    "amqp-store": "tests.fuzz.stores",
+    "traces": "tests.fuzz.documents",
+    "broker-config": "tests.fuzz.documents",
+    "waivers": "tests.fuzz.documents",
+    "server-tables": "tests.fuzz.documents",
+    "variants": "tests.fuzz.documents",
+    "fault-lines": "tests.fuzz.documents",
+    "reassembly": "tests.fuzz.packets",
+    "segments": "tests.fuzz.packets",
+    "control": "tests.fuzz.control",
 }
 
 

@@ -139,7 +139,7 @@ def decode_frames(data: bytes) -> tuple[list[list[Record]], int]:
             break
         try:
             frames.append(_decoder.decode(payload))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             break
         at += FRAME.size + length
     return frames, at

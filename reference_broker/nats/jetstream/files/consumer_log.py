@@ -121,7 +121,7 @@ def read(data: bytes) -> tuple[list[LogEntry], int]:
             break
         try:
             entries.append(_DECODER.decode(data[body : body + length]))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             break
         offset = end
     return entries, offset

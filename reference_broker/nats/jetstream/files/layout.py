@@ -87,5 +87,5 @@ def unseal(data: bytes, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
