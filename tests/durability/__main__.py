@@ -1,4 +1,4 @@
-"""Kills a broker under load, again and again, and says what became of it; exit code 1 if it lost anything."""
+"""Kills brokers and a recorder under load, again and again, and judges what is left; exit code 1 if it lost anything."""
 
 from __future__ import annotations
 
@@ -9,24 +9,36 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.durability.kill import run
+from tests.durability.kill import Result, run_amqp, run_nats
+from tests.durability.record_kill import RecordResult, run_recorder
+
+KILLED = ("nats", "amqp", "recorder")
 
 
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m tests.durability", description=__doc__)
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=200, help="of each")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--fsync", choices=("always", "interval", "never"), default="interval")
+    parser.add_argument("--only", action="append", choices=KILLED, help="kill this one; may be repeated")
+    parser.add_argument("--fsync", choices=("always", "interval", "never"), default="interval", help="of NATS")
     asked = parser.parse_args()
-    began = time.monotonic()
-    with TemporaryDirectory(prefix="plumbline-kill-") as folder:
-        result = asyncio.run(
-            run(Path(folder), kills=asked.kills, seed=asked.seed, options=("--fsync", asked.fsync))
-        )
-    print(f"seed {asked.seed}, --fsync {asked.fsync}, {time.monotonic() - began:.0f} s")
-    print(result)
-    return 0 if result.is_good else 1
+    results = []
+    for name in asked.only or KILLED:
+        began = time.monotonic()
+        with TemporaryDirectory(prefix="plumbline-kill-") as folder:
+            results.append(_run(name, Path(folder), asked))
+        print(f"{name}: seed {asked.seed}, {time.monotonic() - began:.0f} s\n{results[-1]}", flush=True)
+    return 0 if all(result.is_good for result in results) else 1
+
+
+def _run(name: str, folder: Path, asked: argparse.Namespace) -> Result | RecordResult:
+    if name == "recorder":
+        return run_recorder(folder, kills=asked.kills, seed=asked.seed)
+    if name == "amqp":
+        return asyncio.run(run_amqp(folder, kills=asked.kills, seed=asked.seed))
+    options = ("--fsync", asked.fsync)
+    return asyncio.run(run_nats(folder, kills=asked.kills, seed=asked.seed, options=options))
 
 
 if __name__ == "__main__":
