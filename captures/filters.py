@@ -61,7 +61,10 @@ def parse(text: str) -> Filter:
     reader = _FilterReader(text)
     if reader.next.kind == "end":
         return match_all
-    found = reader.expression()
+    try:
+        found = reader.expression()
+    except RecursionError:
+        raise reader.expected("fewer parentheses and nots within each other") from None
     if reader.next.kind != "end":
         raise reader.expected("and, or, or the end")
     return found
@@ -126,16 +129,16 @@ class _FilterReader:
             raise self.expected("the name of a field")
         name = token.value
         if self.take("name", "in"):
-            return _any_of([_equal(name, value) for value in self._list()])
+            return _any_of([self._equals(name, value) for value in self._list()])
         mark = self.take("mark", "=", "==", "!=", "~", "!~", "<", "<=", ">", ">=")
         if mark is None:
             return lambda fields: fields.get(name) is not None
         value = self._value()
         match mark.value:
             case "=" | "==":
-                return _equal(name, value)
+                return self._equals(name, value)
             case "!=":
-                return _negate(name, _equal(name, value))
+                return _negate(name, self._equals(name, value))
             case "~":
                 return self._matches_subject(name, value)
             case "!~":
@@ -158,15 +161,21 @@ class _FilterReader:
                 return token
         raise self.expected("a value")
 
+    def _equals(self, name: str, value: _Token) -> Filter:
+        return self._finds(name, value) if value.kind == "regex" else _equal(name, value)
+
     def _matches_subject(self, name: str, value: _Token) -> Filter:
+        if value.kind == "regex":
+            return self._finds(name, value)
+        pattern = _subjects(_literal(value)) if name in TOKENS else re.compile(translate(_literal(value)))
+        search = pattern.fullmatch
+        return lambda fields: (held := fields.get(name)) is not None and search(str(held)) is not None
+
+    def _finds(self, name: str, value: _Token) -> Filter:
+        """A regular expression between slashes; it may match anywhere in the text of the field."""
         try:
-            if value.kind == "regex":
-                search = re.compile(value.value.replace("\\/", "/")).search
-            elif name in TOKENS:
-                search = _subjects(_literal(value)).fullmatch
-            else:
-                search = re.compile(translate(_literal(value))).match
-        except re.error as error:
+            search = re.compile(value.value.replace("\\/", "/")).search
+        except (re.error, OverflowError, RecursionError) as error:
             raise FilterError(_pointed(self._text, value.at, f"a regular expression ({error})")) from None
         return lambda fields: (held := fields.get(name)) is not None and search(str(held)) is not None
 
@@ -193,9 +202,6 @@ def _subjects(pattern: str) -> re.Pattern[str]:
 
 
 def _equal(name: str, value: _Token) -> Filter:
-    if value.kind == "regex":
-        search = re.compile(value.value).search
-        return lambda fields: (held := fields.get(name)) is not None and search(str(held)) is not None
     expected = _literal(value)
     if name in CASELESS:
         folded = expected.casefold()

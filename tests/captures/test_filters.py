@@ -75,6 +75,11 @@ def test_does_not_match(text: str) -> None:
         ("op in a", "expected (\n"),
         ("size > x", "size > x: expected a number"),
         ("a ~ /(/", "expected a regular expression"),
+        ("a = /(/", "expected a regular expression"),
+        ("a in (b, /(/)", "expected a regular expression"),
+        ("a != /a{99999999999}/", "expected a regular expression"),
+        ("(" * 5000 + "a", "expected fewer parentheses"),
+        ("not " * 5000 + "a", "expected fewer parentheses"),
         ("a ? 1", "expected a name, a number"),
     ],
 )
