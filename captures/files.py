@@ -20,12 +20,17 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for place in paths:
         if place.is_dir():
-            found += sorted(path for path in place.iterdir() if path.suffix in SUFFIXES)
+            found += sorted((path for path in place.iterdir() if path.suffix in SUFFIXES), key=_order)
         elif place.is_file():
             found.append(place)
         else:
             raise CaptureError(f"{place}: no such file or folder")
     return found
+
+
+def _order(path: Path) -> tuple[Path, str, str]:
+    """By name without the suffix: a recorder writes ``a.pcapng``, then ``a-0002.pcapng``."""
+    return path.parent, path.stem, path.suffix
 
 
 class CaptureSource:
@@ -77,7 +82,7 @@ class CaptureSource:
 
     def _find_new_files(self) -> None:
         for path in files_of(self._paths):
-            if path not in self.files and (self._since is None or path >= self._since):
+            if path not in self.files and (self._since is None or _order(path) >= _order(self._since)):
                 self.files.append(path)
 
     def _ended(self, path: Path, parser: CaptureParser) -> None:

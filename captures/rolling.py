@@ -13,6 +13,7 @@ from plumbline.captures.pcapng import interface, section_header, statistics
 SUFFIX = ".pcapng"
 APPLICATION = "Plumbline"
 _MAX_PARTS = 1024  # IOV_MAX of Linux
+_CLOSED = -1  # instead of a descriptor
 
 
 class CaptureFiles:
@@ -62,25 +63,37 @@ class CaptureFiles:
         try:
             self.append([end], len(end))
         finally:
-            os.close(self._file)
+            self._close_file()
 
     def abandon(self, now: int, packets: int, why: str) -> None:
         """After a failed write: takes back the block that is not whole, and says so if there is room."""
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._file, self._whole)
-            os.lseek(self._file, self._whole, os.SEEK_SET)
-        whole = self._whole
-        with contextlib.suppress(OSError):
-            self.close(now, packets, why)
+        if not self._whole:  # a file whose head could not be written is no capture
+            self._close_file()
+            with contextlib.suppress(OSError):
+                self.path.unlink()
             return
+        whole = self._whole
+        if self._file != _CLOSED:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, whole)
+                os.lseek(self._file, whole, os.SEEK_SET)
+            with contextlib.suppress(OSError):
+                self.close(now, packets, why)
+                return
         with contextlib.suppress(OSError):
             os.truncate(self.path, whole)
+
+    def _close_file(self) -> None:
+        if self._file != _CLOSED:
+            os.close(self._file)
+            self._file = _CLOSED  # its number may be that of a socket at once
 
     def _open(self) -> None:
         self._number += 1
         number = "" if self._is_named and self._number == 1 else f"-{self._number:04}"
-        self.path = self._folder / f"{self._stem}{number}{SUFFIX}"
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        path = self._folder / f"{self._stem}{number}{SUFFIX}"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.path = path
         self._whole = 0  # bytes up to the end of the last whole block
         self._opened = time.monotonic()
         self._opened_ns = time.time_ns()

@@ -207,8 +207,12 @@ class Recorder:
     def close(self, why: str) -> None:
         """Writes what is left, and that this is the end."""
         self._write()
-        if not self.stopped:
+        if self.stopped:
+            return
+        try:
             self._files.close(time.time_ns(), self._packets, f"{MARK}the recording ended: {why}")
+        except OSError as error:
+            self._stop(error)
 
     # -- to the disk -------------------------------------------------------------------------
 
@@ -247,14 +251,17 @@ class Recorder:
             if self._files.is_full():
                 self._roll()
         except OSError as error:
-            self.stopped = f"{self._files.path}: {error.strerror or error}"
             self._counters.unrecorded += self._carried
-            self._files.abandon(
-                time.time_ns(), self._packets, f"{MARK}the recording stopped: {error.strerror}"
-            )
-            self._on_stopped(self.stopped)
+            self._stop(error)
         self._parts.clear()
         self._size = self._carried = 0
+
+    def _stop(self, error: OSError) -> None:
+        """The files cannot be written: nothing more is recorded."""
+        self.stopped = f"{self._files.path}: {error.strerror or error}"
+        why = f"{MARK}the recording stopped: {error.strerror}"
+        self._files.abandon(time.time_ns(), self._packets, why)
+        self._on_stopped(self.stopped)
 
     def _roll(self) -> None:
         now = time.time_ns()

@@ -60,12 +60,12 @@ class DurableShell(Shell):
     async def start(self) -> None:
         """Read what is there, then listen. Raises ``StoreError`` or ``OSError``."""
         self.failed = asyncio.get_running_loop().create_future()
-        if self.storage is not None:
-            self.warnings = self.storage.recover(self.storage.folder.open(), self.now())
-            self._commit()
-            if self.failed.done():
-                raise StoreError(self.failed.result())
         try:
+            if self.storage is not None:
+                self.warnings = self.storage.recover(self.storage.folder.open(), self.now())
+                self._commit()
+                if self.failed.done():
+                    raise StoreError(self.failed.result())
             await super().start()
         except BaseException:
             self._close_store()

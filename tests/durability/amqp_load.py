@@ -38,15 +38,22 @@ class Link:
         assert place.hostname is not None
         assert place.port is not None
         link = cls(*await asyncio.open_connection(place.hostname, place.port))
-        link._writer.write(PROTOCOL_HEADER)
-        await link.next()
-        link.send("connection.start-ok", 0, mechanism="PLAIN", response="\0guest\0guest", locale="en_US")
-        await link.next()
-        link.send("connection.tune-ok", 0, channel_max=10, frame_max=131072, heartbeat=0)
-        await link.ask("connection.open", 0, virtual_host="/")
-        await link.ask("channel.open")
-        await link.ask("queue.declare", queue=QUEUE, durable=True)
+        try:
+            await link._begin()
+        except BaseException:
+            link.close()
+            raise
         return link
+
+    async def _begin(self) -> None:
+        self._writer.write(PROTOCOL_HEADER)
+        await self.next()
+        self.send("connection.start-ok", 0, mechanism="PLAIN", response="\0guest\0guest", locale="en_US")
+        await self.next()
+        self.send("connection.tune-ok", 0, channel_max=10, frame_max=131072, heartbeat=0)
+        await self.ask("connection.open", 0, virtual_host="/")
+        await self.ask("channel.open")
+        await self.ask("queue.declare", queue=QUEUE, durable=True)
 
     def send(self, method: str, channel: int = CHANNEL, **arguments: Any) -> None:
         if not self._writer.is_closing():  # what it sent before it ended is still to be read

@@ -19,7 +19,7 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from plumbline.captures.files import files_of, read
+from plumbline.captures.files import CaptureSource, files_of, read
 from plumbline.captures.filters import parse
 from plumbline.captures.operations import OperationRow
 from plumbline.captures.reader import CaptureParser
@@ -135,6 +135,17 @@ def test_files_roll_and_each_can_be_read_by_itself(tmp_path: Path) -> None:
         parser = CaptureParser()
         list(parser.feed(file.read_bytes()))
         assert parser.ended
+
+
+def test_files_that_follow_a_named_one_are_read_after_it(tmp_path: Path) -> None:
+    with before(echo, tmp_path / "a.pcapng", roll_bytes=500) as proxy, connect(proxy.relay.address) as client:
+        for number in range(9):
+            client.sendall(b"PUB a 128\r\n%0128d\r\n" % number)
+            receive(client, 141)
+    assert [path.name for path in files_of([tmp_path])][:2] == ["a.pcapng", "a-0002.pcapng"]
+    rows = shown(tmp_path, "op = PUB and sender = client")
+    assert [int(row.operation.payload) for row in rows] == list(range(9))
+    assert CaptureSource([tmp_path], since=tmp_path / "a.pcapng").files == files_of([tmp_path])
 
 
 @contextmanager
