@@ -72,7 +72,7 @@ class DurableShell(Shell):
             raise
 
     async def stop(self) -> None:
-        """Everything is on the disk when it returns, unless the configuration says never."""
+        """Everything is on the disk when it returns, unless the configuration says never or ``failed`` is done."""
         self._commit()  # what waits for the disk is said before the connections close
         await super().stop()
         if self._has_ended:
@@ -82,7 +82,10 @@ class DurableShell(Shell):
         if self._sync_handle is not None:
             self._sync_handle.cancel()
         if self.storage is not None and self.storage.sync != "never" and not self.is_broken:
-            self.storage.folder.sync()
+            try:
+                self.storage.folder.sync()
+            except OSError as error:
+                self._fail(error)
         self._close_store()
 
     @property

@@ -61,14 +61,15 @@ async def _serve(broker: DurableShell, traits: Sequence[str], ready: Tell, warn:
             warn(f"warning: {warning}")
         suffix = f" ({', '.join(traits)})" if traits else ""
         ready(f"{url} ready{suffix}")
-        return await _stopped_or_failed(stopped, broker)
+        await _stopped_or_failed(stopped, broker)
+    assert broker.failed is not None
+    return broker.failed.result() if broker.failed.done() else ""  # it may have failed at its end
 
 
-async def _stopped_or_failed(stopped: asyncio.Event, broker: DurableShell) -> str:
-    """Why the store cannot be written any more, or "" after a signal."""
+async def _stopped_or_failed(stopped: asyncio.Event, broker: DurableShell) -> None:
+    """Waits for a signal, or until the store cannot be written any more."""
     waiting = asyncio.ensure_future(stopped.wait())
     assert broker.failed is not None
     tasks: set[asyncio.Future[Any]] = {waiting, broker.failed}
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    return str(broker.failed.result()) if broker.failed.done() else ""

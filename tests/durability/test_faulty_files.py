@@ -70,8 +70,12 @@ async def nats_publish(link: load.Link, name: str, known: Known) -> None:
     known.published.add(name)
 
 
-def nats_broker(folder: Path) -> NatsBroker:
-    return NatsBroker(jetstream={"store_dir": str(folder), "sync_interval": "always"})
+def nats_broker(folder: Path, sync: float | str = "always") -> NatsBroker:
+    return NatsBroker(jetstream={"store_dir": str(folder), "sync_interval": sync})
+
+
+def nats_broker_that_seldom_syncs(folder: Path) -> NatsBroker:
+    return nats_broker(folder, 3600)
 
 
 def nats_check(broker: DurableShell, known: Known) -> None:
@@ -128,6 +132,7 @@ def amqp_check(broker: DurableShell, known: Known) -> None:
 Clients = Callable[[str, Known], Awaitable[None]]
 PROTOCOLS = {
     "nats": (nats_broker, nats_clients, nats_check),
+    "nats at intervals": (nats_broker_that_seldom_syncs, nats_clients, nats_check),
     "amqp": (amqp_broker, amqp_clients, amqp_check),
 }
 
