@@ -8,7 +8,7 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation kill bench picture docs servers lock ready quick bootstrap clean
+.PHONY: help verify test test-all lint format mutation kill fuzz bench picture docs servers lock ready quick bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -40,8 +40,11 @@ format: bootstrap ## write what lint would ask for
 mutation: bootstrap ## switch on each defect of the reference broker, print what the suite saw
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
-kill: bootstrap ## kill -9 the reference broker 200 times under load and judge what is left
+kill: bootstrap ## kill -9 both reference brokers and a recorder 200 times under load and judge what is left
 	@$(BIN)/python -m tests.durability $(ARGS)
+
+fuzz: bootstrap ## random input for all that reads strange input; ARGS="--seconds 60 --only nats-codec --seed 1"
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done

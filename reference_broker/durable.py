@@ -72,7 +72,7 @@ class DurableShell(Shell):
             raise
 
     async def stop(self) -> None:
-        """Everything is on the disk when it returns, unless the configuration says never or ``failed`` is done."""
+        """All is on the disk when it returns, unless ``failed`` is done or the configuration says never."""
         self._commit()  # what waits for the disk is said before the connections close
         await super().stop()
         if self._has_ended:

@@ -1,4 +1,4 @@
-"""Kills brokers and a recorder under load, again and again, and judges what is left; exit code 1 if it lost anything."""
+"""Kills brokers and a recorder under load, again and again. Exit code 1 if anything was lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="of each")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=KILLED, help="kill this one; may be repeated")
-    parser.add_argument("--fsync", choices=("always", "interval", "never"), default="interval", help="of NATS")
+    parser.add_argument(
+        "--fsync", choices=("always", "interval", "never"), default="interval", help="of NATS"
+    )
     asked = parser.parse_args()
     results = []
     for name in asked.only or KILLED:

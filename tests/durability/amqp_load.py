@@ -1,7 +1,7 @@
 """The AMQP clients of a broker that is about to be killed: they note what they know, and nothing else.
 
-A publisher sends unique persistent messages, many at a time, and waits for confirms. A consumer acknowledges; since
-AMQP answers no basic.ack, it asks something else after it on the same channel: with that answer the
+A publisher sends unique persistent messages, many at a time, and waits for confirms. A consumer acknowledges;
+since AMQP answers no basic.ack, it asks something else after it on the same channel: with that answer the
 acknowledgements before it are done.
 """
 
@@ -88,7 +88,7 @@ class Link:
 
 
 class AmqpPublisher:
-    """Publishes ``m0``, ``m1`` ... over all the lives of the broker. What had no confirm is not published again."""
+    """Publishes ``m0``, ``m1`` ... over all lives of the broker, each of them once."""
 
     def __init__(self, random: Random, each_life: int) -> None:
         self.published: list[PublishAttempt] = []
@@ -160,7 +160,9 @@ class AmqpConsumer:
                     asked = []
                     if until_empty and not acked and not method.arguments["message_count"]:
                         return
-                if not asked and (len(acked) >= ASK_AFTER or (until_empty and method.method != "basic.deliver")):
+                if not asked and (
+                    len(acked) >= ASK_AFTER or (until_empty and method.method != "basic.deliver")
+                ):
                     asked, acked = acked, []
                     link.send("queue.declare", queue=QUEUE, passive=True)
         except Lost:

@@ -1,7 +1,7 @@
 """Small stores with every kind of file, and what has to hold when one of their files is damaged.
 
-What a broker acknowledged is there after a restart, unless a warning names the file. One damage cannot be seen: a
-file that ends exactly where one record ended before; it looks like a file that was never longer.
+What a broker acknowledged is there after a restart, unless a warning names the file. One damage cannot be
+seen: a file that ends exactly where one record ended before; it looks like a file that was never longer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from plumbline.reference_broker.amqp.storage.records import JOURNAL, decode_frames
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
-from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
+from plumbline.wire.nats import Decoder, HMsg, HPub, Msg, Pub, Sender, Sub
 from tests.reference_broker.amqp.virtual import Virtual as VirtualAmqp
 from tests.reference_broker.jetstream.disk import Files, Kept
 from tests.reference_broker.virtual import Client
@@ -47,7 +47,7 @@ class NatsStore(Struct):
 
 
 def nats_store() -> NatsStore:
-    """A stream with limits and one that is a work queue, each with a consumer; some messages are acknowledged."""
+    """A stream with limits and a work queue, each with a consumer; some messages are acknowledged."""
     kept = Kept()
     client = kept.client()
     client.send(Sub.make("_I.*", 1).raw)
@@ -70,14 +70,13 @@ def nats_store() -> NatsStore:
                 acknowledged[name, "C"].add(seq)
     _ask(client, "STREAM.MSG.DELETE.L", '{"seq":6}')
     messages = {
-        name: {one.seq: one for one in stream.store.messages()} for name, stream in kept.service.streams.items()
+        name: {one.seq: one for one in stream.store.messages()}
+        for name, stream in kept.service.streams.items()
     }
     return NatsStore(dict(kept.files), kept.now, messages, ever, acknowledged)
 
 
 def _ask(client: Client, subject: str, body: str) -> list[Msg | HMsg]:
-    from plumbline.wire.nats import Decoder, Sender
-
     client.take_bytes()
     client.send(Pub.make(f"$JS.API.{subject}", body.encode(), "_I.1").raw)
     return [one for one in Decoder(Sender.SERVER).feed(client.take_bytes()) if isinstance(one, Msg | HMsg)]
@@ -100,11 +99,15 @@ def check_nats(store: NatsStore, path: str, data: bytes) -> None:
             assert warned, f"stream {name} is gone without a warning"
             continue
         there = {one.seq: one for one in streams[name].store.messages()}
-        assert all(store.ever[name].get(seq) == one for seq, one in there.items()), "served what nobody stored"
+        assert all(store.ever[name].get(seq) == one for seq, one in there.items()), (
+            "served what nobody stored"
+        )
         if not of_this:
             assert there == messages, f"damage of {path} changed stream {name}"
         lost = messages.keys() - there.keys()
-        assert not lost or warned or (unseen and path.endswith(".blk")), f"{sorted(lost)} are lost without a warning"
+        assert not lost or warned or (unseen and path.endswith(".blk")), (
+            f"{sorted(lost)} are lost without a warning"
+        )
         consumer = streams[name].consumers.get("C")
         if consumer is None:
             assert of_this
@@ -112,7 +115,9 @@ def check_nats(store: NatsStore, path: str, data: bytes) -> None:
             continue
         open_ = {*consumer.acks.pending, *range(consumer.position.next_seq, streams[name].store.last_seq + 1)}
         again_open = open_ & store.acknowledged[name, "C"] & there.keys()
-        assert not again_open or warned or (unseen and path.endswith((".log", ".blk"))), "acknowledgements are lost"
+        assert not again_open or warned or (unseen and path.endswith((".log", ".blk"))), (
+            "acknowledgements are lost"
+        )
     second = Kept(again.files, now=store.now)
     assert not second.warnings, "the damage was not mended"
     for name, stream in streams.items():
@@ -141,7 +146,9 @@ def amqp_store() -> AmqpStore:
     bodies = [f"message {number}" for number in range(6)]
     for place, body in enumerate(bodies):
         properties = {"delivery_mode": 2, "headers": {"n": place}}
-        client.send("basic.publish", exchange="e", routing_key="a.b", body=body.encode(), properties=properties)
+        client.send(
+            "basic.publish", exchange="e", routing_key="a.b", body=body.encode(), properties=properties
+        )
     for _ in range(3):
         client.get("q", no_ack=False)
     client.send("basic.ack", delivery_tag=2)
@@ -163,4 +170,3 @@ def check_amqp(store: AmqpStore, data: bytes) -> None:
         assert there == store.messages
     second = VirtualAmqp(files=again.files, now=store.now)
     assert not second.warnings, "the damage was not mended"
-

@@ -1,7 +1,7 @@
-"""A file system that fails: wraps the functions of ``os`` for what is below one folder, and fails at one call.
+"""A file system that fails: functions of ``os`` are wrapped for one folder, and one call fails.
 
-What writes the files stays as it is. A write may fail as on a full disk, after half of its bytes or before; an fsync
-or a rename may fail; and every write may take fewer bytes than it was given, which is no error.
+What writes is not changed. A write may fail as on a full disk, after half of its bytes or before; an
+fsync or a rename may fail; and every write may take fewer bytes than it was given, which is no error.
 """
 
 from __future__ import annotations

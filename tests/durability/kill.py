@@ -1,7 +1,7 @@
 """``python -m tests.durability --kills 200``: kill -9 a broker under load, and judge what is left.
 
-Histories are judged by unique payloads: what a consumer has confirmed against what was published; and for NATS also
-what the stream holds.
+Histories are judged by unique payloads: what a consumer has confirmed against what was published; and for
+NATS also what the stream holds.
 """
 
 from __future__ import annotations

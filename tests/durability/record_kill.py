@@ -1,7 +1,7 @@
 """kill -9 a recording proxy under load: its capture is readable, and has what the proxy let pass.
 
-With ``--strict`` everything that was forwarded is in the capture. Without, what was forwarded last may be missing;
-what is there is a beginning of what was sent.
+With ``--strict`` everything that was forwarded is in the capture. Without, what was forwarded last may be
+missing; what is there is a beginning of what was sent.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Life:
             while True:
                 if not waiting:
                     waiting = b"".join(
-                        b"PUB c%d %d\r\n%0*d\r\n" % (number, PAYLOAD, PAYLOAD, count + more) for more in range(20)
+                        b"PUB c%d %d\r\n%0*d\r\n" % (number, PAYLOAD, PAYLOAD, count + more)
+                        for more in range(20)
                     )
                     count += 20
                 readable, writable, _ = select.select([client], [client], [], READY_S)
@@ -97,7 +98,9 @@ class Life:
 
 
 @contextmanager
-def _recording(url: str, folder: Path, *, strict: bool) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
+def _recording(
+    url: str, folder: Path, *, strict: bool
+) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
     command = [sys.executable, "-m", "plumbline", "record", url, "--listen", "127.0.0.1:0", "-o", str(folder)]
     command += ["--strict"] if strict else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -117,7 +120,10 @@ def run_recorder(folder: Path, *, kills: int, seed: int) -> RecordResult:
     for number in range(kills):
         life, strict = Life(), number % 2 == 0
         place = folder / str(number)
-        with server(life.serve) as url, _recording(url.replace("tcp", "nats"), place, strict=strict) as (process, at):
+        with (
+            server(life.serve) as url,
+            _recording(url.replace("tcp", "nats"), place, strict=strict) as (process, at),
+        ):
             clients = [threading.Thread(target=life.talk, args=(one, at)) for one in range(CONNECTIONS)]
             for client in clients:
                 client.start()
@@ -146,9 +152,13 @@ def check_capture(folder: Path, life: Life, *, strict: bool) -> tuple[int, list[
         if not to_server.startswith(to_client[: len(to_server)]):
             faults.append(f"{name!r}: bytes to the client that the server did not send")
         if strict and not to_server.startswith(bytes(life.forwarded.get(name, b""))):
-            faults.append(f"{name!r}: {len(life.forwarded[name]) - len(to_server)} forwarded bytes are not recorded")
+            faults.append(
+                f"{name!r}: {len(life.forwarded[name]) - len(to_server)} forwarded bytes are not recorded"
+            )
         if strict and not to_client.startswith(bytes(life.came_back[number])):
-            faults.append(f"{name!r}: {len(life.came_back[number]) - len(to_client)} bytes to the client missing")
+            faults.append(
+                f"{name!r}: {len(life.came_back[number]) - len(to_client)} bytes to the client missing"
+            )
     return sum(len(one) + len(other) for one, other in streams.values()), faults
 
 
@@ -163,5 +173,9 @@ def _streams(folder: Path) -> tuple[dict[bytes, tuple[bytes, bytes]], list[str]]
                     found.setdefault(event.connection.number, ([], []))[event.direction].append(event.data)
                 elif isinstance(event, BytesLost):
                     faults.append(f"{event.size} bytes are lost in connection {event.connection.number}")
-    joined = [(b"".join(both[Direction.TO_SERVER]), b"".join(both[Direction.TO_CLIENT])) for both in found.values()]
-    return {to_server.split(b" ", 2)[1]: (to_server, to_client) for to_server, to_client in joined if to_server}, faults
+    joined = [
+        (b"".join(both[Direction.TO_SERVER]), b"".join(both[Direction.TO_CLIENT])) for both in found.values()
+    ]
+    return {
+        to_server.split(b" ", 2)[1]: (to_server, to_client) for to_server, to_client in joined if to_server
+    }, faults

@@ -1,4 +1,4 @@
-"""A disk that is full, an fsync that fails, writes that are cut short: at every call of a run that changes files.
+"""A full disk, a failed fsync, writes that are cut short: at every call of a run that changes files.
 
 What was acknowledged is there when the disk works again, and the broker says why it ended.
 """
@@ -86,7 +86,11 @@ def nats_check(broker: DurableShell, known: Known) -> None:
     assert known.published <= there.keys(), "acknowledged messages are lost"
     if stream is not None and known.consumed:
         consumer = stream.consumers["C"]
-        again = {name for name, seq in there.items() if seq in consumer.acks.pending or seq >= consumer.position.next_seq}
+        again = {
+            name
+            for name, seq in there.items()
+            if seq in consumer.acks.pending or seq >= consumer.position.next_seq
+        }
         assert not again & known.consumed, "delivered after a confirmed acknowledgement"
 
 
@@ -111,7 +115,9 @@ async def amqp_clients(url: str, known: Known) -> None:
 
 
 async def amqp_publish(link: amqp_load.Link, name: str, known: Known) -> None:
-    link.send("basic.publish", routing_key=amqp_load.QUEUE, body=name.encode(), properties={"delivery_mode": 2})
+    link.send(
+        "basic.publish", routing_key=amqp_load.QUEUE, body=name.encode(), properties={"delivery_mode": 2}
+    )
     answer = await link.next()
     assert answer.method == "basic.ack"
     known.published.add(name)
@@ -124,7 +130,9 @@ def amqp_broker(folder: Path) -> AmqpBroker:
 def amqp_check(broker: DurableShell, known: Known) -> None:
     assert isinstance(broker, AmqpBroker)
     queue = broker.broker.vhosts["/"].queues.get(amqp_load.QUEUE)
-    there = {one.message.operation.body.decode() for one in queue.durable_entries.values()} if queue else set()
+    there = (
+        {one.message.operation.body.decode() for one in queue.durable_entries.values()} if queue else set()
+    )
     assert known.published - known.consuming <= there, "confirmed messages are lost"
     assert not there & known.consumed, "there after its acknowledgement was done"
 
@@ -170,7 +178,9 @@ async def one_run(folder: Path, protocol: str, files: FaultyFiles) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("fault", FAILING)
-def test_what_was_acknowledged_survives_a_failure_of_any_call(tmp_path: Path, protocol: str, fault: FileFault) -> None:
+def test_what_was_acknowledged_survives_a_failure_of_any_call(
+    tmp_path: Path, protocol: str, fault: FileFault
+) -> None:
     number = 0
     while True:
         number += 1
@@ -194,9 +204,14 @@ def recorded_run(folder: Path, files: FaultyFiles) -> tuple[bytes, bytes]:
     sent = came = b""
     with server(echo) as url, files.installed():
         try:
-            with recorded(url.replace("tcp", "nats"), folder / "a.pcapng", strict=True, roll_bytes=2000) as proxy:
+            with recorded(
+                url.replace("tcp", "nats"), folder / "a.pcapng", strict=True, roll_bytes=2000
+            ) as proxy:
                 place = proxy.relay.address
-                with suppress(OSError), socket.create_connection((place.host, place.port), timeout=30) as client:
+                with (
+                    suppress(OSError),
+                    socket.create_connection((place.host, place.port), timeout=30) as client,
+                ):
                     for number in range(8):
                         block = b"PUB a 300\r\n%0300d\r\n" % number
                         client.sendall(block)

@@ -1,1 +1,1 @@
-"""Fuzzing: random input for every part that reads what others have written; ``make fuzz`` runs it for long."""
+"""Random input for every part that reads what others have written: ``make fuzz``."""

@@ -1,4 +1,4 @@
-"""Fuzzes every part that reads what others have written. Exit code 1 if a rule did not hold for some input."""
+"""Fuzzes every part that reads what others have written. Exit code 1 if a rule is broken."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
-    parser.add_argument("--only", action="append", choices=sorted(MODULES), help="this target; may be repeated")
+    parser.add_argument(
+        "--only", action="append", choices=sorted(MODULES), help="this target; may be repeated"
+    )
     parser.add_argument("--seed", type=int, help="repeats a run; without it a new one each time, printed")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved input")
     parser.add_argument("--unguided", action="store_true", help="random mutations, even if Atheris is there")

@@ -1,7 +1,7 @@
 """The AMQP broker core: clients that do anything, in any order; after each step its state agrees with itself.
 
-The bytes are decisions, see ``Choices``. No message may vanish from a queue but by what a client asked for: each
-is ready, or waits for its acknowledgement, in exactly one place, until it is settled.
+The bytes are decisions, see ``Choices``. No message may leave a queue unless a client asked for it: each is
+ready, or waits for its acknowledgement, in exactly one place, until it is settled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plumbline.reference_broker.amqp.connections.connection import Channel, Unac
 from plumbline.reference_broker.amqp.messages.message import QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import EntryQueue, Queue
 from plumbline.wire.amqp import SHAPES, frame
-from tests.fuzz.choices import Choices
+from tests.fuzz.choices import Choices, decided
 from tests.fuzz.target import Target
 from tests.reference_broker.amqp.virtual import Client, Virtual
 
@@ -26,17 +26,32 @@ QUEUES = ("q", "d", "p", "x")
 EXCHANGES = ("", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "e")
 KEYS = ("q", "d", "p", "x", "a.b", "a.#", "*.b", "")
 QUEUE_ARGUMENTS: tuple[dict[str, Any], ...] = (
-    {}, {"x-max-length": 2}, {"x-max-length-bytes": 12}, {"x-message-ttl": 500}, {"x-expires": 1000},
-    {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "d"}, {"x-max-priority": 3},
-    {"x-single-active-consumer": True}, {"x-max-length": 2, "x-overflow": "reject-publish"},
+    {},
+    {"x-max-length": 2},
+    {"x-max-length-bytes": 12},
+    {"x-message-ttl": 500},
+    {"x-expires": 1000},
+    {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "d"},
+    {"x-max-priority": 3},
+    {"x-single-active-consumer": True},
+    {"x-max-length": 2, "x-overflow": "reject-publish"},
     {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"},
-    {"x-queue-mode": "lazy"}, {"x-max-length": -1}, {"x-message-ttl": 0},
-)  # fmt: skip
+    {"x-queue-mode": "lazy"},
+    {"x-max-length": -1},
+    {"x-message-ttl": 0},
+)
 PROPERTIES: tuple[dict[str, Any], ...] = (
-    {}, {"delivery_mode": 2}, {"delivery_mode": 2, "priority": 2}, {"delivery_mode": 2, "expiration": "300"},
-    {"priority": 9, "headers": {"a": 1}}, {"expiration": "x"}, {"user_id": "guest"}, {"user_id": "other"},
-    {"headers": {"CC": ["d", "p"], "BCC": ["x"]}, "delivery_mode": 2}, {"expiration": "0"},
-)  # fmt: skip
+    {},
+    {"delivery_mode": 2},
+    {"delivery_mode": 2, "priority": 2},
+    {"delivery_mode": 2, "expiration": "300"},
+    {"priority": 9, "headers": {"a": 1}},
+    {"expiration": "x"},
+    {"user_id": "guest"},
+    {"user_id": "other"},
+    {"headers": {"CC": ["d", "p"], "BCC": ["x"]}, "delivery_mode": 2},
+    {"expiration": "0"},
+)
 BODIES = (b"", b"1", b"hello", b"x" * 5000)
 SENDABLE = sorted(name for name in SHAPES)
 
@@ -116,7 +131,9 @@ class Session:
                 self.consume(client, channel)
                 removed = "any"
             case 14:
-                client.send("basic.qos", channel, prefetch_count=choices.number(3), **{"global": choices.flag()})
+                client.send(
+                    "basic.qos", channel, prefetch_count=choices.number(3), **{"global": choices.flag()}
+                )
             case 15:
                 removed = self.transaction(client, channel)
             case 16:
@@ -157,26 +174,47 @@ class Session:
         match choices.number(4):
             case 0 | 1:
                 client.send(
-                    "queue.declare", channel, queue=choices.one_of(QUEUES), durable=choices.flag(),
-                    auto_delete=choices.number(4) == 3, exclusive=choices.number(4) == 3,
+                    "queue.declare",
+                    channel,
+                    queue=choices.one_of(QUEUES),
+                    durable=choices.flag(),
+                    auto_delete=choices.number(4) == 3,
+                    exclusive=choices.number(4) == 3,
                     arguments=choices.one_of(QUEUE_ARGUMENTS) | choices.one_of(QUEUE_ARGUMENTS),
-                )  # fmt: skip
+                )
             case 2:
                 kind = choices.one_of(("direct", "fanout", "topic", "headers", "none"))
-                client.send("exchange.declare", channel, exchange="e", type=kind, durable=choices.flag(),
-                            auto_delete=choices.flag(), internal=choices.number(4) == 3)  # fmt: skip
+                client.send(
+                    "exchange.declare",
+                    channel,
+                    exchange="e",
+                    type=kind,
+                    durable=choices.flag(),
+                    auto_delete=choices.flag(),
+                    internal=choices.number(4) == 3,
+                )
             case _:
                 method = choices.one_of(("queue.bind", "queue.bind", "queue.unbind"))
-                client.send(method, channel, queue=choices.one_of(QUEUES), exchange=choices.one_of(EXCHANGES),
-                            routing_key=choices.one_of(KEYS))  # fmt: skip
+                client.send(
+                    method,
+                    channel,
+                    queue=choices.one_of(QUEUES),
+                    exchange=choices.one_of(EXCHANGES),
+                    routing_key=choices.one_of(KEYS),
+                )
 
     def publish(self, client: Client, channel: int) -> None:
         choices = self.choices
         client.send(
-            "basic.publish", channel, exchange=choices.one_of((*EXCHANGES[:1] * 3, *EXCHANGES)),
-            routing_key=choices.one_of(KEYS), mandatory=choices.flag(), body=choices.one_of(BODIES),
-            properties=choices.one_of(PROPERTIES), max_frame=choices.one_of((131072, 4096)),
-        )  # fmt: skip
+            "basic.publish",
+            channel,
+            exchange=choices.one_of((*EXCHANGES[:1] * 3, *EXCHANGES)),
+            routing_key=choices.one_of(KEYS),
+            mandatory=choices.flag(),
+            body=choices.one_of(BODIES),
+            properties=choices.one_of(PROPERTIES),
+            max_frame=choices.one_of((131072, 4096)),
+        )
 
     def tag(self, client: Client, channel: int) -> int:
         """One that is outstanding, mostly."""
@@ -190,10 +228,14 @@ class Session:
             client.send("basic.cancel", channel, consumer_tag=choices.one_of(("c", "e", "f")))
             return
         client.send(
-            "basic.consume", channel, queue=choices.one_of(QUEUES), consumer_tag=choices.one_of(("c", "e", "f", "")),
-            no_ack=choices.number(4) == 3, exclusive=choices.number(8) == 7,
+            "basic.consume",
+            channel,
+            queue=choices.one_of(QUEUES),
+            consumer_tag=choices.one_of(("c", "e", "f", "")),
+            no_ack=choices.number(4) == 3,
+            exclusive=choices.number(8) == 7,
             arguments=choices.one_of(({}, {}, {"x-priority": 5})),
-        )  # fmt: skip
+        )
 
     def transaction(self, client: Client, channel: int) -> str:
         method = self.choices.one_of(("tx.select", "tx.commit", "tx.rollback", "confirm.select"))
@@ -208,9 +250,13 @@ class Session:
                 client.send("queue.purge", channel, queue=queue)
                 return "ready"
             case 2:
-                client.send("queue.delete", channel, queue=queue, if_unused=choices.flag(), if_empty=choices.flag())
+                client.send(
+                    "queue.delete", channel, queue=queue, if_unused=choices.flag(), if_empty=choices.flag()
+                )
             case _:
-                client.send("exchange.delete", channel, exchange=choices.one_of(EXCHANGES), if_unused=choices.flag())
+                client.send(
+                    "exchange.delete", channel, exchange=choices.one_of(EXCHANGES), if_unused=choices.flag()
+                )
         return "none"
 
     # What has to hold
@@ -238,7 +284,9 @@ class Session:
         return found
 
     def check(self, before: dict[Queue, Place], removed: str) -> None:
-        entries: dict[Queue, list[QueueEntry]] = {queue: list(queue.ready) for queue in self.queues().values()}
+        entries: dict[Queue, list[QueueEntry]] = {
+            queue: list(queue.ready) for queue in self.queues().values()
+        }
         for delivery in self.unacked():
             if not delivery.queue.deleted:
                 entries[delivery.queue].append(delivery.entry)
@@ -337,7 +385,12 @@ def _check_removed(queue: Queue, was: Place, now: Place, removed: str) -> None:
 def _contents(queue: Queue) -> list[tuple[int, str, bytes, bytes]]:
     entries = sorted(queue.durable_entries.values(), key=lambda one: one.position)
     return [
-        (one.position, one.message.routing_key, one.message.operation.raw_properties, one.message.operation.body)
+        (
+            one.position,
+            one.message.routing_key,
+            one.message.operation.raw_properties,
+            one.message.operation.body,
+        )
         for one in entries
     ]
 
@@ -349,20 +402,24 @@ def core(data: bytes) -> None:
 
 def _seeds() -> list[bytes]:
     publish, get = (0, 0, 4, 0, 0, 0, 1, 1, 0), (1, 0, 7, 0, 0)
-    ack, nack, recover, consume = (1, 0, 9, 0, 0, 0), (1, 0, 11, 0, 0, 0, 1), (1, 0, 12, 0), (1, 0, 13, 0, 0, 0, 0, 0, 0)
+    ack, nack, recover = (1, 0, 9, 0, 0, 0), (1, 0, 11, 0, 0, 0, 1), (1, 0, 12, 0)
+    consume, wait, leave, restart = (1, 0, 13, 0, 0, 0, 0, 0, 0), (0, 0, 16, 1), (0, 0, 18), (0, 0, 19)
+    commit, rollback, purge, delete = (0, 0, 15, 1), (0, 0, 15, 2), (0, 0, 17, 0, 0), (0, 0, 17, 0, 2)
+    declare = (0, 0, 2, 0, 0, 1, 0, 0, 0, 0)
+    settled = (publish, publish, get, get, ack, nack, publish, recover, consume, wait)
+    left = (consume, publish, publish, ack, leave, publish, restart, get)
     seeds = []
     for number in range(len(QUEUE_ARGUMENTS)):
-        declare = (0, 0, 2, 0, 0, 1, 0, 0, number, 0)
-        seeds.append(bytes((*declare, *publish, *publish, *get, *get, *ack, *nack, *publish, *recover, *consume, 0, 0, 16, 1)))
-        seeds.append(bytes((*declare, *consume, *publish, *publish, *ack, 0, 0, 18, *publish, 0, 0, 19, *get)))
-    declare = (0, 0, 2, 0, 0, 1, 0, 0, 0, 0)
+        with_arguments = (0, 0, 2, 0, 0, 1, 0, 0, number, 0)
+        seeds += [decided(with_arguments, *settled), decided(with_arguments, *left)]
     for number in range(len(PROPERTIES)):
-        seeds.append(bytes((*declare, 0, 0, 4, 0, 0, 0, 1, number, 0, *get, *nack, 0, 0, 16, 1, 0, 0, 19)))
-    for place in range(4):
-        tx = (0, 0, 15, place)
-        seeds.append(bytes((*declare, *tx, *publish, 0, 0, 15, 1, *get, *ack, 0, 0, 15, 2, 0, 0, 17, 0, 0, 0, 0, 17, 0, 2)))
-    seeds += [bytes((0, 0, 1, place, 20)) + bytes(20) for place in range(len(SENDABLE))]
-    return seeds
+        with_properties = (0, 0, 4, 0, 0, 0, 1, number, 0)
+        seeds.append(decided(declare, with_properties, get, nack, wait, restart))
+    for number in range(4):
+        mode = (0, 0, 15, number)
+        seeds.append(decided(declare, mode, publish, commit, get, ack, rollback, purge, delete))
+    any_arguments = [bytes((0, 0, 1, place, 20)) + bytes(20) for place in range(len(SENDABLE))]
+    return seeds + any_arguments
 
 
 TARGETS = [Target("amqp-core", core, _seeds, (), 200)]

@@ -1,7 +1,7 @@
 """The NATS broker core: clients that do anything, in any order; after each step its state agrees with itself.
 
-The bytes are decisions, see ``Choices``: which client does what. Streams are in files on a disk that is none, so a
-restart can happen at any step, and gives what was there.
+The bytes are decisions, see ``Choices``: which client does what. Streams are in files that are a dict, so
+a restart can happen at any step, and gives what was there.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consume
 from plumbline.reference_broker.nats.jetstream.consumers.position import deliveries_pending
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.nats import HMsg, HPub, Info, Msg, Operation, Pub, Sub, Unsub
+from plumbline.wire.nats import Decoder, HMsg, HPub, Info, Limits, Msg, Operation, Pub, Sender, Sub, Unsub
 from plumbline.wire.nats.subjects import covers
-from tests.fuzz.choices import Choices
+from tests.fuzz.choices import Choices, decided
 from tests.fuzz.target import Target
 from tests.reference_broker.jetstream.disk import Kept
 from tests.reference_broker.virtual import Client
@@ -29,55 +29,134 @@ STREAMS, CONSUMERS = ("S", "T", "M"), ("C", "D")
 REPLIES = (None, "_I.1", "_I.2", "s.a", "nobody")
 PAYLOADS = (b"", b"x", b"+ACK", b"hello" * 20)
 HEADERS: tuple[tuple[tuple[str, str], ...], ...] = (
-    (), (("Nats-Msg-Id", "1"),), (("Nats-Msg-Id", "2"),), (("Nats-Expected-Last-Sequence", "1"),),
-    (("Nats-Expected-Last-Subject-Sequence", "0"),), (("Nats-TTL", "1s"),), (("Nats-TTL", "never"),),
-    (("Nats-Rollup", "sub"),), (("Nats-Rollup", "all"),), (("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "1")),
-    (("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "2"), ("Nats-Batch-Commit", "1")), (("Nats-Incr", "+1"),),
-    (("Nats-Expected-Stream", "S"), ("A", "b")), (("Nats-Schedule", "@at 2030-01-01T00:00:00Z"),),
-)  # fmt: skip
+    (),
+    (("Nats-Msg-Id", "1"),),
+    (("Nats-Msg-Id", "2"),),
+    (("Nats-Expected-Last-Sequence", "1"),),
+    (("Nats-Expected-Last-Subject-Sequence", "0"),),
+    (("Nats-TTL", "1s"),),
+    (("Nats-TTL", "never"),),
+    (("Nats-Rollup", "sub"),),
+    (("Nats-Rollup", "all"),),
+    (("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "1")),
+    (("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "2"), ("Nats-Batch-Commit", "1")),
+    (("Nats-Incr", "+1"),),
+    (("Nats-Expected-Stream", "S"), ("A", "b")),
+    (("Nats-Schedule", "@at 2030-01-01T00:00:00Z"),),
+)
 STREAM_FIELDS: tuple[dict[str, Any], ...] = (
-    {}, {"max_msgs": 3}, {"max_bytes": 200}, {"max_age": 2 * SECOND}, {"max_msgs_per_subject": 1},
-    {"discard": "new", "max_msgs": 2}, {"retention": "workqueue"}, {"retention": "interest"},
-    {"storage": "memory"}, {"allow_msg_ttl": True}, {"allow_rollup_hdrs": True}, {"allow_atomic": True},
-    {"duplicate_window": SECOND}, {"allow_direct": True}, {"max_msg_size": 5}, {"max_consumers": 1},
-    {"deny_delete": True}, {"sealed": True}, {"no_ack": True}, {"first_seq": 5},
-    {"republish": {"src": "s.>", "dest": "r.>"}}, {"subject_transform": {"src": "s.*", "dest": "s.{{wildcard(1)}}"}},
-    {"allow_msg_counter": True}, {"discard_new_per_subject": True, "discard": "new", "max_msgs_per_subject": 1},
+    {},
+    {"max_msgs": 3},
+    {"max_bytes": 200},
+    {"max_age": 2 * SECOND},
+    {"max_msgs_per_subject": 1},
+    {"discard": "new", "max_msgs": 2},
+    {"retention": "workqueue"},
+    {"retention": "interest"},
+    {"storage": "memory"},
+    {"allow_msg_ttl": True},
+    {"allow_rollup_hdrs": True},
+    {"allow_atomic": True},
+    {"duplicate_window": SECOND},
+    {"allow_direct": True},
+    {"max_msg_size": 5},
+    {"max_consumers": 1},
+    {"deny_delete": True},
+    {"sealed": True},
+    {"no_ack": True},
+    {"first_seq": 5},
+    {"republish": {"src": "s.>", "dest": "r.>"}},
+    {"subject_transform": {"src": "s.*", "dest": "s.{{wildcard(1)}}"}},
+    {"allow_msg_counter": True},
+    {"discard_new_per_subject": True, "discard": "new", "max_msgs_per_subject": 1},
     {"subject_delete_marker_ttl": SECOND, "allow_rollup_hdrs": True, "max_age": SECOND},
-)  # fmt: skip
+)
 CONSUMER_FIELDS: tuple[dict[str, Any], ...] = (
-    {}, {"ack_policy": "explicit"}, {"ack_policy": "all"}, {"ack_policy": "none"},
-    {"ack_policy": "explicit", "ack_wait": SECOND}, {"ack_policy": "explicit", "max_deliver": 2, "ack_wait": SECOND},
-    {"ack_policy": "explicit", "max_ack_pending": 1}, {"ack_policy": "explicit", "filter_subject": "s.a"},
-    {"ack_policy": "explicit", "deliver_subject": "_I.2"}, {"deliver_subject": "_I.1", "ack_policy": "none"},
-    {"ack_policy": "explicit", "deliver_policy": "new"}, {"ack_policy": "explicit", "deliver_policy": "last_per_subject"},
+    {},
+    {"ack_policy": "explicit"},
+    {"ack_policy": "all"},
+    {"ack_policy": "none"},
+    {"ack_policy": "explicit", "ack_wait": SECOND},
+    {"ack_policy": "explicit", "max_deliver": 2, "ack_wait": SECOND},
+    {"ack_policy": "explicit", "max_ack_pending": 1},
+    {"ack_policy": "explicit", "filter_subject": "s.a"},
+    {"ack_policy": "explicit", "deliver_subject": "_I.2"},
+    {"deliver_subject": "_I.1", "ack_policy": "none"},
+    {"ack_policy": "explicit", "deliver_policy": "new"},
+    {"ack_policy": "explicit", "deliver_policy": "last_per_subject"},
     {"ack_policy": "explicit", "backoff": [SECOND, 2 * SECOND], "max_deliver": 3},
     {"ack_policy": "explicit", "deliver_policy": "by_start_sequence", "opt_start_seq": 3},
-    {"ack_policy": "explicit", "filter_subjects": ["s.a", "s.b"]}, {"ack_policy": "explicit", "max_waiting": 1},
+    {"ack_policy": "explicit", "filter_subjects": ["s.a", "s.b"]},
+    {"ack_policy": "explicit", "max_waiting": 1},
     {"ack_policy": "explicit", "deliver_subject": "_I.1", "flow_control": True, "idle_heartbeat": SECOND},
-    {"ack_policy": "explicit", "inactive_threshold": SECOND}, {"ack_policy": "explicit", "mem_storage": True},
+    {"ack_policy": "explicit", "inactive_threshold": SECOND},
+    {"ack_policy": "explicit", "mem_storage": True},
     {"ack_policy": "explicit", "priority_policy": "pinned_client", "priority_groups": ["g"]},
-    {"ack_policy": "explicit", "headers_only": True}, {"ack_policy": "explicit", "rate_limit_bps": 8000,
-     "deliver_subject": "_I.2"}, {"ack_policy": "explicit", "sample_freq": "50%"},
-)  # fmt: skip
+    {"ack_policy": "explicit", "headers_only": True},
+    {"ack_policy": "explicit", "rate_limit_bps": 8000, "deliver_subject": "_I.2"},
+    {"ack_policy": "explicit", "sample_freq": "50%"},
+)
 PULLS: tuple[dict[str, Any], ...] = (
-    {}, {"batch": 3}, {"batch": 2, "no_wait": True}, {"batch": 5, "expires": SECOND}, {"batch": 1, "max_bytes": 30},
-    {"batch": 2, "expires": 2 * SECOND, "idle_heartbeat": SECOND // 2}, {"batch": 1, "group": "g", "expires": SECOND},
-    {"batch": 2, "no_wait": True, "expires": SECOND}, {"batch": 0}, {"batch": -1}, {"min_pending": 2},
-)  # fmt: skip
+    {},
+    {"batch": 3},
+    {"batch": 2, "no_wait": True},
+    {"batch": 5, "expires": SECOND},
+    {"batch": 1, "max_bytes": 30},
+    {"batch": 2, "expires": 2 * SECOND, "idle_heartbeat": SECOND // 2},
+    {"batch": 1, "group": "g", "expires": SECOND},
+    {"batch": 2, "no_wait": True, "expires": SECOND},
+    {"batch": 0},
+    {"batch": -1},
+    {"min_pending": 2},
+)
 ACKS = (
-    b"", b"+ACK", b"-NAK", b'-NAK {"delay":1000000000}', b"+WPI", b"+TERM", b"+TERM why", b"+NXT",
-    b'+NXT {"batch":2}', b"junk", b"+OK",
-)  # fmt: skip
-PURGES: tuple[dict[str, Any], ...] = ({}, {"keep": 1}, {"filter": "s.a"}, {"seq": 3}, {"filter": "s.b", "keep": 1})
+    b"",
+    b"+ACK",
+    b"-NAK",
+    b'-NAK {"delay":1000000000}',
+    b"+WPI",
+    b"+TERM",
+    b"+TERM why",
+    b"+NXT",
+    b'+NXT {"batch":2}',
+    b"junk",
+    b"+OK",
+)
+PURGES: tuple[dict[str, Any], ...] = (
+    {},
+    {"keep": 1},
+    {"filter": "s.a"},
+    {"seq": 3},
+    {"filter": "s.b", "keep": 1},
+)
 SUBJECTS_OF = {"S": ["s.*"], "T": ["t.>"]}
 APIS = (
-    "STREAM.CREATE.S", "STREAM.UPDATE.S", "CONSUMER.CREATE.S", "CONSUMER.CREATE.S.C", "CONSUMER.CREATE.S.C.s.a",
-    "CONSUMER.DURABLE.CREATE.S.C", "STREAM.MSG.GET.S", "DIRECT.GET.S", "DIRECT.GET.S.s.a", "STREAM.NAMES",
-    "STREAM.LIST", "CONSUMER.NAMES.S", "CONSUMER.LIST.S", "STREAM.INFO.S", "CONSUMER.INFO.S.C", "INFO",
-    "CONSUMER.PAUSE.S.C", "CONSUMER.RESET.S.C", "CONSUMER.UNPIN.S.C", "CONSUMER.MSG.NEXT.S.C", "STREAM.SNAPSHOT.S",
-    "STREAM.PURGE.S", "STREAM.MSG.DELETE.S", "ACCOUNT.PURGE.x", "META.LEADER.STEPDOWN",
-)  # fmt: skip
+    "STREAM.CREATE.S",
+    "STREAM.UPDATE.S",
+    "CONSUMER.CREATE.S",
+    "CONSUMER.CREATE.S.C",
+    "CONSUMER.CREATE.S.C.s.a",
+    "CONSUMER.DURABLE.CREATE.S.C",
+    "STREAM.MSG.GET.S",
+    "DIRECT.GET.S",
+    "DIRECT.GET.S.s.a",
+    "STREAM.NAMES",
+    "STREAM.LIST",
+    "CONSUMER.NAMES.S",
+    "CONSUMER.LIST.S",
+    "STREAM.INFO.S",
+    "CONSUMER.INFO.S.C",
+    "INFO",
+    "CONSUMER.PAUSE.S.C",
+    "CONSUMER.RESET.S.C",
+    "CONSUMER.UNPIN.S.C",
+    "CONSUMER.MSG.NEXT.S.C",
+    "STREAM.SNAPSHOT.S",
+    "STREAM.PURGE.S",
+    "STREAM.MSG.DELETE.S",
+    "ACCOUNT.PURGE.x",
+    "META.LEADER.STEPDOWN",
+)
 
 
 class Session:
@@ -196,8 +275,6 @@ class Session:
         del self.deliveries[:-200]
 
     def _taken(self, client: Client) -> list[Operation]:
-        from plumbline.wire.nats import Decoder, Limits, Sender
-
         operations = Decoder(Sender.SERVER, Limits(max_payload=1 << 24)).feed(client.take_bytes())
         assert all(isinstance(one.fields, dict) for one in operations if isinstance(one, Info))
         return operations
@@ -225,7 +302,9 @@ class Session:
             wanted |= {one for one in held if one.subject == subject}
             found = router.subscriptions.match(subject)
             assert len(found) == len(set(found))
-            assert set(found) == wanted, f"the list of subscriptions and the connections differ on {subject!r}"
+            assert set(found) == wanted, (
+                f"the list of subscriptions and the connections differ on {subject!r}"
+            )
             if subject in router.routes:
                 kept, fresh = router.routes[subject], router.find_route(subject)
                 assert kept.plain == fresh.plain
@@ -268,7 +347,11 @@ def check_store(stream: Stream) -> None:
     assert set(store.subjects()) == set(by_subject)
     for subject, seqs in by_subject.items():
         first, last = store.first_of(subject), store.last_of(subject)
-        assert (store.count_of(subject), first and first.seq, last and last.seq) == (len(seqs), seqs[0], seqs[-1])
+        assert (store.count_of(subject), first and first.seq, last and last.seq) == (
+            len(seqs),
+            seqs[0],
+            seqs[-1],
+        )
     config = stream.config
     if config.max_msgs > 0:
         assert len(store) <= config.max_msgs
@@ -284,7 +367,9 @@ def check_consumer(consumer: Consumer) -> None:
     pending = deliveries_pending(consumer.position, store, consumer.subject_filter)
     assert consumer.num_pending == pending, "num_pending"
     assert acks.floor.consumer <= acks.delivered.consumer
-    last = max(store.last_seq, (consumer.config.opt_start_seq or 1) - 1)  # a consumer may begin beyond the end
+    last = max(
+        store.last_seq, (consumer.config.opt_start_seq or 1) - 1
+    )  # a consumer may begin beyond the end
     assert acks.delivered.stream <= last
     assert acks.floor.stream <= last
     assert all(store.load(seq) for seq in acks.pending), "what waits for its acknowledgement is not stored"
@@ -313,21 +398,23 @@ def core(data: bytes) -> None:
 
 def _seeds() -> list[bytes]:
     create, consume, publish = (0, 8, 0, 0, 0, 0), (0, 9, 0, 0, 1, 0, 1), (1, 4, 0, 1, 1)
-    pull, ack, wait, delete = (1, 10, 0, 0, 1), (1, 12, 0, 1, 1), (0, 14, 3), (0, 16, 0, 2)
-    restart = (0, 19)
-    common = bytes((*create, *consume, *publish, *publish, *pull, *ack, *wait))
-    seeds = [common, common + bytes((*delete, *restart, *publish, *pull))]
+    pull, ack, wait, delete, restart = (1, 10, 0, 0, 1), (1, 12, 0, 1, 1), (0, 14, 3), (0, 16, 0, 2), (0, 19)
+    common = (create, consume, publish, publish, pull, ack, wait)
+    seeds = [decided(*common), decided(*common, delete, restart, publish, pull)]
     for number in range(len(STREAM_FIELDS)):
-        made = (0, 8, 0, 0, number, 0)
-        headers = (1, 7, 0, 1, number % len(HEADERS), 1)
-        seeds.append(bytes((*made, *consume, *publish, *headers, *headers, *pull, *ack, *delete, *wait, *publish)))
+        made, with_headers = (0, 8, 0, 0, number, 0), (1, 7, 0, 1, number % len(HEADERS), 1)
+        used = (publish, with_headers, with_headers, pull, ack, delete, wait, publish)
+        seeds.append(decided(made, consume, *used))
     for number in range(len(CONSUMER_FIELDS)):
         made = (0, 9, 0, 0, number, 0, 1)
-        seeds.append(bytes((*create, *publish, *publish, *made, *publish, *pull, *wait, *ack, *ack, *wait, *restart)))
-    seeds += [bytes((1, 1, 0, place, 1, 1, 2, 0, 1, 1, 2, place, 1)) for place in range(len(PATTERNS))]
-    seeds += [bytes((*create, 0, 18, 0, 0, 2, place, 2)) + b"{}" for place in range(len(APIS))]
-    seeds.append(bytes((*create, 0, 8, 0, 2, 0, 0, 0, *publish, *publish, *delete, *restart)))
-    return seeds
+        used = (publish, pull, wait, ack, ack, wait, restart)
+        seeds.append(decided(create, publish, publish, made, *used))
+    for place in range(len(PATTERNS)):
+        seeds.append(decided((1, 1, 0, place, 1), (1, 2, 0, 1, 1), (1, 2, place, 1)))
+    for place in range(len(APIS)):
+        seeds.append(decided(create, (0, 18, 0, 0, 2, place, 2)) + b"{}")
+    mirror = (0, 8, 0, 2, 0, 0, 0)
+    return [*seeds, decided(create, mirror, publish, publish, delete, restart)]
 
 
 TARGETS = [Target("nats-core", core, _seeds, (), 250)]

@@ -45,3 +45,8 @@ class Choices:
     def rest(self) -> bytes:
         """All bytes that are left."""
         return self.take(len(self._data))
+
+
+def decided(*steps: tuple[int, ...]) -> bytes:
+    """The bytes of these decisions, one after the other."""
+    return bytes(number for step in steps for number in step)

@@ -1,4 +1,4 @@
-"""The control API of the proxy: any bytes on its connection are answered, or end it; the faults stay what they say."""
+"""The control API of the proxy: any bytes on its connection are answered, or end it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from plumbline.proxy.faults.injection import Faults
 from plumbline.proxy.faults.language import parse_fault
 from tests.fuzz.target import Target
 
-HEAD = "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+HEAD = (
+    "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Type: application/json\r\n"
+    "Content-Length: {size}\r\n\r\n"
+)
 
 
 class _AtOnce:
@@ -43,7 +46,10 @@ class _Connection:
 
 
 _relay: Any = SimpleNamespace(
-    loop=_AtOnce(), server=Endpoint.parse("nats://127.0.0.1:4222"), address=Endpoint.parse("127.0.0.1:1"), links=[]
+    loop=_AtOnce(),
+    server=Endpoint.parse("nats://127.0.0.1:4222"),
+    address=Endpoint.parse("127.0.0.1:1"),
+    links=[],
 )
 _loop: Any = None
 _FAULTS = Faults(_loop, known()["nats"], 0, lambda *_: None, lambda *_: None)
@@ -86,25 +92,56 @@ def _body(answer: bytes) -> Any:
 def _seeds() -> list[bytes]:
     toxics = (
         {"type": "latency", "attributes": {"latency": 50, "jitter": 5}, "toxicity": 0.5},
-        {"type": "bandwidth", "attributes": {"rate": 10}, "stream": "upstream"}, {"type": "slicer"},
-        {"type": "slow_close", "attributes": {"delay": 10}}, {"type": "timeout", "attributes": {"timeout": 0}},
-        {"type": "reset_peer"}, {"type": "limit_data", "attributes": {"bytes": 9}},
+        {"type": "bandwidth", "attributes": {"rate": 10}, "stream": "upstream"},
+        {"type": "slicer"},
+        {"type": "slow_close", "attributes": {"delay": 10}},
+        {"type": "timeout", "attributes": {"timeout": 0}},
+        {"type": "reset_peer"},
+        {"type": "limit_data", "attributes": {"bytes": 9}},
         {"type": "fault", "name": "f", "attributes": {"fault": "drop PUB every 2nd"}},
-    )  # fmt: skip
+    )
     add = request("POST", "/faults", {"name": "a", "fault": "latency 5ms"})
     return [
-        add, add + request("POST", "/faults/a", {"fault": "drop PUB"}) + request("DELETE", "/faults/a"),
-        request("POST", "/reset"), request("GET", "/connections"), request("GET", "/version"),
+        add,
+        add + request("POST", "/faults/a", {"fault": "drop PUB"}) + request("DELETE", "/faults/a"),
+        request("POST", "/reset"),
+        request("GET", "/connections"),
+        request("GET", "/version"),
         *(request("POST", "/proxies/nats/toxics", toxic) for toxic in toxics),
-        add + request("PATCH", "/proxies/nats/toxics/a", {"attributes": {"latency": 7}})
-        + request("GET", "/proxies/nats/toxics/a") + request("DELETE", "/proxies/nats/toxics/a"),
-    ]  # fmt: skip
+        add
+        + request("PATCH", "/proxies/nats/toxics/a", {"attributes": {"latency": 7}})
+        + request("GET", "/proxies/nats/toxics/a")
+        + request("DELETE", "/proxies/nats/toxics/a"),
+    ]
 
 
 WORDS = (
-    b"GET ", b"POST ", b"DELETE ", b"PATCH ", b"/faults", b"/proxies/nats/toxics", b"/reset", b"Host: evil\r\n",
-    b"Content-Length: -1\r\n", b"Content-Length: 99999999\r\n", b"Transfer-Encoding: chunked\r\n", b"Origin: http://x\r\n",
-    b"null", b"-1", b"1e999", b"NaN", b"[]", b"{}", b'"\\ud800"', b"latency 1ns", b"bandwidth 1", b" on upstream", b" with 50%",
-    b"every 1st", b"\r\n\r\n", b"Expect: 100-continue\r\n", b"99999999999999999999",
-)  # fmt: skip
+    b"GET ",
+    b"POST ",
+    b"DELETE ",
+    b"PATCH ",
+    b"/faults",
+    b"/proxies/nats/toxics",
+    b"/reset",
+    b"Host: evil\r\n",
+    b"Content-Length: -1\r\n",
+    b"Content-Length: 99999999\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Origin: http://x\r\n",
+    b"null",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"[]",
+    b"{}",
+    b'"\\ud800"',
+    b"latency 1ns",
+    b"bandwidth 1",
+    b" on upstream",
+    b" with 50%",
+    b"every 1st",
+    b"\r\n\r\n",
+    b"Expect: 100-continue\r\n",
+    b"99999999999999999999",
+)
 TARGETS = [Target("control", control, _seeds, WORDS, 500)]

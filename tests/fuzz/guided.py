@@ -39,9 +39,14 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
     for number, data in enumerate(target.seeds()):
         (corpus / f"{number:04}").write_bytes(data)
     options = [
-        f"-max_total_time={seconds}", f"-seed={seed}", f"-max_len={MAX_BYTES}", f"-timeout={TIMEOUT_S}",
-        f"-rss_limit_mb={MEMORY_MB}", "-print_final_stats=1", f"-artifact_prefix={SAVED}/{name}.",
-    ]  # fmt: skip
+        f"-max_total_time={seconds}",
+        f"-seed={seed}",
+        f"-max_len={MAX_BYTES}",
+        f"-timeout={TIMEOUT_S}",
+        f"-rss_limit_mb={MEMORY_MB}",
+        "-print_final_stats=1",
+        f"-artifact_prefix={SAVED}/{name}.",
+    ]
     if target.words:
         words = corpus.with_suffix(".dict")
         words.write_text("".join(f"{_quoted(word)}\n" for word in target.words if word))

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from random import Random
 
 MAX_BYTES = 4096
-INTERESTING = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x80\x00\x00\x00")
+INTERESTING = (
+    b"\x00",
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b"\xff\xff\xff\xff",
+    b"\x00\x00\x00\x00",
+    b"\x80\x00\x00\x00",
+)
 
 
 def mutated(random: Random, corpus: Sequence[bytes], words: Sequence[bytes]) -> bytes:
@@ -24,7 +32,9 @@ def _changed(random: Random, data: bytes, corpus: Sequence[bytes], words: Sequen
         case 0:  # other bytes of the same number
             return data[:at] + random.randbytes(until - at) + data[until:]
         case 1:  # one bit
-            return data[: at - 1] + bytes((data[at - 1] ^ 1 << random.randrange(8),)) + data[at:] if at else data
+            return (
+                data[: at - 1] + bytes((data[at - 1] ^ 1 << random.randrange(8),)) + data[at:] if at else data
+            )
         case 2:
             return data[:at] + data[until:]
         case 3:

@@ -1,7 +1,8 @@
-"""Packets to segments to the bytes of connections: what is given out is what was sent, in its order, or is lost."""
+"""Packets to segments to the bytes of connections: what comes out is what was sent, in its order."""
 
 from __future__ import annotations
 
+from plumbline.captures.packets import PacketFlow
 from plumbline.captures.reader import Packet
 from plumbline.captures.reassembly import BytesLost, ConnectionOpened, Reassembler, StreamBytes, StreamEnded
 from plumbline.captures.segments import ACK, FIN, RST, SYN, Address, Segment, segment
@@ -47,11 +48,20 @@ def reassembly(data: bytes) -> None:
     assert len(ended) == len(set(ended)), "a stream ended twice"
     if plain:
         for direction in Direction:
-            _check_stream([event for event in events if isinstance(event, StreamBytes | BytesLost)], direction)
+            _check_stream(
+                [event for event in events if isinstance(event, StreamBytes | BytesLost)], direction
+            )
 
 
 def _segment(
-    side: int, starts: tuple[int, int], at: int, data: bytes, flags: int, acked: int, missing: int = 0, time: int = 0
+    side: int,
+    starts: tuple[int, int],
+    at: int,
+    data: bytes,
+    flags: int,
+    acked: int,
+    missing: int = 0,
+    time: int = 0,
 ) -> Segment:
     """``at`` counts from the first byte of that side."""
     seq, ack = (starts[side] + 1 + at) % WHOLE, (starts[1 - side] + 1 + acked) % WHOLE
@@ -85,20 +95,38 @@ def segments(data: bytes) -> None:
 
 
 def _packet() -> bytes:
-    from plumbline.captures.packets import PacketFlow
-
     return PacketFlow(1, ("10.0.0.1", 5), ("10.0.0.2", 4222)).head(Direction.TO_SERVER, 4) + b"PING"
 
 
 def _seeds() -> list[bytes]:
     one = bytes((0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 9, 0, 0))
-    return [one, one + bytes((0, 40, 0, 9, 0, 0, 0, 0, 18, 0, 22, 0, 0, 0)), bytes((2, 1, 1)) + bytes(range(80))]
+    return [
+        one,
+        one + bytes((0, 40, 0, 9, 0, 0, 0, 0, 18, 0, 22, 0, 0, 0)),
+        bytes((2, 1, 1)) + bytes(range(80)),
+    ]
 
 
 TARGETS = [
     Target("reassembly", reassembly, _seeds, (), 3000),
-    Target("segments", segments,
-           lambda: [bytes((place, 60, 0)) + head + _packet() for place, head in enumerate(
-               (b"", b"", bytes(12) + b"\x08\x00", bytes(14) + b"\x08\x00", b"\x08\x00" + bytes(18), b"\x02\0\0\0", b"\x02\0\0\0"))],
-           (b"\x08\x00", b"\x86\xdd", b"\x81\x00", b"\x45\x00", b"\x60\0\0\0", b"\x06"), 4000),
-]  # fmt: skip
+    Target(
+        "segments",
+        segments,
+        lambda: [
+            bytes((place, 60, 0)) + head + _packet()
+            for place, head in enumerate(
+                (
+                    b"",
+                    b"",
+                    bytes(12) + b"\x08\x00",
+                    bytes(14) + b"\x08\x00",
+                    b"\x08\x00" + bytes(18),
+                    b"\x02\0\0\0",
+                    b"\x02\0\0\0",
+                )
+            )
+        ],
+        (b"\x08\x00", b"\x86\xdd", b"\x81\x00", b"\x45\x00", b"\x60\0\0\0", b"\x06"),
+        4000,
+    ),
+]

@@ -61,7 +61,9 @@ def run_seconds(target: Target, seconds: float, seed: int) -> Figures:
     random = Random(f"{target.name} {seed}")
     began, executions = time.monotonic(), 0
     while (took := time.monotonic() - began) < seconds:
-        attempt(target, corpus[executions] if executions < len(corpus) else mutated(random, corpus, target.words))
+        attempt(
+            target, corpus[executions] if executions < len(corpus) else mutated(random, corpus, target.words)
+        )
         executions += 1
     return Figures(executions, took, guided=False)
 
@@ -110,7 +112,7 @@ def _trace(target: Target, data: bytes) -> str:
     except Exception as error:  # shown in full
         text = "".join(traceback.format_exception(error, chain=False))
         return f"{target.name}: {data[:200]!r}\n{text}"
-    return f"{target.name}: {data[:200]!r}\nfailed once, but does not fail again: the target is not deterministic"
+    return f"{target.name}: {data[:200]!r}\nit failed once, but does not again: it depends on something else"
 
 
 def _smaller(target: Target, data: bytes) -> bytes:

@@ -41,8 +41,12 @@ def amqp(data: bytes) -> None:
 
 
 def _seeds() -> list[bytes]:
-    seeds = [bytes((place, 0, at, kind, 5, 1, 2, 3, 4, 5)) for place in range(len(PATHS)) for at in (3, 50, 120)
-             for kind in range(5)]  # fmt: skip
+    seeds = [
+        bytes((place, 0, at, kind, 5, 1, 2, 3, 4, 5))
+        for place in range(len(PATHS))
+        for at in (3, 50, 120)
+        for kind in range(5)
+    ]
     return [*seeds, b"", bytes(range(60)), bytes(200)]
 
 

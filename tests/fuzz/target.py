@@ -1,4 +1,4 @@
-"""What a fuzzer gives bytes to: one function with the rules that hold for every input, and inputs to begin with."""
+"""What a fuzzer gives bytes to: a function with rules that hold for every input, and inputs to begin with."""
 
 from __future__ import annotations
 

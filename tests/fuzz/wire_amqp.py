@@ -1,4 +1,4 @@
-"""AMQP: the decoder of both sides, over whole frames and over any bytes; tables and properties by themselves."""
+"""AMQP: the decoder of both sides, over frames and over any bytes; tables and properties by themselves."""
 
 from __future__ import annotations
 
@@ -38,13 +38,21 @@ KINDS = (1, 1, 1, 2, 2, 3, 3, 8, 0, 4)
 METHODS = tuple(SHAPES.values())
 HEAD_BYTES = 8  # of a frame, without its payload
 EXAMPLE: dict[str, Any] = {
-    "a": 1, "b": [True, None, {"c": 2.5}], "d": "text", "e": b"bytes", "f": Integer(-5, "b"), "g": Float(0.5),
-    "h": Decimal(2, 314), "i": Timestamp(1_700_000_000), "j": 2**40, "k": Integer(7, "u"),
-}  # fmt: skip
+    "a": 1,
+    "b": [True, None, {"c": 2.5}],
+    "d": "text",
+    "e": b"bytes",
+    "f": Integer(-5, "b"),
+    "g": Float(0.5),
+    "h": Decimal(2, 314),
+    "i": Timestamp(1_700_000_000),
+    "j": 2**40,
+    "k": Integer(7, "u"),
+}
 
 
 def codec(data: bytes) -> None:
-    """The first byte chooses side, limits, and whether the rest is bytes or decisions of which frames are made."""
+    """The first byte chooses side, limits, and whether the rest is bytes or decisions about frames."""
     chosen, rest = (data[0], data[1:]) if data else (0, b"")
     sender, limits = SENDERS[chosen & 1], LIMITS[chosen >> 1 & 1]
     stream = _frames(Choices(rest)) if chosen & 4 else rest
@@ -92,7 +100,9 @@ def _check_operation(operation: Operation, sender: Sender, limits: Limits) -> No
     assert str(operation).isprintable()
     if not isinstance(operation, Method):
         return
-    assert b"".join(frame(kind, operation.channel, body) for kind, body in operation.frames()) == operation.raw
+    assert (
+        b"".join(frame(kind, operation.channel, body) for kind, body in operation.frames()) == operation.raw
+    )
     if operation.shape.has_content and operation.properties is None:
         return  # on channel 0: without its content
     (alone,) = _decoder(sender, limits).feed(operation.raw)
@@ -145,13 +155,19 @@ def fields(data: bytes) -> None:
 
 def _streams() -> list[bytes]:
     publish = Method.make(
-        "basic.publish", 1, routing_key="q", body=b"hello" * 9, properties={"headers": EXAMPLE, "priority": 5},
+        "basic.publish",
+        1,
+        routing_key="q",
+        body=b"hello" * 9,
+        properties={"headers": EXAMPLE, "priority": 5},
         max_frame=30,
-    )  # fmt: skip
+    )
     client = PROTOCOL_HEADER + b"".join(
         one.raw
         for one in (
-            Method.make("connection.start-ok", 0, mechanism="PLAIN", response="\0u\0p", client_properties=EXAMPLE),
+            Method.make(
+                "connection.start-ok", 0, mechanism="PLAIN", response="\0u\0p", client_properties=EXAMPLE
+            ),
             Method.make("queue.declare", 1, queue="q", arguments={"x-max-length": 2}),
             publish,
             Heartbeat.make(),
@@ -161,29 +177,43 @@ def _streams() -> list[bytes]:
     server = b"".join(
         one.raw
         for one in (
-            Method.make("connection.start", 0, server_properties=EXAMPLE, mechanisms="PLAIN", locales="en_US"),
+            Method.make(
+                "connection.start", 0, server_properties=EXAMPLE, mechanisms="PLAIN", locales="en_US"
+            ),
             Method.make("basic.deliver", 1, consumer_tag="c", delivery_tag=1, body=b"x"),
             Method.make("channel.close", 1, reply_code=404, reply_text="no"),
         )
     )
-    decisions = [bytes((4 + side, 0, 1, 2, place, 9, 1, 3, 5, 3, 1, 4, 5)) + b"abcde" for side in (0, 1, 2, 3)
-                 for place in range(0, len(METHODS), 5)]  # fmt: skip
+    decisions = [
+        bytes((4 + side, 0, 1, 2, place, 9, 1, 3, 5, 3, 1, 4, 5)) + b"abcde"
+        for side in (0, 1, 2, 3)
+        for place in range(0, len(METHODS), 5)
+    ]
     raw = [bytes((side,)) + stream for stream in (client, server) for side in range(4)]
     return raw + decisions
 
 
 WORDS = (
-    PROTOCOL_HEADER, b"\xce", b"\xce\x01\x00\x01", b"\x00\x3c\x00\x28", Heartbeat.make().raw,
-    *(shape.ids for shape in METHODS), *(code.encode() for code in "tbBsuIilfdDTSxAFV"), encode_table({"a": {}}),
-)  # fmt: skip
+    PROTOCOL_HEADER,
+    b"\xce",
+    b"\xce\x01\x00\x01",
+    b"\x00\x3c\x00\x28",
+    Heartbeat.make().raw,
+    *(shape.ids for shape in METHODS),
+    *(code.encode() for code in "tbBsuIilfdDTSxAFV"),
+    encode_table({"a": {}}),
+)
 TARGETS = [
     Target("amqp-codec", codec, _streams, WORDS, 4000),
     Target(
         "amqp-fields",
         fields,
-        lambda: [encode_entries(EXAMPLE), encode_properties({"headers": EXAMPLE, "timestamp": Timestamp(5)}),
-                 encode_properties({"content_type": "a", "priority": 3, "cluster_id": "c"})],
+        lambda: [
+            encode_entries(EXAMPLE),
+            encode_properties({"headers": EXAMPLE, "timestamp": Timestamp(5)}),
+            encode_properties({"content_type": "a", "priority": 3, "cluster_id": "c"}),
+        ],
         WORDS,
         6000,
     ),
-]  # fmt: skip
+]

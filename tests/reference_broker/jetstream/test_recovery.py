@@ -139,7 +139,9 @@ def test_a_consumer_that_begins_beyond_the_end_still_does_after_a_restart() -> N
     kept = Kept()
     client = with_stream(kept)
     request(client, "$JS.API.CONSUMER.DELETE.F.D")
-    config = '{"durable_name":"D","ack_policy":"explicit","deliver_policy":"by_start_sequence","opt_start_seq":3}'
+    config = (
+        '{"durable_name":"D","ack_policy":"explicit","deliver_policy":"by_start_sequence","opt_start_seq":3}'
+    )
     request(client, CONSUMER, f'{{"stream_name":"F","config":{config}}}')
     again = Kept(kept.files, now=kept.now)
     client = again.client()
