@@ -27,6 +27,7 @@ class CaptureFiles:
         self._roll_bytes = roll_bytes
         self._roll_s = roll_s
         self._number = 0
+        self._file = _CLOSED
         if path.suffix == SUFFIX:
             self._folder, self._stem, self._is_named = path.parent, path.stem, True
         else:

@@ -422,4 +422,4 @@ def _seeds() -> list[bytes]:
     return seeds + any_arguments
 
 
-TARGETS = [Target("amqp-core", core, _seeds, (), 200)]
+TARGETS = [Target("amqp-core", core, _seeds, (), 120)]

@@ -410,11 +410,11 @@ def _seeds() -> list[bytes]:
         used = (publish, pull, wait, ack, ack, wait, restart)
         seeds.append(decided(create, publish, publish, made, *used))
     for place in range(len(PATTERNS)):
-        seeds.append(decided((1, 1, 0, place, 1), (1, 2, 0, 1, 1), (1, 2, place, 1)))
-    for place in range(len(APIS)):
-        seeds.append(decided(create, (0, 18, 0, 0, 2, place, 2)) + b"{}")
+        subscribe = (1, 1, 0, place, 1)
+        seeds.append(decided(subscribe, (1, 2, 0, 1, 1), (1, 2, place, 1)))
+    asked = [decided(create, (0, 18, 0, 0, 2, place, 2)) + b"{}" for place in range(len(APIS))]
     mirror = (0, 8, 0, 2, 0, 0, 0)
-    return [*seeds, decided(create, mirror, publish, publish, delete, restart)]
+    return [*seeds, *asked, decided(create, mirror, publish, publish, delete, restart)]
 
 
-TARGETS = [Target("nats-core", core, _seeds, (), 250)]
+TARGETS = [Target("nats-core", core, _seeds, (), 120)]

@@ -124,28 +124,28 @@ TARGETS = [
         trace,
         _traces,
         _words(SAMPLE, 'within cases {:time} {a:int} \\| \\" in any order end given closed'),
-        1500,
+        700,
     ),
     Target(
         "broker-config",
         _file(load_config, ConfigError, _is_config),
         lambda: [CONFIG, b"{}"],
         (*JSON_WORDS, *_words(CONFIG.decode().replace('"', " ").replace(":", " "))),
-        2500,
+        1000,
     ),
     Target(
         "waivers",
         _file(lambda path: load_waivers(path, CHECKS), WaiverError, lambda found: None),
         lambda: [WAIVER, WAIVER * 2],
         (*TOML_WORDS, *_words(WAIVER.decode())),
-        2000,
+        600,
     ),
     Target(
         "server-tables",
         _file(software, TargetError, _are_software),
         lambda: [SERVERS.read_bytes()[:2000]],
         TOML_WORDS,
-        800,
+        600,
     ),
     Target(
         "variants",
@@ -170,8 +170,8 @@ TARGETS = [
         ],
         _words(
             "drop delay duplicate reorder rewrite latency bandwidth slice timeout reset limit slow_close on "
-            "upstream downstream every 1st 2nd with % where op subject = != ~ < > and or not ( ) set PUB +ACK "
-            "basic.ack ms us 1e9"
+            "upstream downstream every 1st 2nd with % where op subject = != ~ < > and or not ( ) set PUB "
+            "+ACK basic.ack ms us 1e9"
         ),
         4000,
     ),

@@ -51,6 +51,6 @@ def _seeds() -> list[bytes]:
 
 
 TARGETS = [
-    Target("nats-store", nats, _seeds, (), 250),
-    Target("amqp-store", amqp, _seeds, (), 400),
+    Target("nats-store", nats, _seeds, (), 150),
+    Target("amqp-store", amqp, _seeds, (), 250),
 ]

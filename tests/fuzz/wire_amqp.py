@@ -204,7 +204,7 @@ WORDS = (
     encode_table({"a": {}}),
 )
 TARGETS = [
-    Target("amqp-codec", codec, _streams, WORDS, 4000),
+    Target("amqp-codec", codec, _streams, WORDS, 1500),
     Target(
         "amqp-fields",
         fields,

@@ -193,7 +193,7 @@ TARGETS = [
         codec,
         lambda: [bytes((chosen,)) + stream for stream in (CLIENT, SERVER) for chosen in range(4)],
         tuple(FRAGMENTS),
-        6000,
+        2000,
     ),
     Target(
         "nats-jetstream",
@@ -236,6 +236,6 @@ TARGETS = [
             b"\xc2\xb2",
             b"1e400",
         ),
-        6000,
+        2000,
     ),
 ]
