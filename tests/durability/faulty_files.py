@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,9 @@ class FaultyFiles:
     @contextmanager
     def installed(self) -> Iterator[FaultyFiles]:
         """For the time of the block."""
-        wrapped = {name: self._wrapped(name) for name in self._originals}
-        with mock.patch.multiple(os, **wrapped):
+        with ExitStack() as stack:
+            for name in self._originals:
+                stack.enter_context(mock.patch.object(os, name, self._wrapped(name)))
             yield self
 
     def _wrapped(self, name: str) -> Callable[..., Any]:
@@ -81,7 +82,9 @@ class FaultyFiles:
                 self._count(needs_space=name == "mkdir")
             return original(place, *more, **named)
 
-        return {"open": opened, "close": closed, **dict.fromkeys(_WRITES, written)}.get(name, changed)
+        wrappers: dict[str, Callable[..., Any]] = {"open": opened, "close": closed}
+        wrappers |= dict.fromkeys(_WRITES, written)
+        return wrappers.get(name, changed)
 
     def _count(self, *, needs_space: bool) -> bool:
         """Raises ``OSError`` if this call fails; true if it is to be done by half."""

@@ -164,7 +164,8 @@ def check_capture(folder: Path, life: Life, *, strict: bool) -> tuple[int, list[
 
 def _streams(folder: Path) -> tuple[dict[bytes, tuple[bytes, bytes]], list[str]]:
     """Both directions of each connection, by its first subject."""
-    reassembler, found, faults = Reassembler(), {}, []
+    reassembler, faults = Reassembler(), list[str]()
+    found: dict[int, tuple[list[bytes], list[bytes]]] = {}
     for file in files_of([folder]):
         for packet in CaptureParser().feed(file.read_bytes()):
             one = segment(packet)
