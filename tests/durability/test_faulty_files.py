@@ -246,7 +246,8 @@ def test_a_capture_has_what_passed_whatever_call_fails(tmp_path: Path, fault: Fi
 
 def captured(folder: Path) -> tuple[bytes, bytes]:
     """Both directions of the one connection. Raises ``CaptureError`` if a file is not readable."""
-    reassembler, found = Reassembler(), ([], [])
+    reassembler = Reassembler()
+    found: tuple[list[bytes], list[bytes]] = ([], [])
     if not any(folder.iterdir()):
         return b"", b""
     for packet in CaptureSource([folder]).packets():

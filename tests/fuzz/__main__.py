@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from random import SystemRandom
 
@@ -14,13 +15,20 @@ from tests.fuzz.running import SAVED, Failure, Figures, attempt, has_atheris, na
 from tests.fuzz.target import MODULES, load
 
 
+# Have a program of their own: other mutations, and limits of time and memory for each input.
+PROGRAMS = {
+    name: module
+    for name, module in {"captures": "tests.fuzz.captures"}.items()
+    if find_spec(module) is not None
+}
+NAMES = (*MODULES, *PROGRAMS)
+
+
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
-    parser.add_argument(
-        "--only", action="append", choices=sorted(MODULES), help="this target; may be repeated"
-    )
+    parser.add_argument("--only", action="append", choices=sorted(NAMES), help="this target; may be repeated")
     parser.add_argument("--seed", type=int, help="repeats a run; without it a new one each time, printed")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved input")
     parser.add_argument("--unguided", action="store_true", help="random mutations, even if Atheris is there")
@@ -33,9 +41,9 @@ def main() -> int:
         print("Atheris is not installed (it has wheels for Linux): random mutations, without coverage")
     print(f"--seed {seed}", flush=True)
     failed = []
-    for name in asked.only or MODULES:
+    for name in asked.only or NAMES:
         try:
-            figures = _guided(name, asked.seconds, seed) if guided else _unguided(name, asked.seconds, seed)
+            figures = _run(name, asked.seconds, seed, is_guided=guided)
         except Failure as failure:
             print(f"{name}: FAILED\n{failure}", flush=True)
             failed.append(name)
@@ -54,20 +62,27 @@ def _repeat(path: Path) -> int:
     return 0
 
 
-def _unguided(name: str, seconds: int, seed: int) -> Figures:
-    return run_seconds(load(name), seconds, seed)
+def _run(name: str, seconds: int, seed: int, *, is_guided: bool) -> Figures:
+    """One target. Raises ``Failure``."""
+    if name in PROGRAMS:
+        options = ["--seconds", str(seconds), "--seed", str(seed), "--found", str(SAVED)]
+        return _program([PROGRAMS[name], *options], r"(\d+) mutants", is_guided=False)
+    if not is_guided:
+        return run_seconds(load(name), seconds, seed)
+    run = ["tests.fuzz.guided", name, str(seconds), str(seed)]
+    return _program(run, r"number_of_executed_units:\s*(\d+)", is_guided=True)
 
 
-def _guided(name: str, seconds: int, seed: int) -> Figures:
-    """In a process of its own. Raises ``Failure`` with what that process printed."""
+def _program(run: list[str], executions: str, *, is_guided: bool) -> Figures:
+    """A module in a process of its own. Raises ``Failure`` with what that process printed."""
     began = time.monotonic()
-    run = [sys.executable, "-m", "tests.fuzz.guided", name, str(seconds), str(seed)]
-    done = subprocess.run(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    command = [sys.executable, "-m", *run]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     text = done.stdout.decode(errors="replace")
-    executions = re.search(r"number_of_executed_units:\s*(\d+)", text)
-    if done.returncode or executions is None:
+    found = re.search(executions, text)
+    if done.returncode or found is None:
         raise Failure("\n".join(text.splitlines()[-60:]) + f"\nthe input is in {SAVED}")
-    return Figures(int(executions[1]), time.monotonic() - began, guided=True)
+    return Figures(int(found[1]), time.monotonic() - began, guided=is_guided)
 
 
 if __name__ == "__main__":

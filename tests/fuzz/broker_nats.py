@@ -406,9 +406,10 @@ def _seeds() -> list[bytes]:
         used = (publish, with_headers, with_headers, pull, ack, delete, wait, publish)
         seeds.append(decided(made, consume, *used))
     for number in range(len(CONSUMER_FIELDS)):
-        made = (0, 9, 0, 0, number, 0, 1)
-        used = (publish, pull, wait, ack, ack, wait, restart)
-        seeds.append(decided(create, publish, publish, made, *used))
+        configured = (0, 9, 0, 0, number, 0, 1)
+        seeds.append(
+            decided(create, publish, publish, configured, publish, pull, wait, ack, ack, wait, restart)
+        )
     for place in range(len(PATTERNS)):
         subscribe = (1, 1, 0, place, 1)
         seeds.append(decided(subscribe, (1, 2, 0, 1, 1), (1, 2, place, 1)))

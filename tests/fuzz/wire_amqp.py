@@ -32,6 +32,7 @@ from tests.fuzz.segmentation import same_however_cut
 from tests.fuzz.target import Target
 from tests.wire.amqp.amqp_strategies import TIGHT, Outcome, outcome
 
+EXAMPLES: tuple[dict[str, Any], ...] = ({}, {"headers": {"a": [{}]}}, {"priority": 1, "type": "t"})
 SENDERS = (Sender.CLIENT, Sender.SERVER)
 LIMITS = (Limits(), TIGHT)
 KINDS = (1, 1, 1, 2, 2, 3, 3, 8, 0, 4)
@@ -85,7 +86,7 @@ def _frames(choices: Choices) -> bytes:
             case 2:
                 stream += frame(1, channel, choices.one_of(METHODS).encode({}))
             case 3:
-                properties = choices.one_of(({}, {"headers": {"a": [{}]}}, {"priority": 1, "type": "t"}))
+                properties = choices.one_of(EXAMPLES)
                 stream += frame(2, channel, header_payload(encode_properties(properties), choices.number(40)))
             case 4:
                 stream += frame(3, channel, choices.data(40))
