@@ -14,7 +14,6 @@ from random import SystemRandom
 from tests.fuzz.running import SAVED, Failure, Figures, attempt, has_atheris, name_of, run_seconds
 from tests.fuzz.target import MODULES, load
 
-
 # Have a program of their own: other mutations, and limits of time and memory for each input.
 PROGRAMS = {
     name: module
