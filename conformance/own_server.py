@@ -18,7 +18,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec import Struct
+
 from plumbline.conformance.outcomes import Inconclusive
+from plumbline.untrusted import BadInputError, parse_json
 
 RESTARTS = (
     "the check restarts its server, and Plumbline did not start this one "
@@ -166,13 +169,21 @@ class _Watchdog:
             self._shell = None
 
 
+class _PortsFile(Struct):
+    """What nats-server writes there, as far as it is read."""
+
+    nats: tuple[str, ...] = ()
+
+
 def _announced_url(start_folder: Path, log: Path) -> str:
     """Where it listens; nothing while that is not wholly written."""
     for ports_file in start_folder.glob("*.ports"):
         try:
-            return str(json.loads(ports_file.read_bytes())["nats"][0])
-        except (ValueError, KeyError):
+            addresses = parse_json(ports_file.read_bytes(), _PortsFile).nats
+        except BadInputError:
             continue
+        if addresses:
+            return addresses[0]
     line, end, _ = log.read_text(errors="replace").partition("\n")
     return line.split()[0] if end and line.startswith(("nats://", "amqp://")) else ""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from plumbline.conformance.check import Check
 from plumbline.errors import PlumblineError
+from plumbline.untrusted import BadInputError, parse_toml
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.versions import holds, numbers
 
@@ -69,13 +69,10 @@ def load_waivers(path: Path, checks: Iterable[Check]) -> tuple[Waiver, ...]:
     """Read a waiver file. Raises ``WaiverError``, all that is wrong at once."""
     example = 'a table is: [[waiver]] requirement = "JS-PULL-015", reason = "why", link = "https://..."'
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
-        waivers = msgspec.convert(data, _WaiverFile).waiver
+        waivers = parse_toml(path.read_bytes(), _WaiverFile).waiver
     except OSError as error:
         raise WaiverError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WaiverError(f"{path}: not TOML: {error}; {example}") from None
-    except msgspec.ValidationError as error:
+    except BadInputError as error:
         raise WaiverError(f"{path}: {error}; {example}") from None
     known = list(checks)
     problems = [

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from plumbline.errors import PlumblineError
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import escape
+from plumbline.untrusted import BadInputError, parse_json
 from plumbline.verdicts import Event, RunFinished, RunResult, with_red
 
 SCHEMA = "plumbline.result/1"
@@ -54,14 +55,14 @@ def encode(result: RunResult) -> bytes:
 def decode(data: bytes) -> RunResult:
     """The result in ``data``. Raises ``ResultError``."""
     try:
-        found = msgspec.json.decode(data, type=_Envelope).schema
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = parse_json(data, _Envelope).schema
+    except BadInputError as error:
         raise ResultError(f"not a Plumbline result: {error}") from error
     if found != SCHEMA:
         raise ResultError(_other_schema(found))
     try:
-        result = msgspec.json.decode(data, type=RunResult)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        result = parse_json(data, RunResult)
+    except BadInputError as error:
         raise ResultError(f"an invalid {SCHEMA} file: {error}") from error
     checks = (with_red(check, strict=result.summary.strict) for check in result.checks)
     return replace(result, checks=tuple(checks))

@@ -77,6 +77,7 @@ class ClientUnderTest:
         self._stderr = _BoundedOutput()
         self._threads: list[threading.Thread] = []
         self.events: list[AdapterEvent] = []
+        self.event_times: list[int] = []  # of each event, in nanoseconds since 1970
         self.spoken: list[AdapterLine] = []
 
     # -- the process -------------------------------------------------------------------------
@@ -185,13 +186,15 @@ class ClientUnderTest:
                 actual=_shorten(line),
             ) from None
         with self._changed:
-            self.spoken.append(AdapterLine(time.time_ns(), _shorten(line), sent=False))
+            now = time.time_ns()
+            self.spoken.append(AdapterLine(now, _shorten(line), sent=False))
             match parsed:
                 case AdapterHello():
                     self._hello = parsed
                 case AdapterAnswer():
                     self._answer(parsed)
                 case AdapterEvent():
+                    self.event_times.append(now)
                     self.events.append(parsed)
             self._changed.notify_all()
 

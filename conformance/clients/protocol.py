@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plumbline.untrusted import BadInputError, parse_json
+
 VERSION = "plumbline.adapter/1"
 
 # What adapters may say they can do, by protocol. ``PROTOCOL.md`` says which command needs which.
@@ -160,7 +162,7 @@ def encode_command(number: int, do: str, fields: Mapping[str, Any]) -> bytes:
 def parse_line(data: bytes) -> AdapterHello | AdapterAnswer | AdapterEvent:
     """What one line of an adapter's stdout says. Raises ``AdapterProtocolError``."""
     try:
-        fields = msgspec.json.decode(data)
+        fields = parse_json(data, object)
         if not isinstance(fields, dict):
             raise AdapterProtocolError("a line must be a JSON object")
         if "hello" in fields:
@@ -169,10 +171,8 @@ def parse_line(data: bytes) -> AdapterHello | AdapterAnswer | AdapterEvent:
             return _parse_event(msgspec.convert(fields, AdapterEvent))
         if "id" in fields:
             return _parse_answer(msgspec.convert(fields, AdapterAnswer))
-    except msgspec.MsgspecError as error:
+    except (msgspec.ValidationError, BadInputError) as error:
         raise AdapterProtocolError(str(error)) from None
-    except UnicodeDecodeError as error:
-        raise AdapterProtocolError(f"not UTF-8: {error}") from None
     raise AdapterProtocolError("a line must have 'hello', 'id' or 'event'")
 
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.trace.reader import TraceReader, Use
@@ -30,6 +29,7 @@ from plumbline.conformance.trace.template import (
     show,
 )
 from plumbline.conformance.trace.text import Text, TraceLineError
+from plumbline.untrusted import BadInputError, parse_json
 
 DEEPEST = 50
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -93,8 +93,8 @@ class JsonText(Struct, frozen=True):
     def differences(self, payload: bytes, scope: TraceScope) -> Iterator[tuple[str, str, str]]:
         """Where ``payload`` is not what the fields ask for: (path, expected, found)."""
         try:
-            actual = msgspec.json.decode(payload)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            actual = parse_json(payload, object)
+        except BadInputError:
             yield "payload", f"JSON {self.show(scope)}", as_text(payload) or "nothing"
             return
         yield from node_differences(self.root, actual, "payload", scope)

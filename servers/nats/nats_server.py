@@ -161,7 +161,7 @@ class NatsServer(ServerProcess):
         for ports_file in self._folder.glob("*.ports"):
             try:
                 url = str(json.loads(ports_file.read_bytes())["nats"][0])
-            except (ValueError, KeyError):
+            except (ValueError, TypeError, LookupError, RecursionError):
                 continue
             return url if _sends_info(url, deadline) else ""
         return ""

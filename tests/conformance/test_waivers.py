@@ -98,6 +98,22 @@ def test_invalid_waiver_file_error_shows_example(tmp_path: Path, text: str) -> N
         load_waivers(path, [check()])
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"waiver = " + b"[" * 100_000, "nested too deeply"),
+        (b"waiver = " + b"9" * 5000, "digits"),
+        (b"\xff", "not UTF-8"),
+    ],
+    ids=["nested", "number", "bytes"],
+)
+def test_a_file_that_no_parser_takes_is_an_error_of_the_user(data: bytes, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "waivers.toml"
+    path.write_bytes(data)
+    with pytest.raises(WaiverError, match=why):
+        load_waivers(path, [check()])
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(WaiverError, match="No such file"):
         load_waivers(tmp_path / "none.toml", [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -159,9 +158,12 @@ class AmqpScene(Scene):
 
     def _confirmed_at(self) -> list[tuple[int, int]]:
         """Publish and time of every ``confirmed`` event that says so."""
-        lines = [line for line in self.testee.spoken if not line.sent and '"confirmed"' in line.text]
-        events = [(json.loads(line.text), line.at) for line in lines]
-        return [(event["publish"], at) for event, at in events if event.get("ack")]
+        events = zip(self.testee.events, self.testee.event_times, strict=True)
+        return [
+            (event.publish, at)
+            for event, at in events
+            if event.event == "confirmed" and event.ack and event.publish is not None
+        ]
 
     def _publishes_confirmed_by(self, ack: Observation) -> set[int]:
         """The testee's numbers of the publishes that a basic.ack confirms: bodies end with them."""

@@ -115,6 +115,13 @@ def test_malformed_line_is_reported_with_text(line: str, why: str) -> None:
     assert line in told.value.actual
 
 
+@pytest.mark.parametrize("line", ["'[' * 100_000", "'9' * 10_000", "chr(0xfff) * 3"])
+def test_a_line_that_no_parser_takes_is_reported_at_once(line: str) -> None:
+    program = f"sys.stdin.readline(); print({line}, flush=True); sys.stdin.read()"
+    with adapter(program) as running, pytest.raises(AdapterError, match="wrote a line that is not valid"):
+        running.send_command("fetch")
+
+
 @pytest.mark.parametrize(
     "program", ["sys.stdout.write('x' * 3_000_000)", "while True: say(event='error', text='x' * 100_000)"]
 )
