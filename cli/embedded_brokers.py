@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+
+from plumbline.interpreter import python_command
 
 if TYPE_CHECKING:
     from plumbline.conformance.variants import Variant
@@ -40,7 +41,7 @@ def flags_of(level: str | None, defects: Sequence[str]) -> tuple[str, ...]:
 
 def broker_program(flags: Sequence[str]) -> tuple[str, ...]:
     """The reference broker as a program that takes nats-server's -c FILE."""
-    return (sys.executable, "-m", "plumbline", "broker", "nats", *flags)
+    return python_command("-m", "plumbline", "broker", "nats", *flags)
 
 
 def with_jetstream(level: str) -> Config:

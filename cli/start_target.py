@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from plumbline.cli.embedded_brokers import MAIN, broker_program, broker_with, fl
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import UsageProblem
+from plumbline.interpreter import python_command
 
 if TYPE_CHECKING:
     from plumbline.conformance.variants import Variant
@@ -94,7 +94,7 @@ def _embedded_amqp(choice: TargetChoice) -> Iterator[RunningTarget]:
     with ExitStack() as running:
         with kept_from_children():
             url = running.enter_context(broker)
-        program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
+        program = python_command("-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
         yield RunningTarget(AmqpUrl.parse(url), arguments=("amqp", *flags), program=program)
 
 
@@ -148,7 +148,7 @@ def _started_amqp(known: Software, binary: str, arguments: tuple[str, ...]) -> I
     """In its only configuration."""
     from plumbline.servers.starting import server_class
 
-    program = (sys.executable, "-m", "plumbline.servers.foreground", known.name, binary)
+    program = python_command("-m", "plumbline.servers.foreground", known.name, binary)
     with server_class(known)(binary) as server:
         url = AmqpUrl.parse(server.url)
         yield RunningTarget(url, arguments=arguments, program=program, fresh=server.fresh)

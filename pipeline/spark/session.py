@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import plumbline
 from plumbline.errors import PlumblineError
+from plumbline.interpreter import SAFE_PATH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +66,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault(SAFE_PATH, "1")  # for the workers of a local master
     _add_import_path()
     scratch = Path(tempfile.mkdtemp(prefix="plumbline-spark-"))
     quiet = scratch / "log4j2.properties"
@@ -91,6 +93,7 @@ def _add_import_path() -> None:
 def _configuration(scratch: Path, java: Sequence[str]) -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
+        f"spark.executorEnv.{SAFE_PATH}": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join(java),

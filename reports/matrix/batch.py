@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from plumbline.interpreter import python_command
 from plumbline.reports.matrix.runs import TargetRunResult, target_name
 from plumbline.reports.result_json import read
 from plumbline.verdicts import ExitCode
 
-VERIFY = (sys.executable, "-m", "plumbline", "verify")
+VERIFY = python_command("-m", "plumbline", "verify")
 ProgressCallback = Callable[[str], None]
 
 
