@@ -15,10 +15,12 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 from msgspec import Struct
 
+from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed, Inconclusive
 from plumbline.conformance.pump import Pump
+from plumbline.conformance.received import Received
 from plumbline.wire.errors import ProtocolError
 
 GRACE_S = 0.5  # how long after a limit an arrival still counts as late rather than as missing
@@ -44,11 +46,22 @@ class Decoder(Protocol):
     def feed(self, data: bytes) -> Sequence[Any]: ...
 
 
+class _NoDecoder:
+    """Of a connection that reads no more."""
+
+    def feed(self, data: bytes) -> Sequence[Any]:
+        raise AssertionError("the connection is closed")
+
+
+_NO_DECODER = _NoDecoder()
+
+
 class ConnectionContext(Struct, frozen=True):
     """What a session gives to its connections."""
 
     pump: Pump
     journal: Journal
+    received: Received
     slack_s: float
     is_alive: Callable[[], bool]
     on_send: Callable[[float, Any], None]
@@ -79,12 +92,14 @@ class BaseConnection:
         self._decoder = decoder
         self._pump = wiring.pump
         self._journal = wiring.journal
+        self._received = wiring.received
         self._slack_s = wiring.slack_s
         self._is_alive = wiring.is_alive
         self._on_send = wiring.on_send
         self._on_evidence = wiring.on_evidence
         self._arrived: deque[Arrival] = deque()
         self._broken: ProtocolError | None = None
+        self._unfinished = 0  # bytes of operations that are not whole yet
         self._ended = False
         self._is_read = True
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -130,18 +145,18 @@ class BaseConnection:
 
     def _write(self, data: bytes) -> None:
         # Blocking writes with reading in between: a target that stops reading must not stop us.
-        self._link.settimeout(ANSWER_S)
         try:
+            self._link.settimeout(ANSWER_S)
             self._link.sendall(data)
         except TimeoutError:
             raise Inconclusive(f"{self.name}: the target stopped reading") from None
         except OSError:
-            pass  # reset or closed by the peer: the next read says so
+            pass  # reset or closed, by the peer or by us: the next read says so
 
     # -- in ----------------------------------------------------------------------------------
 
     def readable(self) -> None:
-        """Called by the pump: read what is there."""
+        """Called by the pump: read what is there. Raises ``Flooded``."""
         self._link.setblocking(False)
         try:
             data = self._link.recv(RECEIVE_BYTES)
@@ -159,6 +174,13 @@ class BaseConnection:
         except ProtocolError as error:
             operations = list(error.operations)
             self._broken = error
+        self._received.add(len(operations), len(data))
+        self._unfinished += len(data) - sum(len(operation.raw) for operation in operations)
+        if self._received.is_flood or self._unfinished > OPERATION_BYTES:
+            self.close()
+            operations = ()
+            self.forget()
+            raise self._received.flooded(self.name, self._unfinished)
         for operation in operations:
             self._journal.add(now, self.name, "<", str(operation), operation.raw)
             self._arrived.append(Arrival(operation, now))
@@ -223,6 +245,11 @@ class BaseConnection:
                 actual=str(self._broken),
             )
         raise ConnectionClosed(f"{self.name}: the target closed the connection")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection is closed, by the peer or by us."""
+        return self._ended
 
     def take(self, within: float, skip: Collection[type[Any]] | None = None) -> Any:
         """The next operation, or None when ``within`` (plus slack) has passed. Raises as ``poll``."""
@@ -376,6 +403,11 @@ class BaseConnection:
     def abort(self) -> None:
         """Let the close that follows reset the TCP connection, as a crash of the client's machine does."""
         self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def forget(self) -> None:
+        """Drop what has arrived and was not taken; a closed connection may be kept by a traceback."""
+        self._arrived.clear()
+        self._decoder = _NO_DECODER
 
     def close(self) -> None:
         """Close our side. Idempotent."""

@@ -31,3 +31,10 @@ class Untestable(CheckEnded):
 
 class Inconclusive(CheckEnded):
     """The evidence was indeterminate: a time-out at the edge, a lost connection."""
+
+
+class Flooded(CheckEnded):
+    """The target sent more than one check may receive, which is a failure.
+
+    It is no ``Failed``, which some steps take for a missing answer.
+    """

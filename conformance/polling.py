@@ -25,15 +25,15 @@ def poll_state(
     Of many looks the journal keeps the last one: that is what a reader wants.
     """
     deadline = time.monotonic() + within + session.target.slack_s
-    lines = session.journal.lines
-    mark = len(lines)
+    journal = session.journal
+    before = journal.position
     moment = session.moment
     while True:
         state = read_state()
         found = {name: shows(state, name) for name in fields}
         if found == fields or time.monotonic() > deadline:
             break
-        del lines[mark:]
+        journal.forget_since(before)
         session.pause(POLL_INTERVAL_S)
     session.moment = moment
     if found != fields:

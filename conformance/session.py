@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,12 +17,15 @@ from plumbline.conformance.journal import Journal
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.pump import Pump
+from plumbline.conformance.received import Received
 from plumbline.conformance.target import CONNECT_TIMEOUT_S, TargetAccess
+from plumbline.conformance.unanswered import UnansweredApis
 from plumbline.conformance.urls import AnyUrl
 from plumbline.verdicts import WireLine
 
 STAGE = "stage"
 DEATH_S = 0.05
+OWN_SERVER = "a server of its own"  # where a stage may be, beside the target
 
 
 class ForeignObjectError(Exception):
@@ -37,6 +41,8 @@ class BaseSession:
         self.observations = 0
         self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
         self._journal = Journal()
+        self.unanswered = UnansweredApis(target.shared)
+        self._received = Received()
         self._pump = Pump()
         self._token = target.next_token()
         self._connections: list[BaseConnection] = []
@@ -65,6 +71,11 @@ class BaseSession:
     def stage(self) -> Any:
         """Means to set the stage, on a connection of their own. Raises ``Unsupported``, ``Untestable``."""
         raise NotImplementedError
+
+    @property
+    def stage_server(self) -> str:
+        """Which server the stage is on; empty for the target itself."""
+        return OWN_SERVER if self._home is not None else self.variant or ""
 
     def _on_sent(self, at: float, operation: Any) -> None:
         """Called for every operation that is sent."""
@@ -96,6 +107,7 @@ class BaseSession:
         return ConnectionContext(
             pump=self._pump,
             journal=self._journal,
+            received=self._received,
             slack_s=self.target.slack_s,
             is_alive=lambda: self.target.is_alive(url),
             on_send=self._on_sent,
@@ -140,8 +152,8 @@ class BaseSession:
     # -- evidence ----------------------------------------------------------------------------
 
     @property
-    def wire(self) -> list[WireLine]:
-        """Everything exchanged so far, in the order of time."""
+    def wire(self) -> Sequence[WireLine]:
+        """Everything exchanged so far, in the order of time, as far as the journal keeps it."""
         return self._journal.lines
 
     @property
@@ -185,6 +197,7 @@ class BaseSession:
     def _disconnect(self) -> None:
         for connection in self._connections:
             connection.close()
+            connection.forget()
         self._connections.clear()
         self._pump.close()
 

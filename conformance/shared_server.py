@@ -48,7 +48,7 @@ def judge_part(session: AmqpSession, part: Part, parts: Sequence[Part], endings:
     who comes next plays again.
     """
     seen = _played_once(session, parts, endings)[part.__name__]
-    session.journal.lines[:] = seen.wire
+    session.journal.replace(seen.wire)
     if (ended := seen.ended) is not None:
         raise _KINDS[ended.kind](ended.message, expected=ended.expected, actual=ended.actual)
     session.count_observation()
@@ -79,14 +79,14 @@ def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
     ended: dict[str, PartEnding | None] = {}
     for ending in (*endings, None):
         for name in [name for name in acting if name not in ended]:
-            mark = len(session.wire)
+            before = session.journal.position
             try:
                 next(acting[name])
             except StopIteration:
                 ended[name] = None
             except (Failed, Unsupported, Untestable) as error:
                 ended[name] = PartEnding(type(error).__name__, error.message, error.expected, error.actual)
-            exchanged += [(name, line) for line in session.wire[mark:]]
+            exchanged += [(name, line) for line in session.journal.since(before)]
         if ending is not None and len(ended) < len(parts):
             ending(server)
             server.start()

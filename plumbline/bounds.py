@@ -5,3 +5,37 @@ SECURITY.md lists them. Exceeding one is a verdict of the check or a clear error
 """
 
 from __future__ import annotations
+
+# -- sessions with a server under test -----------------------------------------------------------
+
+# Of one operation in a journal; the rest is left out, and the line says so.
+JOURNAL_TEXT = 4 * 1024  # characters
+JOURNAL_RAW = 4 * 1024  # bytes
+# Of one journal the first and the last lines are kept; the others are counted.
+JOURNAL_FIRST_LINES = 100
+JOURNAL_LAST_LINES = 400
+# Of a result's exchange the first and the last lines are kept; the others are counted.
+WIRE_LINES = 400
+WIRE_FIRST_LINES = 100
+# Of all exchanges in the results of a run. Later results keep the texts of their last lines only.
+WIRE_BYTES_OF_RUN = 12 * 1024 * 1024
+WIRE_LINES_BEYOND = 20
+WIRE_TEXT_BEYOND = 200  # characters
+# Of one check, on all its connections. More is a failed check: the server floods.
+ARRIVALS_OF_CHECK = 100_000  # operations
+ARRIVED_BYTES_OF_CHECK = 28 * 1024 * 1024
+# A run of checks or scenarios ends after this time, unless --max-time says otherwise. For a slow target it is
+# longer by MAX_TIME_S for each second that is added to time limits, which is at most two.
+MAX_TIME_S = 600.0
+# At the end of a run, what is left on the target is deleted for so long. If more is left, the result says so.
+SWEEP_S = 30.0
+# After its budget explore finishes what it has begun for so long; then it ends without a verdict.
+EXPLORE_ENDING_S = 20.0
+STREAM_NAMES = 100_000  # of an account; with more, the same
+# Of one operation, and of all unfinished ones on a connection. More is a failed check.
+# The largest that checks send themselves has 8 MiB.
+OPERATION_BYTES = 8 * 1024 * 1024 + 256 * 1024
+# Checks in a row, in all processes of a run, for which one API was silent. Then it is asked ASK_AGAIN times
+# more; silent again, it is asked no more, and what needs it is untestable.
+UNANSWERED_CHECKS = 10
+ASK_AGAIN = 2

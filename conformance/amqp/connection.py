@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
@@ -33,7 +34,7 @@ HANDSHAKE_S = 5.0
 FLUSH_S = 2.0
 SECRETS = {"connection.start-ok": "response", "connection.update-secret": "new_secret"}
 # A check may see what a server sends too large; the decoder must not be what refuses it.
-LIMITS = Limits(frame_max=64 * 1024 * 1024)
+LIMITS = Limits(frame_max=OPERATION_BYTES, max_body=OPERATION_BYTES)
 
 
 class AmqpConnection(BaseConnection):

@@ -11,12 +11,13 @@ from typing import Any
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.urls import AccessRefusedError, AmqpUrl
 from plumbline.errors import TargetUnreachable
-from plumbline.wire.amqp import Decoder, Method, Operation, ProtocolHeader, Sender
+from plumbline.wire.amqp import Decoder, Limits, Method, Operation, ProtocolHeader, Sender
 from plumbline.wire.errors import ProtocolError
 
 ANSWER_S = 2.0
 REFUSED_S = 5.0  # RabbitMQ closes 3 s after a refused login
 PROBE_S = 8.0
+LIMITS = Limits(max_body=64 * 1024)  # a probe asks for no message
 ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
 
 
@@ -70,7 +71,7 @@ class _Probe:
     def __init__(self, link: socket.socket, url: AmqpUrl) -> None:
         self._link = link
         self._url = url
-        self._decoder = Decoder(Sender.SERVER)
+        self._decoder = Decoder(Sender.SERVER, LIMITS)
         self._ready: list[Operation] = []
         self._deadline = time.monotonic() + PROBE_S
 

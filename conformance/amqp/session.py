@@ -13,7 +13,7 @@ from plumbline.conformance.amqp.stage import AmqpStage
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, OwnAmqpServer
 from plumbline.conformance.runner.created_objects import CreatedObjects
-from plumbline.conformance.session import STAGE, BaseSession, ForeignObjectError
+from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.wire.amqp import Method, Operation
@@ -122,7 +122,7 @@ class AmqpSession(BaseSession):
 
     def stage_on(self, server: OwnAmqpServer) -> AmqpStage:
         """A stage on a server of its own, until that is restarted."""
-        return AmqpStage(self, self.connect_to(server, STAGE))
+        return AmqpStage(self, self.connect_to(server, STAGE), OWN_SERVER)
 
     # -- stage -------------------------------------------------------------------------------
 
@@ -131,16 +131,21 @@ class AmqpSession(BaseSession):
         """Declarations, publishes and looks on a connection of their own."""
         if self._stage is None:
             try:
-                self._stage = AmqpStage(self, self.connect(STAGE))
+                self._stage = AmqpStage(self, self.connect(STAGE), self.stage_server)
             except Failed as error:
                 raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
         return self._stage
 
+    def _is_server_silent(self) -> bool:
+        """Whether there is no point in asking it to delete something."""
+        is_silent = self._stage is not None and self._stage.is_silent
+        return is_silent or any(self.unanswered.given_up(method) for method in DECLARES)
+
     # -- end ---------------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        if not self._made:
-            return
+        if not self._made or self._is_server_silent():
+            return  # the sweep at the end of the run asks once for all checks
         for connection in self._connections:
             if connection.name != STAGE:
                 connection.close()

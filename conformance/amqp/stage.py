@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from plumbline.bounds import ASK_AGAIN
 from plumbline.conformance.amqp.probe import is_rabbitmq
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.outcomes import Failed, Unsupported, Untestable
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.polling import poll_state
-from plumbline.wire.amqp import Method
+from plumbline.wire.amqp import Method, Operation
 
 if TYPE_CHECKING:
     from plumbline.conformance.amqp.connection import AmqpConnection
@@ -29,9 +30,15 @@ COUNTS = ("message_count", "consumer_count")
 
 
 class AmqpStage:
-    """Requests, one at a time, each on a fresh channel: an error closes no other's."""
+    """Requests, one at a time, each on a fresh channel: an error closes no other's.
 
-    def __init__(self, session: AmqpSession, connection: AmqpConnection) -> None:
+    ``server``: which server the connection goes to, if not to the target itself. ``is_silent``: a request
+    got no answer.
+    """
+
+    def __init__(self, session: AmqpSession, connection: AmqpConnection, server: str = "") -> None:
+        self.is_silent = False
+        self._server = f" of {server}" if server else ""
         self._session = session
         self._connection = connection
         self._channel = 0
@@ -52,8 +59,7 @@ class AmqpStage:
     def answer(self, method: str, **arguments: Any) -> Method:
         """Its ``-ok``, or the channel.close of a refusal. Raises ``Untestable``, ``Inconclusive``."""
         self._channel = self._channel or self._reopen_channel() or self._new_channel()
-        self._connection.send(Method.make(method, self._channel, **arguments))
-        answer = self._receive(self._channel, f"an answer to {method}")
+        answer = self._ask(Method.make(method, self._channel, **arguments), f"an answer to {method}")
         if answer.method == "channel.close":
             self._connection.send(Method.make("channel.close-ok", self._channel))
             self._closed.append(self._channel)
@@ -74,23 +80,52 @@ class AmqpStage:
         if not self._closed:
             return 0
         channel = self._closed.pop()
-        self._connection.send(Method.make("channel.open", channel))
-        answer = self._receive(channel, "channel.open-ok")
+        answer = self._ask(Method.make("channel.open", channel), "channel.open-ok")
         if answer.method != "channel.open-ok":
             raise Untestable("a channel cannot be reopened", expected="channel.open-ok", actual=str(answer))
         return channel
 
-    def _receive(self, channel: int, expected: str) -> Method:
-        moment = self._session.moment
+    def _ask(self, asked: Method, expected: str) -> Method:
+        """Send it; what comes on its channel. Raises ``Untestable``, ``Inconclusive``."""
+        unanswered, api = self._session.unanswered, f"{asked.method}{self._server}"
+        if reason := unanswered.given_up(api):
+            self.is_silent = True
+            raise Untestable(reason)
+        self._connection.send(asked)
         try:
-            arrival = self._connection.arrival(REQUEST_WITHIN_S, expected, since=moment, stream=channel)
+            operation = self._next_on(asked.channel, expected)
         except Failed as error:
+            if not self._connection.has_ended:
+                self.is_silent = True
+                unanswered.record_silence(api, lambda: self._answers_now(asked, expected))
             raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
-        operation = arrival.operation
+        unanswered.record_answer(api)
         if operation.method == "connection.close":
             raise Untestable("the stage connection was closed", expected=expected, actual=str(operation))
         assert isinstance(operation, Method)
         return operation
+
+    def _next_on(self, channel: int, expected: str) -> Operation:
+        """Raises ``Failed`` if nothing comes in time."""
+        moment = self._session.moment
+        arrival = self._connection.arrival(REQUEST_WITHIN_S, expected, since=moment, stream=channel)
+        operation: Operation = arrival.operation
+        return operation
+
+    def _answers_now(self, asked: Method, expected: str) -> bool:
+        """Whether it is not silent if it is asked again: any answer comes, also a late one, or a close."""
+        for _ in range(ASK_AGAIN):
+            self._connection.send(asked)
+            try:
+                self._next_on(asked.channel, expected)
+            except Failed:
+                if self._connection.has_ended:
+                    return True
+            except Inconclusive:  # an answer that came too late, or a server that is busy
+                return True
+            else:
+                return True
+        return False
 
     # -- objects -----------------------------------------------------------------------------
 
@@ -130,18 +165,16 @@ class AmqpStage:
         if not self._confirming:
             self._confirming = self._new_channel()
             self._connection.call("confirm.select", self._confirming, within=REQUEST_WITHIN_S)
-        self._connection.send(
-            Method.make(
-                "basic.publish",
-                self._confirming,
-                exchange=exchange,
-                routing_key=routing_key,
-                mandatory=True,
-                properties=dict(properties or {}),
-                body=body,
-            )
+        message = Method.make(
+            "basic.publish",
+            self._confirming,
+            exchange=exchange,
+            routing_key=routing_key,
+            mandatory=True,
+            properties=dict(properties or {}),
+            body=body,
         )
-        answer = self._receive(self._confirming, "basic.ack")
+        answer = self._ask(message, "basic.ack")
         if answer.method != "basic.ack":
             raise Untestable("publishing was not confirmed", expected="basic.ack", actual=str(answer))
 

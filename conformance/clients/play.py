@@ -19,13 +19,13 @@ from plumbline.conformance.clients.rules import ScenarioTraffic, evidence
 from plumbline.conformance.clients.scenario import Scenario
 from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
 from plumbline.conformance.clients.scene import Scene
+from plumbline.conformance.journal import shortened_exchange
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.runner.engine import WIRE_LINES, outcome_of, result_of
+from plumbline.conformance.runner.engine import outcome_of, result_of
 from plumbline.monitors import MonitorRunner, Side, Violation
-from plumbline.verdicts import CheckResult, Outcome, WireLine
+from plumbline.verdicts import CheckResult, Outcome
 
-FIRST_LINES = 100  # of a longer exchange
 # What a scenario is given, by protocol.
 _SCENES: dict[str, type[Scene]] = {"nats": NatsScene, "amqp": AmqpScene}
 
@@ -110,7 +110,7 @@ class ScenarioPlayer:
         self._running.discard(testee)
         result = msgspec.structs.replace(
             result_of(check, self._catalogue, outcome, ended),
-            wire=_shorten_exchange(scene.transcript()) if scene is not None else (),
+            wire=shortened_exchange(scene.transcript()) if scene is not None else (),
             observations=scene.observations if scene is not None else 0,
             duration_s=time.monotonic() - began,
         )
@@ -129,16 +129,6 @@ def _ending_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
     except Exception as error:
         return outcome_of(error)
     return Outcome.PASSED, None
-
-
-def _shorten_exchange(lines: tuple[WireLine, ...]) -> tuple[WireLine, ...]:
-    """Of a longer exchange the beginning and the end."""
-    if len(lines) <= WIRE_LINES:
-        return lines
-    first, last = lines[:FIRST_LINES], lines[FIRST_LINES - WIRE_LINES + 1 :]
-    left_out = len(lines) - len(first) - len(last)
-    gap = WireLine(last[0].at, last[0].connection, "!", f"... {left_out} operations left out ...")
-    return (*first, gap, *last)
 
 
 def _client_violations(scene: Scene) -> tuple[Violation, ...]:

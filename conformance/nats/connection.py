@@ -6,6 +6,7 @@ import socket
 from collections.abc import Collection
 from typing import Any, TypeVar
 
+from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.connection import Arrival, BaseConnection, ConnectionClosed, ConnectionContext
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.nats.differences import field_differences
@@ -29,8 +30,8 @@ __all__ = ["Arrival", "ConnectionClosed", "NatsConnection", "handshake"]
 
 Expected = TypeVar("Expected", bound=Operation)
 
-# A server may raise its max_payload to 64 MiB; the decoder must not be what refuses it.
-CLIENT_LIMITS = Limits(max_payload=64 * 1024 * 1024 + 1024)
+# Larger than the default max_payload: a check may see what a server sends too large.
+CLIENT_LIMITS = Limits(max_payload=OPERATION_BYTES)
 
 
 class NatsConnection(BaseConnection):

@@ -12,11 +12,16 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from plumbline.bounds import ASK_AGAIN
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed, Inconclusive, Untestable
 from plumbline.conformance.polling import poll_state
+from plumbline.untrusted import BadInputError, parse_json
+from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
-from plumbline.wire.nats.jetstream import ApiError, api_subject
+from plumbline.wire.nats.jetstream import API_PREFIX, ApiError, api_subject
 
 if TYPE_CHECKING:
     from plumbline.conformance.nats.connection import NatsConnection
@@ -27,10 +32,33 @@ STREAM_NOT_FOUND = 10059
 SERVER_ERROR_CODE = 500  # codes from here on are as HTTP's: not the request's fault
 
 
-class JetStreamStage:
-    """JetStream requests, one at a time, on a connection of their own."""
+class _Request(Struct, frozen=True):
+    """A message that asks for an answer."""
 
-    def __init__(self, session: NatsSession, connection: NatsConnection) -> None:
+    subject: str
+    payload: bytes
+    headers: tuple[tuple[str, str], ...]
+    within: float  # seconds
+
+    @property
+    def api(self) -> str:
+        """What is asked for: ``STREAM.CREATE``, or that a message be stored."""
+        if not self.subject.startswith(f"{API_PREFIX}."):
+            return "publishing to a stream"
+        tokens = self.subject.removeprefix(f"{API_PREFIX}.").split(".")
+        return ".".join(itertools.takewhile(lambda token: token.isalpha() and token.isupper(), tokens))
+
+
+class JetStreamStage:
+    """JetStream requests, one at a time, on a connection of their own.
+
+    ``server``: which server the connection goes to, if not to the target itself. ``is_silent``: a request
+    got no answer.
+    """
+
+    def __init__(self, session: NatsSession, connection: NatsConnection, server: str = "") -> None:
+        self.is_silent = False
+        self._server = f" of {server}" if server else ""
         self._session = session
         self._connection = connection
         self._inbox = session.inbox("stage")
@@ -40,31 +68,74 @@ class JetStreamStage:
     # -- requests ----------------------------------------------------------------------------
 
     def request(
-        self, subject: str, payload: bytes = b"", headers: Iterable[tuple[str, str]] = ()
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Iterable[tuple[str, str]] = (),
+        within: float = REQUEST_WITHIN_S,
     ) -> Msg | HMsg:
         """Publish with a reply subject and wait for the answer. Raises ``Untestable``, ``Inconclusive``."""
-        reply = f"{self._inbox}.{next(self._numbers)}"
-        fields = list(headers)
-        self._connection.send(
-            HPub.make(subject, fields, payload, reply) if fields else Pub.make(subject, payload, reply)
-        )
-        moment = self._session.moment
+        asked = _Request(subject, payload, tuple(headers), within)
+        unanswered, api = self._session.unanswered, f"{asked.api}{self._server}"
+        if reason := unanswered.given_up(api):
+            self.is_silent = True
+            raise Untestable(reason)
         try:
+            reply = self._send_request(asked)
             while True:
-                operation = self._connection.arrival(
-                    REQUEST_WITHIN_S, f"an answer to {subject}", since=moment
-                ).operation
-                if isinstance(operation, Msg | HMsg) and operation.subject == reply:
+                operation = self._reply(asked)
+                if operation.subject == reply:
+                    unanswered.record_answer(api)
                     return operation
         except Failed as error:
+            if not self._connection.has_ended:
+                self.is_silent = True
+                unanswered.record_silence(api, lambda: self._answers_now(asked))
             raise Untestable(
                 f"{subject} got no answer", expected=error.expected, actual=error.actual
             ) from None
 
-    def answer(self, verb: str, *names: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _send_request(self, asked: _Request) -> str:
+        """The reply subject."""
+        reply = f"{self._inbox}.{next(self._numbers)}"
+        self._connection.send(
+            HPub.make(asked.subject, asked.headers, asked.payload, reply)
+            if asked.headers
+            else Pub.make(asked.subject, asked.payload, reply)
+        )
+        return reply
+
+    def _reply(self, asked: _Request) -> Msg | HMsg:
+        """The next answer, to any request. Raises ``Failed`` if none comes in time."""
+        moment = self._session.moment
+        while True:
+            operation = self._connection.arrival(
+                asked.within, f"an answer to {asked.subject}", since=moment
+            ).operation
+            if isinstance(operation, Msg | HMsg):
+                return operation
+
+    def _answers_now(self, asked: _Request) -> bool:
+        """Whether it is not silent if it is asked again: any answer comes, also a late one, or a close."""
+        for _ in range(ASK_AGAIN):
+            self._send_request(asked)
+            try:
+                self._reply(asked)
+            except Failed:
+                if self._connection.has_ended:
+                    return True
+            except Inconclusive:  # an answer that came too late, or a server that is busy
+                return True
+            else:
+                return True
+        return False
+
+    def answer(
+        self, verb: str, *names: str, body: dict[str, Any] | None = None, within: float = REQUEST_WITHIN_S
+    ) -> dict[str, Any]:
         """The decoded answer to ``$JS.API.<verb>.<names>``, an error answer included."""
         payload = json.dumps(body).encode() if body is not None else b""
-        operation = self.request(api_subject(verb, *names), payload)
+        operation = self.request(api_subject(verb, *names), payload, within=within)
         if isinstance(operation, HMsg):
             raise Untestable(f"{verb} is not answered by JetStream", actual=str(operation))
         return _decoded(operation)
@@ -76,7 +147,7 @@ class JetStreamStage:
         (nats-server may fail to create a file store while it deletes another: 500, then fine).
         """
         reply = self.answer(verb, *names, body=body)
-        error = ApiError.of(reply)
+        error = _error_of(reply)
         if error is not None:
             trouble = Inconclusive if error.code >= SERVER_ERROR_CODE else Untestable
             raise trouble(f"{verb} {' '.join(names)} was refused: {error}", actual=json.dumps(reply))
@@ -111,13 +182,13 @@ class JetStreamStage:
         reply = _decoded(operation)
         if "error" in reply:
             raise Untestable(
-                f"publishing on {subject} was refused: {ApiError.of(reply)}", actual=json.dumps(reply)
+                f"publishing on {subject} was refused: {_error_of(reply)}", actual=json.dumps(reply)
             )
         return reply
 
-    def delete_stream(self, name: str) -> None:
+    def delete_stream(self, name: str, within: float = REQUEST_WITHIN_S) -> None:
         """Delete a stream; one that is not there is no error. Raises ``Untestable``."""
-        error = ApiError.of(self.answer("STREAM.DELETE", name))
+        error = _error_of(self.answer("STREAM.DELETE", name, within=within))
         if error is not None and error.err_code != STREAM_NOT_FOUND:
             raise Untestable(f"stream {name} could not be deleted: {error}")
 
@@ -189,11 +260,17 @@ def stream_shows(info: dict[str, Any], name: str) -> Any:
     return state[name] if name in state else info.get("config", {}).get(name)
 
 
+def _error_of(reply: dict[str, Any]) -> ApiError | None:
+    try:
+        return ApiError.of(reply)
+    except ProtocolError as error:
+        raise Untestable(
+            f"the error of an answer is not valid: {error.message}", actual=json.dumps(reply)
+        ) from None
+
+
 def _decoded(operation: Msg | HMsg) -> dict[str, Any]:
     try:
-        reply = json.loads(operation.payload)
-    except (ValueError, RecursionError):
-        reply = None
-    if not isinstance(reply, dict):
-        raise Untestable("the answer is not a JSON object", actual=str(operation))
-    return reply
+        return parse_json(operation.payload, dict[str, Any])
+    except BadInputError:
+        raise Untestable("the answer is not a JSON object", actual=str(operation)) from None

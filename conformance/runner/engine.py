@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import time
 import traceback
+from typing import Any
 
 import msgspec
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.outcomes import (
+    CheckEnded,
+    Failed,
+    Flooded,
+    Inconclusive,
+    Unsupported,
+    Untestable,
+)
 from plumbline.conformance.requirements.catalogue import Catalogue, within_levels
 from plumbline.conformance.session import DEATH_S, BaseSession
 from plumbline.conformance.sessions import open_session
 from plumbline.conformance.target import TargetAccess
 from plumbline.verdicts import CheckResult, Level, Outcome
+from plumbline.wire.errors import ProtocolError
 
 _ORDER = (Level.MUST, Level.SHOULD, Level.MAY)
 _OUTCOMES: dict[type[CheckEnded], Outcome] = {
@@ -24,12 +33,12 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
     Unsupported: Outcome.UNSUPPORTED,
     Untestable: Outcome.UNTESTABLE,
     Inconclusive: Outcome.INCONCLUSIVE,
+    Flooded: Outcome.FAILED,
 }
 # nats-server may fail to create a file store while it deletes another: "error creating store for stream".
 # That is its own trouble and no answer to what a check asks; alone, it does not happen.
 _SERVER_ERROR = b'"err_code":10049'
 SERVER_EXIT_WAIT_S = 2.0  # within which a server that no longer answers may have ended
-WIRE_LINES = 400  # of a longer exchange the end is kept: that is where it went wrong
 
 
 def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> CheckResult:
@@ -52,21 +61,46 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         outcome, ended = outcome_of(error)
         if isinstance(error, Failed) and _reported_server_trouble(session):
             outcome = Outcome.INCONCLUSIVE
-    return msgspec.structs.replace(
+    result = msgspec.structs.replace(
         result_of(check, catalogue, outcome, ended),
-        wire=tuple(session.wire[-WIRE_LINES:]),
+        wire=session.journal.shown(),
         observations=session.observations,
         duration_s=time.monotonic() - began,
     )
+    return as_unicode(result)
+
+
+def as_unicode(result: CheckResult) -> CheckResult:
+    """``result`` with texts that every process can be given: a server may send what is not UTF-8, and such
+    bytes are shown by their escapes."""
+    try:
+        msgspec.json.encode(result)
+    except UnicodeEncodeError:
+        return msgspec.convert(_without_surrogates(msgspec.to_builtins(result)), CheckResult)
+    return result
+
+
+def _without_surrogates(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {key: _without_surrogates(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_without_surrogates(item) for item in value]
+    return value
 
 
 def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
-    """What becomes of a check that ended with this exception. One that is no ``CheckEnded`` and no failed
-    assertion is an error of Plumbline."""
+    """How a check ended that raised this exception. One that is no ``CheckEnded``, no failed assertion and
+    not about the bytes of the target is an error of Plumbline."""
     if isinstance(error, CheckEnded):
         return next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), error
     if isinstance(error, AssertionError):
         return Outcome.FAILED, Failed(str(error) or "assertion failed", where=_where(error))
+    if isinstance(error, ProtocolError):
+        message = "the target sent what is not valid in the protocol"
+        return Outcome.FAILED, Failed(message, expected="valid data", actual=str(error), where=_where(error))
     text = "".join(traceback.format_exception(error)[-3:]).strip()
     return Outcome.HARNESS_ERROR, CheckEnded(f"{type(error).__name__}: {error}", actual=text)
 

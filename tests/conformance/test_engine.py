@@ -14,6 +14,7 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.verdicts import CheckResult, Outcome
+from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.nats import Msg, Pub
 from tests.conformance.scripted import nats, scripted
 
@@ -39,6 +40,7 @@ def ran(run: Callable[[NatsSession], None], answer: bytes = b"") -> CheckResult:
         (Inconclusive("late"), Outcome.INCONCLUSIVE),
         (AssertionError("1 is not 2"), Outcome.FAILED),
         (ZeroDivisionError("oh"), Outcome.HARNESS_ERROR),
+        (ProtocolError(ErrorKind.JSON, "the target sent what is not valid"), Outcome.FAILED),
     ],
 )
 def test_each_way_to_end_is_an_outcome(raised: Exception, outcome: Outcome) -> None:
@@ -48,6 +50,16 @@ def test_each_way_to_end_is_an_outcome(raised: Exception, outcome: Outcome) -> N
     result = ran(run)
     assert result.outcome is outcome
     assert str(raised.args[0]) in result.message
+
+
+def test_bytes_that_are_not_utf_8_are_shown_by_their_escapes() -> None:
+    def run(session: NatsSession) -> None:
+        session.journal.add(0.0, "client", "<", "closed: \udcff", b"\xff")
+        raise Failed("refused: \udcff", expected="a", actual="b")
+
+    result = ran(run)
+    assert result.message == "refused: \\udcff"
+    assert (result.wire[-1].text, result.wire[-1].raw) == ("closed: \\udcff", b"\xff")
 
 
 def test_a_check_that_saw_no_evidence_fails() -> None:
