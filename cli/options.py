@@ -65,7 +65,17 @@ Select = Annotated[
 Waivers = Annotated[
     Path | None, typer.Option("--waivers", metavar="FILE", help="Read known failures from this TOML file.")
 ]
+MaxTime = Annotated[
+    str | None,
+    typer.Option(
+        "--max-time",
+        metavar="TIME",
+        help="End the run after this time, e.g. 90s or 1h. The reports list what was not run; the exit code "
+        "is 3. Default: 10m; for a slow server up to 30m.",
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Count a failed SHOULD as a failure of the run, too.")]
+LONGEST_LIMIT_S = 365 * 86400.0  # more does not fit the timer of every system
 
 # Captures: show, trace, diff, replay, audit, judge; faults and seeds: record, observe, explore.
 Captures = Annotated[
@@ -129,6 +139,19 @@ def seconds(text: str, option: str) -> float:
     if duration is None:
         raise UsageProblem(f"{option} {text}: expected a number and one of ms, s, m, h, d")
     return duration / SECOND
+
+
+def time_limit(text: str, option: str) -> float:
+    """A duration that is not 0, in seconds. Raises ``UsageProblem``."""
+    limit = seconds(text, option)
+    if not 0 < limit <= LONGEST_LIMIT_S:
+        raise UsageProblem(f"{option} {text}: expected a time, more than 0 and at most 365d, e.g. 60s or 10m")
+    return limit
+
+
+def max_time(text: str | None) -> float | None:
+    """``--max-time`` in seconds, if it is given. Raises ``UsageProblem``."""
+    return None if text is None else time_limit(text, "--max-time")
 
 
 def size(text: str, option: str) -> int:

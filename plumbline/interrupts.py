@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: both end a run in order, and neither cuts off what cleans up after it.
+"""Ctrl-C, SIGTERM and the end of a run's time: all end a run in order, and none cuts off what cleans up.
 
 Outside the main thread, where Python lets nobody handle signals, all of this does nothing.
 """
@@ -24,6 +24,28 @@ def terminated_as_interrupted() -> Iterator[None]:
 
     with _handled(interrupt, TERMINATIONS):
         yield
+
+
+class TimeIsUp(KeyboardInterrupt):
+    """The time of a run is over. Code that lets Ctrl-C pass lets this pass, too."""
+
+
+@contextmanager
+def ended_after(seconds: float | None) -> Iterator[None]:
+    """``TimeIsUp`` is raised after so many seconds; never if that is None."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise TimeIsUp
+
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with _handled(end, (signal.SIGALRM,)):
+        before = signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, *before)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -12,18 +13,26 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
+from plumbline.bounds import EXPLORE_ENDING_S, SWEEP_S
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
 from plumbline.cli.exits import exit_on_error, exit_with
-from plumbline.cli.options import Defects, ProtocolLevel, Seed, ServerProgram, TargetName, output_option
+from plumbline.cli.options import (
+    Defects,
+    ProtocolLevel,
+    Seed,
+    ServerProgram,
+    TargetName,
+    output_option,
+    time_limit,
+)
 from plumbline.cli.start_target import NATS, TargetChoice, choose_target
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.errors import ExitCode, UsageProblem
-from plumbline.interrupts import uninterrupted
-from plumbline.wire.units import SECOND, read_duration
+from plumbline.interrupts import TimeIsUp, ended_after, uninterrupted
 
 SEEDS = 1_000_000
 DEFAULT_FOLDER = Path(".plumbline/explore")
@@ -43,7 +52,8 @@ Examples:
 
 \b
 Exit codes: 0 no difference, 1 differences, 2 usage or configuration,
-3 target unreachable or lost, 4 error of Plumbline itself, 130 interrupted.
+3 target unreachable or lost, or it did not finish in time, 4 error of Plumbline itself,
+130 interrupted.
 """
 
 app = command_app()
@@ -88,7 +98,7 @@ def explore(
     def command() -> ExitCode:
         asked = _Asked(
             choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
-            seconds=_seconds(budget),
+            seconds=time_limit(budget, "--budget"),
             examples=examples,
             most=most,
             seed=random.randrange(SEEDS) if seed is None else seed,
@@ -127,16 +137,19 @@ def _explore(options: _Asked) -> ExitCode:
         )
         code = ExitCode.CONFORMANT
         try:
-            search.run()
+            with ended_after(options.seconds + EXPLORE_ENDING_S):
+                search.run()
         except TargetLostError as lost:
             code = exit_with(ExitCode.TARGET_LOST, f"the target was lost: {lost}")
+        except TimeIsUp:
+            code = _out_of_time()
         except KeyboardInterrupt:
             code = exit_with(ExitCode.INTERRUPTED, "interrupted")
         except OSError as error:
             raise UsageProblem(f"-o {options.folder}: {error.strerror or error}") from None
         finally:
             with uninterrupted():
-                _swept(target)
+                _swept(target, time.monotonic() + SWEEP_S)
         teller.print_summary(search.progress, search.distinct(), options.seed)
     if code is ExitCode.CONFORMANT and search.divergences:
         return ExitCode.NOT_CONFORMANT
@@ -147,18 +160,19 @@ def _opened(running: RunningTarget) -> TargetAccess:
     return open_target(running, run=secrets.token_hex(3))
 
 
-def _swept(target: TargetAccess) -> None:
-    """Delete what an interrupted trial left."""
+def _out_of_time() -> ExitCode:
+    """The target took so long that what was begun within the budget is not finished: no verdict."""
+    return exit_with(
+        ExitCode.TARGET_LOST,
+        f"the target did not finish the last program within {EXPLORE_ENDING_S:g} s after --budget",
+    )
+
+
+def _swept(target: TargetAccess, until: float) -> None:
+    """Delete what an interrupted trial left, until that monotonic time."""
     try:
-        sweep(target)
+        sweep(target, until)
     except CheckEnded as refused:
         exit_with(
             ExitCode.TARGET_LOST, f"the objects of this exploration could not be deleted: {refused.message}"
         )
-
-
-def _seconds(text: str) -> float:
-    found = read_duration(text)
-    if not found:
-        raise UsageProblem(f"--budget {text!r}: write a time such as 60s or 10m")
-    return found / SECOND

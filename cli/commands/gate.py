@@ -6,9 +6,19 @@ from typing import Annotated
 
 import typer
 
+from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
 from plumbline.cli.exits import exit_on_error, exit_with
-from plumbline.cli.options import Select, Strict, Waivers, with_report_options
+from plumbline.cli.options import (
+    MaxTime,
+    Select,
+    Strict,
+    Waivers,
+    with_report_options,
+)
+from plumbline.cli.options import (
+    max_time as read_max_time,
+)
 from plumbline.cli.reporting import consumers
 from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.gate import WORKERS, GateOptions
@@ -32,7 +42,8 @@ Examples:
 
 \b
 Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
-3 the adapter does not start or sends no hello, 4 error of Plumbline itself, 130 interrupted.
+3 the adapter does not start, sends no hello, or the time limit was reached,
+4 error of Plumbline itself, 130 interrupted.
 """
 
 app = command_app()
@@ -53,6 +64,7 @@ def gate(
         int,
         typer.Option("--workers", "-n", metavar="N", min=1, help="Number of scenarios that run in parallel."),
     ] = WORKERS,
+    max_time: MaxTime = None,
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
@@ -63,6 +75,7 @@ def gate(
         waivers=waivers,
         strict=strict,
         workers=workers,
+        max_time_s=read_max_time(max_time) or MAX_TIME_S,
     )
     raise typer.Exit(exit_on_error(lambda: _gate(wanted, reports)))
 
@@ -73,4 +86,6 @@ def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:
     gated = run_gate(wanted, ScenarioServices(), consumers(reports))
     for sentence in gated.problems:
         exit_with(gated.exit_code, sentence)
+    if gated.exit_code is ExitCode.TARGET_LOST:
+        exit_with(gated.exit_code, gated.result.summary.reasons[0])
     return gated.exit_code

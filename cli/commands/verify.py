@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
+from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.command import PytestPassThrough, after_dashes, command_app
 from plumbline.cli.embedded_brokers import configurations
 from plumbline.cli.exits import exit_on_error, exit_with
 from plumbline.cli.options import (
     Defects,
+    MaxTime,
     ProtocolLevel,
     Select,
     ServerProgram,
@@ -21,6 +23,9 @@ from plumbline.cli.options import (
     TargetName,
     Waivers,
     with_report_options,
+)
+from plumbline.cli.options import (
+    max_time as read_max_time,
 )
 from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
@@ -48,7 +53,8 @@ Examples:
 
 \b
 Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
-3 target unreachable or lost, 4 error of Plumbline itself, 130 interrupted.
+3 target unreachable or lost, or the time limit was reached, 4 error of Plumbline itself,
+130 interrupted.
 """
 
 app = command_app()
@@ -101,6 +107,7 @@ def verify(
             help="Number of worker processes. 0: run the checks in this process.",
         ),
     ] = None,
+    max_time: MaxTime = None,
     defect: Defects = None,
     reports: ReportOptions,
 ) -> None:
@@ -119,6 +126,7 @@ def verify(
         reports=reports,
         write_waivers=write_waivers,
         workers=workers,
+        max_time_s=read_max_time(max_time),
         pytest_args=after_dashes(context),
     )
     raise typer.Exit(exit_on_error(lambda: _verify(asked)))
@@ -132,6 +140,7 @@ class _Asked(Struct, frozen=True):
     reports: ReportOptions
     write_waivers: Path | None
     workers: int | None
+    max_time_s: float | None
     pytest_args: tuple[str, ...]
 
 
@@ -153,7 +162,13 @@ def _run(asked: _Asked) -> Finished:
         TemporaryDirectory(prefix="plumbline-") as shared,
     ):
         prepared = prepare(asked.wanted, running, Path(shared))
-        finished = run_suite(prepared, reports, workers=asked.workers, pytest_args=asked.pytest_args)
+        finished = run_suite(
+            prepared,
+            reports,
+            workers=asked.workers,
+            pytest_args=asked.pytest_args,
+            max_time_s=asked.max_time_s or MAX_TIME_S * (1 + prepared.run.target.slack_s),
+        )
     if asked.write_waivers is not None and finished.result is not None:
         text = draft_waivers(finished.result.checks, finished.result.target.version)
         try:

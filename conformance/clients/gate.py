@@ -23,13 +23,14 @@ from plumbline.conformance.clients.rules import RULES, ClientRule, judge_rule
 from plumbline.conformance.clients.scenario import Scenario, all_scenarios
 from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import not_run_result
 from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.prepare import require_known
-from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of
+from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of, time_limit_reached
 from plumbline.conformance.suite import select
 from plumbline.conformance.waivers import Waiver, apply_waivers, load_waivers
 from plumbline.errors import TargetUnreachable, UsageProblem
-from plumbline.interrupts import uninterrupted
+from plumbline.interrupts import TimeIsUp, ended_after, uninterrupted
 from plumbline.verdicts import (
     CheckFinished,
     CheckResult,
@@ -62,6 +63,7 @@ class GateOptions(Struct, frozen=True):
     waivers: Path | None = None
     strict: bool = False
     workers: int = WORKERS
+    max_time_s: float | None = None  # for all scenarios
 
 
 class GateResult(Struct, frozen=True):
@@ -92,6 +94,8 @@ class _GateRun:
         self._started = datetime.datetime.now(datetime.UTC)
         self._started_at = time.monotonic()
         self._waivers: tuple[Waiver, ...] = ()
+        self._played: dict[str, ScenarioResult] = {}  # by scenario
+        self._time_limit = ""  # which one was reached, if so
         self._lock = threading.Lock()
 
     def run(self) -> GateResult:
@@ -101,7 +105,7 @@ class _GateRun:
             target = self._target(hello)
             count = len(scenarios) + len(rules)
             self._emitter.emit(RunStarted(suite_of(), target, count, self._options.workers))
-            results = self._play(scenarios, rules, hello)
+            results = self._play_in_time(scenarios, rules, hello)
         finally:
             with uninterrupted():
                 self._player.stop()
@@ -150,11 +154,28 @@ class _GateRun:
 
     # -- the run -----------------------------------------------------------------------------
 
+    def _play_in_time(
+        self, scenarios: Sequence[Scenario], rules: Sequence[ClientRule], hello: AdapterHello
+    ) -> list[CheckResult]:
+        """As ``_play``. When the time is over, what was not played is inconclusive."""
+        try:
+            with ended_after(self._options.max_time_s):
+                return self._play(scenarios, rules, hello)
+        except TimeIsUp:
+            self._time_limit = time_limit_reached(self._options.max_time_s)
+        return [
+            self._apply_waivers(self._played[check.id].result, hello)
+            if check.id in self._played
+            else self._apply_waivers(not_run_result(check, self._catalogue, self._time_limit), hello)
+            for check in (*(scenario.check for scenario in scenarios), *(rule.check for rule in rules))
+        ]
+
     def _play(
         self, scenarios: Sequence[Scenario], rules: Sequence[ClientRule], hello: AdapterHello
     ) -> list[CheckResult]:
         """Side by side; what stays inconclusive is played once more, alone. Rules are judged at the end."""
-        played = self._play_parallel(scenarios, hello)
+        played = self._played
+        self._play_parallel(scenarios, hello)
         for scenario in scenarios:
             if played[scenario.id].result.outcome is Outcome.INCONCLUSIVE:
                 again = self._player.play(scenario, hello)
@@ -167,13 +188,12 @@ class _GateRun:
             self._emit_result(judge_rule(rule, passed, self._catalogue), hello) for rule in rules
         ]
 
-    def _play_parallel(self, scenarios: Sequence[Scenario], hello: AdapterHello) -> dict[str, ScenarioResult]:
-        played: dict[str, ScenarioResult] = {}
+    def _play_parallel(self, scenarios: Sequence[Scenario], hello: AdapterHello) -> None:
         with ThreadPoolExecutor(self._options.workers, "plumbline-gate") as pool:
             waiting = {pool.submit(self._play_one, scenario, hello): scenario for scenario in scenarios}
             try:
                 for future in as_completed(waiting):
-                    one = played[waiting[future].id] = future.result()
+                    one = self._played[waiting[future].id] = future.result()
                     if one.result.outcome is not Outcome.INCONCLUSIVE:
                         self._emit_result(one.result, hello)
             except BaseException:
@@ -181,7 +201,6 @@ class _GateRun:
                     self._player.stop()
                     pool.shutdown(wait=True, cancel_futures=True)
                 raise
-        return played
 
     def _play_one(self, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
         with self._lock:
@@ -206,6 +225,7 @@ class _GateRun:
             duration_s=time.monotonic() - self._started_at,
             strict=self._options.strict,
             waivers=self._waivers,
+            time_limit=self._time_limit,
         )
         rows = [row for row in self._catalogue.requirements if row.profile == f"client-{target.protocol}"]
         result = conclude_for(results, rows, self._catalogue.published(folder=REQUIREMENTS).ids, finish)

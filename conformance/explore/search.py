@@ -198,7 +198,9 @@ class Search:
         difference = seen or self.difference(program)
         if difference is None:
             return
-        key, until = difference.key, time.monotonic() + self._budget.shrinking
+        budget = self._budget
+        end = self._started_at + budget.seconds
+        key, until = difference.key, min(time.monotonic() + budget.shrinking, end)
 
         def differs(candidate: Program) -> bool:
             if time.monotonic() > until:

@@ -16,15 +16,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from plumbline.bounds import SWEEP_S
+from plumbline.conformance.journal import WireBudget
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run_result
 from plumbline.conformance.runner.items import RESULT, is_check
 from plumbline.conformance.runner.judge import SHARED, lost_reason, shared_folder, write_worker_context
 from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import PreparedRun
-from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
+from plumbline.conformance.runner.run import RunEnd, conclude, suite_of, time_limit_reached
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.interrupts import kept_from_children, terminated_as_interrupted, uninterrupted
+from plumbline.conformance.unanswered import UnansweredApis
+from plumbline.interpreter import safe_path_for_children
+from plumbline.interrupts import (
+    TimeIsUp,
+    ended_after,
+    kept_from_children,
+    terminated_as_interrupted,
+    uninterrupted,
+)
 from plumbline.verdicts import (
     CheckFinished,
     CheckResult,
@@ -44,16 +54,25 @@ MESSAGE_LIMIT = 500
 class Controller:
     """Registered by ``conformance.runner.plugin``.
 
-    ``complete`` tells that nothing may be deselected, so a check without a result is an error. ``problem``
-    is what the user did wrong, found only when the run had begun.
+    ``complete`` tells that nothing may be deselected, so a check without a result is an error. After
+    ``max_time_s`` the run ends as with Ctrl-C, and what was not run is inconclusive.
+    ``problem`` is what the user did wrong, found only when the run had begun.
     """
 
-    def __init__(self, config: pytest.Config, prepared: PreparedRun, *, complete: bool) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        prepared: PreparedRun,
+        *,
+        complete: bool,
+        max_time_s: float | None = None,
+    ) -> None:
         self._config = config
         self._run = prepared.run
         self._target = prepared.run.target
         self._checks = prepared.checks
         self._complete = complete
+        self._max_time_s = max_time_s
         self._titles = {check.id: check.title for check in prepared.checks}
         self._results: dict[str, CheckResult] = {}
         self._running: dict[str, str] = {}  # nodeid -> check
@@ -63,6 +82,9 @@ class Controller:
         self._deaths = 0
         self._foreign_test_failed = False
         self._interrupted = False
+        self._time_limit = ""  # which one was reached, if so
+        self._timer = contextlib.ExitStack()
+        self._wires = WireBudget()
         self._started = datetime.datetime.now(datetime.UTC)
         self._started_at = time.monotonic()
         self._workers = 1
@@ -81,7 +103,8 @@ class Controller:
         write_worker_context(self._run)
         self._lifeline = Lifeline(shared_folder(self._run))
         self._cleanup.callback(self._lifeline.cut)
-        with kept_from_children():  # xdist starts its workers here
+        self._timer.enter_context(ended_after(self._max_time_s))
+        with kept_from_children(), safe_path_for_children():  # xdist starts its workers here
             yield
 
     @pytest.hookimpl(optionalhook=True)
@@ -134,7 +157,7 @@ class Controller:
             self._foreign_test_failed = True
 
     def _record_result(self, result: CheckResult) -> None:
-        self._results[result.id] = result
+        self._results[result.id] = result = self._wires.within(result)
         self._emit(CheckFinished(result))
         if result.outcome is Outcome.INCONCLUSIVE and (lost := self._target_lost_reason()):
             self._running_when_lost = tuple(sorted({*self._running.values(), result.id}))
@@ -158,13 +181,17 @@ class Controller:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Also called when the session ends itself, by ``pytest.exit`` or, in a subclass, by -x."""
+        self._timer.close()
         self._interrupted = excinfo.type is KeyboardInterrupt
+        if excinfo.type is TimeIsUp:
+            self._time_limit = time_limit_reached(self._max_time_s)
         self._cleanup.enter_context(uninterrupted())
         if self._lifeline is not None:
             self._lifeline.cut()  # xdist would wait for the checks that run
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
+        self._timer.close()
         yield
         if exitstatus == pytest.ExitCode.USAGE_ERROR or self.result is not None:
             return
@@ -187,13 +214,12 @@ class Controller:
     def _conclude(self) -> RunResult:
         lost, notes = self._final_probe()
         missing = [check for check in self._checks if check.id not in self._results]
-        if self._deaths and not self._errors and not self._interrupted:
+        if self._deaths and not self._errors and not self._is_cut_off:
             self._record_error(f"{self._deaths} worker processes died")
         catalogue = self._run.catalogue
-        if lost and self._complete:
-            self._results |= {
-                check.id: not_run_result(check, catalogue, "the target was lost") for check in missing
-            }
+        if (lost or self._time_limit) and self._complete:
+            why = "the target was lost" if lost else self._time_limit
+            self._results |= {check.id: not_run_result(check, catalogue, why) for check in missing}
         elif self._complete and missing and not (self._interrupted or self._errors):
             some = ", ".join(check.id for check in missing[:5])
             self._record_error(f"{len(missing)} checks gave no result: {some} ...")
@@ -208,6 +234,7 @@ class Controller:
             notes=tuple(notes),
             errors=tuple(self._errors),
             interrupted=self._interrupted,
+            time_limit=self._time_limit,
         )
         order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))
@@ -219,13 +246,22 @@ class Controller:
         if lost := self._target_lost_reason() or access.absence_reason():
             during = ", ".join(self._running_when_lost)
             return f"{lost} Running then: {during}." if during else lost, []
+        notes = UnansweredApis(access.shared).all_given_up()
+        until = time.monotonic() + SWEEP_S
         try:
             # A request of a worker that was killed may still be on its way: look until nothing is left.
-            while sweep(access) and self._interrupted:
+            while sweep(access, until) and self._is_cut_off:
                 pass
         except CheckEnded as error:
-            return "", [f"objects with the prefix {access.prefix} may be left on the target: {error.message}"]
-        return "", []
+            notes.append(
+                f"objects with the prefix {access.prefix} may be left on the target: {error.message}"
+            )
+        return "", notes
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether checks were ended while they ran."""
+        return self._interrupted or bool(self._time_limit)
 
     def _target_lost_reason(self) -> str:
         return lost_reason(self._run)

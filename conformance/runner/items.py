@@ -49,6 +49,16 @@ class CheckCollector:
         """A user's ``norecursedirs`` must not lose checks in silence."""
         return False if is_packaged(collection_path) and collection_path.is_dir() else None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """A trace is data: nothing in its folder is imported, unless arguments of pytest ask for it.
+
+        pytest imports the ``__init__.py`` of a folder, as it does ``conftest.py``.
+        """
+        if parent.config.option.noconftest and not is_packaged(path):
+            return pytest.Dir.from_parent(parent, path=path)
+        return None
+
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
@@ -116,6 +126,7 @@ class CheckCollector:
                 if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
                     path, _, line = item.result.where.rpartition(":")
                     report.longrepr = (path, int(line), report.longrepr[2])
+                item.result = None  # pytest keeps the items
         return report
 
 

@@ -27,12 +27,13 @@ CONTROLLER = "plumbline-controller"
 class PreparedPlugin:
     """Carries what ``plumbline verify`` prepared, so that it is not prepared twice.
 
-    ``complete``: every check that was prepared must give a result.
+    ``complete``: every check that was prepared must give a result. ``max_time_s``: for all of them.
     """
 
-    def __init__(self, prepared: PreparedRun, *, complete: bool) -> None:
+    def __init__(self, prepared: PreparedRun, *, complete: bool, max_time_s: float | None = None) -> None:
         self.prepared = prepared
         self.complete = complete
+        self.max_time_s = max_time_s
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,7 +66,9 @@ def _configure_listing(config: pytest.Config) -> None:
 def _configure_worker(config: pytest.Config, folder: Path, worker: str) -> None:
     from plumbline.conformance.runner.judge import read_worker_context
     from plumbline.conformance.runner.lifeline import end_with_controller
+    from plumbline.interpreter import forget_safe_path
 
+    forget_safe_path()
     end_with_controller(folder)
     _register(config, read_worker_context(folder, worker.replace("gw", "w")))
 
@@ -90,7 +93,10 @@ def _configure_controller(config: pytest.Config) -> None:
         pytest.exit(str(problem), returncode=problem.exit_code)
     _register(config, prepared.run)
     controller = Controller(
-        config, prepared, complete=prepared_plugin is not None and prepared_plugin.complete
+        config,
+        prepared,
+        complete=prepared_plugin is not None and prepared_plugin.complete,
+        max_time_s=prepared_plugin.max_time_s if prepared_plugin else None,
     )
     config.pluginmanager.register(controller, CONTROLLER)
 

@@ -27,6 +27,7 @@ from plumbline.verdicts import (
     tally,
     with_red,
 )
+from plumbline.wire.units import SECOND, format_duration
 
 NOT_SELECTED = "not selected"
 NOT_SCORED = "not scored"
@@ -58,6 +59,13 @@ class RunEnd(Struct, frozen=True):
     notes: tuple[str, ...] = ()  # further reasons why the run is red
     errors: tuple[str, ...] = ()  # what went wrong in Plumbline itself, outside of any check
     interrupted: bool = False
+    time_limit: str = ""  # which one was reached, if so
+
+
+def time_limit_reached(seconds: float | None) -> str:
+    """The sentence for a run that took longer than it may."""
+    limit = format_duration(round((seconds or 0) * SECOND))
+    return f"the time limit of {limit} was reached (--max-time)"
 
 
 def suite_of() -> Suite:
@@ -158,7 +166,7 @@ def _summary(
     reasons = list(_reasons(results, counted.tested, finish))
     code = _exit_code(checks, reasons, finish)
     return Summary(
-        verdict=_VERDICTS[code],
+        verdict=_OUT_OF_TIME if finish.time_limit and not finish.lost else _VERDICTS[code],
         exit_code=code,
         claimed=counted.claimed,
         tested=counted.tested,
@@ -179,11 +187,14 @@ _VERDICTS = {
     ExitCode.HARNESS_ERROR: "unknown: internal error in Plumbline",
     ExitCode.INTERRUPTED: "unknown: the run was interrupted",
 }
+_OUT_OF_TIME = "unknown: the time limit was reached"
 
 
 def _reasons(results: Sequence[CheckResult], tested: int, finish: RunEnd) -> Iterable[str]:
     if finish.lost:
         yield f"the target was lost: {finish.lost}"
+    if finish.time_limit:
+        yield finish.time_limit
     if finish.interrupted:
         yield "the run was interrupted"
     yield from finish.notes
@@ -191,9 +202,8 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: RunEnd) -> Ite
     red = Counter(result.outcome for result in results if result.red)
     known = sum(result.red and result.outcome is Outcome.FAILED and bool(result.known) for result in results)
     for outcome, count in red.items():
-        sentence = (
-            NOT_FINISHED if finish.lost and outcome is Outcome.INCONCLUSIVE else _OUTCOME_SENTENCES[outcome]
-        )
+        is_cut_off = outcome is Outcome.INCONCLUSIVE and (finish.lost or finish.time_limit)
+        sentence = NOT_FINISHED if is_cut_off else _OUTCOME_SENTENCES[outcome]
         also = f", {known} known for this release" if known and outcome is Outcome.FAILED else ""
         yield f"{count} {'check' if count == 1 else 'checks'} {sentence}{also}"
     if tested == 0:
@@ -213,7 +223,7 @@ _OUTCOME_SENTENCES = {
 def _exit_code(checks: Counts, reasons: Sequence[str], finish: RunEnd) -> ExitCode:
     if finish.interrupted:
         return ExitCode.INTERRUPTED
-    if finish.lost:
+    if finish.lost or finish.time_limit:
         return ExitCode.TARGET_LOST
     if checks.harness_error or finish.errors:
         return ExitCode.HARNESS_ERROR

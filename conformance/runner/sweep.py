@@ -2,50 +2,85 @@
 
 from __future__ import annotations
 
+import math
+import time
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.bounds import STREAM_NAMES
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import BUCKET_PREFIXES, NatsSession
+from plumbline.conformance.outcomes import Untestable
 from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.target import TargetAccess
 
 
-def sweep(access: TargetAccess) -> list[str]:
+def sweep(access: TargetAccess, until: float = math.inf) -> list[str]:
     """Delete what this run left on the target (its own, by their prefix); the names.
 
     For what a killed worker or Ctrl-C left; checks delete what they make. Raises ``CheckEnded`` if the
-    target refuses.
+    target refuses, and at the monotonic time ``until``.
     """
-    return _sweep_ledger(access) if access.url.protocol == "amqp" else _sweep_streams(access)
+    return _sweep_ledger(access, until) if access.url.protocol == "amqp" else _sweep_streams(access, until)
 
 
-def _sweep_streams(access: TargetAccess) -> list[str]:
+def _sweep_streams(access: TargetAccess, until: float) -> list[str]:
     if "jetstream" not in access.target.features:
         return []
     with NatsSession(access) as session:
         prefixes = tuple(kind + access.prefix for kind in ("", *BUCKET_PREFIXES))
-        remaining = [name for name in all_stream_names(session) if name.startswith(prefixes)]
+        remaining = [name for name in all_stream_names(session, until) if name.startswith(prefixes)]
         for name in remaining:
+            _require_time(until)
             session.stage.delete_stream(name)
     return remaining
 
 
-def _sweep_ledger(access: TargetAccess) -> list[str]:
+def _sweep_ledger(access: TargetAccess, until: float) -> list[str]:
     """A broker lists nothing over AMQP: what the run's processes noted and did not delete."""
     ledger = CreatedObjects(access.shared)
     left = ledger.remaining()
     if left:
         with AmqpSession(access) as session:
             for kind, name in left:
+                _require_time(until)
                 session.stage.delete(kind, name)
                 ledger.record_deleted(kind, name)
     return [name for _, name in left]
 
 
-def all_stream_names(session: NatsSession) -> list[str]:
-    """All stream names of the account, page by page (ADR-1: ``offset``, ``limit``, ``total``)."""
+class _NamesPage(Struct):
+    """An answer to STREAM.NAMES."""
+
+    streams: list[str] | None = None
+    total: int = 0
+
+
+def all_stream_names(session: NatsSession, until: float = math.inf) -> list[str]:
+    """All stream names of the account, page by page (ADR-1: ``offset``, ``limit``, ``total``).
+
+    Raises ``CheckEnded`` if the target refuses, or goes on for ever; and at the monotonic time ``until``.
+    """
     names: list[str] = []
     while True:
-        page = session.stage.api("STREAM.NAMES", body={"offset": len(names)})
-        found = page.get("streams") or []
-        names += found
-        if not found or len(names) >= int(page.get("total", 0)):
+        _require_time(until)
+        page = _page(session.stage.api("STREAM.NAMES", body={"offset": len(names)}))
+        names += page.streams or []
+        if not page.streams or len(names) >= page.total:
             return names
+        if len(names) > STREAM_NAMES:
+            raise Untestable(f"STREAM.NAMES lists more than {STREAM_NAMES} streams")
+
+
+def _page(answer: dict[str, Any]) -> _NamesPage:
+    try:
+        return msgspec.convert(answer, _NamesPage)
+    except msgspec.ValidationError as error:
+        raise Untestable(f"the answer to STREAM.NAMES is not valid: {error}") from None
+
+
+def _require_time(until: float) -> None:
+    if time.monotonic() > until:
+        raise Untestable("there is no time left to delete them")

@@ -73,9 +73,14 @@ def run_suite(
     *,
     workers: int | None = None,
     pytest_args: Sequence[str] = (),
+    max_time_s: float | None = None,
 ) -> Finished:
-    """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins load too."""
-    listener = _Listener(PreparedPlugin(prepared, complete=not pytest_args), consumers)
+    """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins load too.
+
+    ``max_time_s``: after so many seconds what was not run is inconclusive.
+    """
+    plugin = PreparedPlugin(prepared, complete=not pytest_args, max_time_s=max_time_s)
+    listener = _Listener(plugin, consumers)
     count = default_workers(len(prepared.checks)) if workers is None else workers
     try:
         code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
@@ -106,6 +111,7 @@ def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> lis
     packaged = [] if own and not options.select else [str(HERE)]
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
+        *([] if extra else ["--noconftest"]),  # a trace is data: its folder is not code of this run
         f"--config-file={CONFIGURATION}",
         f"--rootdir={Path.cwd() if extra else HERE.parent}",
         "-pno:cacheprovider",

@@ -13,6 +13,8 @@ import pytest
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.cli.command import PLUMBLINE, Ended, run, started, verify
 from tests.conformance.streams import stream_names
+from tests.hostile import nats_servers
+from tests.hostile.sockets import serving
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -52,7 +54,7 @@ def test_a_program_is_started_and_explored(nats_server: NatsServer, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--budget=soon",), "--budget 'soon': write a time such as 60s or 10m"),
+        (("--budget=soon",), "--budget soon: expected a number and one of ms, s, m, h, d"),
         (("--level=1.0",), "level '1.0' is not known"),
         (("nats://127.0.0.1:4222", "--server=x"), "give only one of URL, --server and --target"),
         (
@@ -88,3 +90,10 @@ def test_ctrl_c_reports_findings_and_cleans_up(nats_server: NatsServer, tmp_path
     assert "explored  " in out
     assert "restarts  none: Plumbline did not start this server" in out
     assert stream_names(nats_server.url) == []
+
+
+def test_the_budget_ends_a_search_on_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    with serving(nats_servers.silent) as address:
+        ended = explore(tmp_path, f"nats://{address}", "--budget=1s")
+    assert ended.code in (1, 3), ended.out + ended.err  # a difference, or no time to confirm it
+    assert "explored  " in ended.out

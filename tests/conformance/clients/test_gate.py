@@ -13,11 +13,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from plumbline.conformance.check import Check
 from plumbline.conformance.clients.client_references import scenario_references
 from plumbline.conformance.clients.gate import REQUIREMENTS, catalogue
+from plumbline.conformance.clients.rules import RULES
 from plumbline.conformance.clients.scenario import all_scenarios
 from plumbline.conformance.requirements.coverage import problems
-from plumbline.verdicts import ExitCode
+from plumbline.reports.result_json import decode
+from plumbline.verdicts import ExitCode, Outcome
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -132,6 +135,25 @@ def test_ctrl_c_ends_the_adapters_with_the_run(tmp_path: Path) -> None:
     for pid in map(int, pids.read_text().split()):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_the_end_of_the_time_lists_what_was_not_played(tmp_path: Path) -> None:
+    program = HELLO + "sys.stdin.read()"
+    report = tmp_path / "r.json"
+    ran = gate("--max-time=2s", f"--json={report}", command=(sys.executable, "-c", program))
+    assert ran.returncode == ExitCode.TARGET_LOST
+    assert "plumbline: the time limit of 2s was reached (--max-time)" in ran.stderr
+    result = decode(report.read_bytes())
+    assert {check.id for check in result.checks} == {check.id for check in checks_of("nats")}
+    cut_off = [check for check in result.checks if check.outcome is Outcome.INCONCLUSIVE]
+    assert cut_off
+    assert all("time limit" in check.message or "interrupted" in check.message for check in cut_off)
+
+
+def checks_of(protocol: str) -> list[Check]:
+    """All that a run of the gate is about."""
+    rules = [rule.check for rule in RULES if rule.protocol == protocol]
+    return [*(scenario.check for scenario in all_scenarios(protocol)), *rules]
 
 
 def test_client_requirements_and_scenarios_match() -> None:
