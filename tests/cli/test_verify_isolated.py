@@ -1,0 +1,74 @@
+"""A run imports nothing that lies beside a trace or in the working folder, unless the user asks for it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLUMBLINE, ROOT, run, verify, write_trace
+
+# As the script `plumbline` starts, whose own folder is first on the import path.
+SCRIPT = (sys.executable, "-P", *PLUMBLINE[1:])
+PLANTED = "import pathlib\npathlib.Path(__file__).with_name('imported').touch()\n"
+ROOMS = (
+    "captures",
+    "cli",
+    "conformance",
+    "monitors",
+    "pipeline",
+    "proxy",
+    "reference_broker",
+    "reports",
+    "servers",
+)
+
+
+def planted(path: Path) -> Path:
+    """A module that leaves a file when it is imported; that file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(PLANTED)
+    return path.with_name("imported")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", ["conftest.py", "__init__.py"])
+def test_a_trace_is_data_whatever_lies_beside_it(name: str, workers: int, tmp_path: Path) -> None:
+    mark = planted(tmp_path / "traces" / name)
+    trace = write_trace(tmp_path / "traces" / "own.trace", "CORE-004")
+    ended = verify(tmp_path, "--trace", trace, f"--workers={workers}")
+    assert ended.code == 0, ended.err
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("module", ["execnet.py", "xdist/__init__.py", "pytest/__init__.py", "plumbline.py"])
+def test_workers_do_not_import_the_working_folder(module: str, tmp_path: Path) -> None:
+    mark = planted(tmp_path / module)
+    ended = run((*SCRIPT, "verify", "--select", "CORE-00*", "--workers=2"), tmp_path)
+    assert ended.code == 0, ended.err
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("module", ["json.py", "plumbline.py"])
+def test_brokers_do_not_import_the_working_folder(module: str, tmp_path: Path) -> None:
+    """A check that restarts its server starts the reference broker in a process."""
+    mark = planted(tmp_path / module)
+    ended = run((*SCRIPT, "verify", "--select", "store/hello-in-a-file", "--workers=0"), tmp_path)
+    assert ended.code == 0, ended.err
+    assert not mark.exists()
+
+
+def test_python_is_started_in_one_way() -> None:
+    """``sys.executable`` is named where the rule is, and where Spark is told which Python to take."""
+    files = [
+        *(ROOT / "plumbline").glob("*.py"),
+        *(file for room in ROOMS for file in (ROOT / room).rglob("*.py")),
+    ]
+    naming = {
+        str(file.relative_to(ROOT))
+        for file in files
+        if re.search(r"\bsys\.executable\b", file.read_text("utf-8"))
+    }
+    assert naming == {"plumbline/interpreter.py", "pipeline/spark/session.py"}
