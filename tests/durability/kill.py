@@ -21,7 +21,7 @@ from tests.durability.amqp_load import AmqpConsumer, AmqpPublisher
 from tests.durability.load import Consumer, Publisher, set_up, stored
 
 LEAST_LIFE_S, MOST_LIFE_S = 0.0, 0.06  # after the first acknowledgement
-READY_S = 30.0
+READY_S = 120.0  # a busy machine, and a store that has grown
 DRAIN_S = 120.0
 EACH_LIFE = 1000  # publishes of one life at most
 
