@@ -251,13 +251,19 @@ def consumer_shows(info: dict[str, Any], name: str) -> Any:
     value = info.get(name)
     if name in ("delivered", "ack_floor") and isinstance(value, dict):
         return f"{value.get('consumer_seq')}/{value.get('stream_seq')}"
-    return info.get("config", {}).get(name) if value is None else value
+    return _section(info, "config").get(name) if value is None else value
 
 
 def stream_shows(info: dict[str, Any], name: str) -> Any:
     """A field of a stream info answer: of its ``state``, else of its ``config``."""
-    state = info.get("state", {})
-    return state[name] if name in state else info.get("config", {}).get(name)
+    state = _section(info, "state")
+    return state[name] if name in state else _section(info, "config").get(name)
+
+
+def _section(info: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object in an answer; empty if the answer has none of that name."""
+    found = info.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _error_of(reply: dict[str, Any]) -> ApiError | None:
