@@ -11,6 +11,10 @@ from plumbline.wire.sender import Direction
 class StreamDecoder(Protocol):
     """One direction of one connection: see ``wire.nats.Decoder``."""
 
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished operations."""
+
     def feed(self, data: bytes) -> Sequence[Any]:
         """The operations that ``data`` completes. Raises ``wire.errors.ProtocolError``."""
 

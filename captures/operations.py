@@ -3,6 +3,8 @@
 A row that is no operation says so in its ``op``: opened, closed, reset, lost, undecodable, note, entered.
 Nothing is passed over in silence: bytes that are missing or cannot be decoded become rows of their own, and
 decoding goes on at the next place where an operation begins.
+
+The work for a segment does not depend on how many came before it, and memory is bounded: see ``bounds``.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from plumbline import bounds
+from plumbline.captures.budget import Budget
 from plumbline.captures.dialects import CaptureDialect, StreamDecoder, known
 from plumbline.captures.reassembly import (
     BytesLost,
     CaptureComment,
+    ConnectionGivenUp,
     ConnectionOpened,
     Event,
     Reassembler,
@@ -22,12 +27,12 @@ from plumbline.captures.reassembly import (
     StreamEnded,
     TcpConnection,
 )
+from plumbline.captures.resync import StartSearch
 from plumbline.captures.segments import Address, Segment
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
 
-MAX_HELD_BYTES = 2 * 1024 * 1024  # bytes of a stream in which a place to begin is looked for again
-SHORT_BYTES = 32  # may be the beginning of an operation that cannot be recognised yet
+CHECK_BYTES = 64 * 1024  # of a stream, after which the size of its unfinished operation is asked for
 NOTHING = ""
 UNKNOWN = "no known protocol"
 
@@ -77,12 +82,28 @@ class OperationRow:
 
 
 class _Stream:
-    """One direction of a connection, being decoded. ``decoder`` is None while it looks for a beginning."""
+    """One direction of a connection: being decoded, or searched for a place from which it can be."""
+
+    __slots__ = ("check_after", "decoder", "search", "unchecked")
 
     def __init__(self, decoder: StreamDecoder | None) -> None:
         self.decoder = decoder
-        self.passed_over = 0  # bytes since decoding stopped
-        self.held = b""  # the end of them, in which an operation may have begun
+        self.search = StartSearch() if decoder is None else None
+        self.unchecked = 0  # bytes since the size of its unfinished operation was asked for
+        self.check_after = CHECK_BYTES
+
+    @property
+    def held(self) -> int:
+        """Bytes of what is unfinished."""
+        return self.search.held if self.search is not None else self.decoder.held if self.decoder else 0
+
+    def enter(self, decoder: StreamDecoder) -> None:
+        """From here on it is decoded."""
+        self.decoder, self.search = decoder, None
+
+    def stop(self) -> None:
+        """It cannot be decoded any more: a place is searched for."""
+        self.decoder, self.search = None, StartSearch()
 
 
 class _DecodedConnection:
@@ -95,6 +116,12 @@ class _DecodedConnection:
         self.operations = 0
         self.streams: dict[Direction, _Stream] = {}
         self.waiting: list[StreamBytes] = []  # until the protocol is known
+        self.waiting_bytes = 0
+
+    @property
+    def waiting_cost(self) -> int:
+        """Memory that they take."""
+        return self.waiting_bytes + len(self.waiting) * bounds.CAPTURE_ENTRY_BYTES
 
 
 class OperationReader:
@@ -103,7 +130,11 @@ class OperationReader:
     def __init__(self, protocol: str | None = None) -> None:
         self._dialects = known()
         self._protocol = protocol
-        self._reassembler = Reassembler(self._sent_by_server)
+        self._reassembler = Reassembler(self._sent_by_server, self._replaced)
+        self._unknown: Budget[_DecodedConnection] = Budget(bounds.CAPTURE_UNKNOWN_TOTAL_BYTES)
+        self._unfinished: Budget[tuple[_DecodedConnection, Direction]] = Budget(
+            bounds.CAPTURE_UNFINISHED_BYTES
+        )
         self._connections: dict[TcpConnection, _DecodedConnection] = {}
         self._last = 0
         self.lost = 0  # bytes that the capture lacks
@@ -126,8 +157,17 @@ class OperationReader:
             yield from self._rows(event)
         for decoded in self._connections.values():
             if decoded.waiting:
-                yield _remark(decoded.waiting[-1], None, "undecodable", UNKNOWN)
-                decoded.waiting.clear()
+                yield self._leave_alone(decoded)
+
+    def _replaced(self, connection: TcpConnection) -> None:
+        """No event will be about it. What waits until its protocol is known is a remark at the end."""
+        decoded = self._connections.get(connection)
+        if decoded is None:
+            return
+        for direction in decoded.streams:
+            self._unfinished.set((decoded, direction), 0)
+        if not decoded.waiting:
+            del self._connections[connection]
 
     # -- events ------------------------------------------------------------------------------
 
@@ -145,12 +185,22 @@ class OperationReader:
                 self.lost += event.size
                 if not decoded.is_opaque:
                     decoded.streams[event.direction] = _Stream(None)
+                    self._unfinished.set((decoded, event.direction), 0)
                 text = f"{event.size} bytes are not in the capture"
                 return (_remark(event, event.direction, "lost", text),)
             case StreamEnded():
                 return (_remark(event, event.direction, "reset" if event.is_reset else "closed", NOTHING),)
             case CaptureComment():
                 return (_remark(event, None, "note", event.text),)
+            case ConnectionGivenUp():
+                return self._give_up(decoded, event)
+
+    def _give_up(self, decoded: _DecodedConnection, event: ConnectionGivenUp) -> Iterator[OperationRow]:
+        if decoded.waiting:
+            yield self._leave_alone(decoded)
+        self._replaced(event.connection)
+        text = f"not followed any more: {bounds.CAPTURE_CONNECTIONS} other connections are"
+        yield _remark(event, None, "undecodable", text)
 
     def _decode(self, decoded: _DecodedConnection, event: StreamBytes) -> Iterable[OperationRow]:
         if decoded.is_opaque:
@@ -162,6 +212,14 @@ class OperationReader:
             begins = not decoded.connection.mid_stream
             stream = _Stream(decoded.dialect.decoder(event.direction) if begins else None)
             decoded.streams[event.direction] = stream
+        stream.unchecked += len(event.data)
+        if stream.unchecked >= stream.check_after:
+            return self._decode_checked(decoded, stream, event)
+        return self._decode_stream(decoded, stream, event)
+
+    def _decode_stream(
+        self, decoded: _DecodedConnection, stream: _Stream, event: StreamBytes
+    ) -> Iterable[OperationRow]:
         if stream.decoder is None:
             return self._resynchronize(decoded, stream, event, event.data)
         try:
@@ -171,18 +229,46 @@ class OperationReader:
             return (*before, *self._on_decode_error(decoded, stream, event, error))
         return self._operations(decoded, event, operations)
 
+    def _decode_checked(
+        self, decoded: _DecodedConnection, stream: _Stream, event: StreamBytes
+    ) -> Iterator[OperationRow]:
+        """Also asks how large what is unfinished has become: rarely, as that takes time."""
+        yield from self._decode_stream(decoded, stream, event)
+        held = stream.held
+        stream.unchecked, stream.check_after = 0, max(CHECK_BYTES, held // 4)
+        self._unfinished.set((decoded, event.direction), held if held >= CHECK_BYTES else 0)
+        while (oldest := self._unfinished.oldest_to_release) is not None:
+            of, direction = oldest
+            self._unfinished.set(oldest, 0)
+            of.streams[direction].stop()
+            self.undecodable += 1
+            text = f"more than {bounds.CAPTURE_UNFINISHED_BYTES} bytes of unfinished operations"
+            about = StreamBytes(of.connection, event.time, direction, b"")
+            yield _remark(about, direction, "undecodable", text)
+
     def _recognise(self, decoded: _DecodedConnection, event: StreamBytes) -> Iterator[OperationRow]:
         decoded.waiting.append(event)
-        decoded.dialect = self._recognised(decoded)
+        decoded.waiting_bytes += len(event.data)
+        decoded.dialect = self._recognised(decoded, event)
         if decoded.dialect is None:
-            if sum(len(part.data) for part in decoded.waiting) > MAX_UNKNOWN_BYTES:
-                decoded.is_opaque = True
-                decoded.waiting.clear()
-                yield _remark(event, None, "undecodable", UNKNOWN)
+            self._unknown.set(decoded, decoded.waiting_cost)
+            if decoded.waiting_bytes > bounds.CAPTURE_UNKNOWN_BYTES:
+                yield self._leave_alone(decoded)
+            while (oldest := self._unknown.oldest_to_release) is not None:
+                yield self._leave_alone(oldest)
             return
         waiting, decoded.waiting = decoded.waiting, []
+        self._unknown.set(decoded, 0)
         for part in waiting:
             yield from self._decode(decoded, part)
+
+    def _leave_alone(self, decoded: _DecodedConnection) -> OperationRow:
+        """No known protocol."""
+        decoded.is_opaque = True
+        remark = _remark(decoded.waiting[-1], None, "undecodable", UNKNOWN)
+        decoded.waiting.clear()
+        self._unknown.set(decoded, 0)
+        return remark
 
     def _operations(
         self, decoded: _DecodedConnection, event: StreamBytes, operations: Sequence[Any]
@@ -201,8 +287,7 @@ class OperationReader:
         self.undecodable += 1
         yield _remark(event, event.direction, "undecodable", str(error))
         at = event.data.rfind(error.excerpt)  # what is wrong may have begun in an earlier segment
-        stream.decoder = None
-        stream.passed_over, stream.held = 0, b""
+        stream.stop()
         rest = event.data[at + 1 :] if error.excerpt and at >= 0 else b""
         if rest:
             yield from self._resynchronize(decoded, stream, event, rest)
@@ -212,37 +297,27 @@ class OperationReader:
     ) -> Iterator[OperationRow]:
         """Goes on at the first place from which everything is the protocol, with at least one operation."""
         assert decoded.dialect is not None
-        data = stream.held + data
-        earliest = max(len(data) - SHORT_BYTES, 0)  # where an unfinished operation may have begun
-        for place in decoded.dialect.starts(data, event.direction):
-            decoder = decoded.dialect.decoder_from(event.direction)
-            try:
-                operations = decoder.feed(data[place:])
-            except ProtocolError:
-                continue
-            if operations:
-                if over := stream.passed_over + place:
-                    yield _remark(event, event.direction, "entered", f"{over} bytes passed over")
-                stream.decoder, stream.passed_over, stream.held = decoder, 0, b""
-                yield from self._operations(decoded, event, operations)
-                return
-            earliest = min(earliest, place)
-        earliest = max(earliest, len(data) - MAX_HELD_BYTES)
-        stream.passed_over += earliest
-        stream.held = data[earliest:]
+        assert stream.search is not None
+        entry = stream.search.feed(data, decoded.dialect, event.direction)
+        if entry is None:
+            return
+        if entry.offset:
+            yield _remark(event, event.direction, "entered", f"{entry.offset} bytes passed over")
+        stream.enter(entry.decoder)
+        yield from self._operations(decoded, event, entry.operations)
 
     # -- protocols ---------------------------------------------------------------------------
 
-    def _recognised(self, decoded: _DecodedConnection) -> CaptureDialect | None:
+    def _recognised(self, decoded: _DecodedConnection, part: StreamBytes) -> CaptureDialect | None:
+        """The protocol, if the newest ``part`` shows it; the earlier ones did not."""
         named = self._protocol or decoded.connection.protocol
         if named in self._dialects:
             return self._dialects[named]
         port = decoded.connection.server.port
         for dialect in self._dialects.values():
-            for part in decoded.waiting:
-                by_server = dialect.sent_by_server(part.data)
-                if by_server is not None and by_server == (part.direction is Direction.TO_CLIENT):
-                    return dialect
+            by_server = dialect.sent_by_server(part.data[: bounds.CAPTURE_RECOGNITION_BYTES])
+            if by_server is not None and by_server == (part.direction is Direction.TO_CLIENT):
+                return dialect
             if port in dialect.ports and decoded.connection.mid_stream:
                 return dialect
         return None
@@ -256,9 +331,6 @@ class OperationReader:
             if (source.port in dialect.ports) != (target.port in dialect.ports):
                 return source.port in dialect.ports
         return None
-
-
-MAX_UNKNOWN_BYTES = 64 * 1024  # bytes after which a connection of no known protocol is left alone
 
 
 def _remark(event: Event, direction: Direction | None, kind: str, text: str) -> OperationRow:

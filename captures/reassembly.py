@@ -3,24 +3,29 @@
 A segment that came twice counts once, one that came early waits, and of overlapping ones the first is
 believed. What the receiver acknowledged and the capture does not have is a loss, told as such: its bytes
 passed, unseen. A connection whose beginning was not captured starts where it is first seen.
+
+The work for a segment does not depend on how many came before it, and memory is bounded: see ``bounds``.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from plumbline import bounds
+from plumbline.captures.budget import Budget
 from plumbline.captures.pcapng import MARK
 from plumbline.captures.segments import ACK, FIN, RST, SYN, Address, Segment
 from plumbline.wire.sender import Direction
 
-HOLD_BYTES = 16 * 1024 * 1024  # that wait for what is before them, in one direction
 PATIENCE = 16  # segments after which what was acknowledged is no longer expected to come late
 _WHOLE, _HALF = 1 << 32, 1 << 31
 _ENDS = SYN | FIN | RST  # of a connection: segments that are more than their bytes
-_OURS = re.compile(re.escape(MARK) + r"connection (\d+): (\w+)")
+_OURS = re.compile(re.escape(MARK) + r"connection ([0-9]{1,9}): (\w{1,32})")
 
 
 class TcpConnection:
@@ -46,10 +51,16 @@ class ConnectionNumbers:
 
     def give(self, recorded: int) -> int:
         """The number of one more connection; ``recorded`` is 0 for one that no recorder numbered."""
-        number = recorded if recorded and recorded not in self._used else self._highest + 1
-        self._used.add(number)
+        number = recorded if recorded and self._is_free(recorded) else self._highest + 1
+        if len(self._used) < bounds.CAPTURE_CONNECTIONS:
+            self._used.add(number)
         self._highest = max(self._highest, number)
         return number
+
+    def _is_free(self, number: int) -> bool:
+        """Certainly. Which numbers were used is remembered of the first connections alone."""
+        is_remembered = len(self._used) < bounds.CAPTURE_CONNECTIONS
+        return number > self._highest or (is_remembered and number not in self._used)
 
 
 def recorder_identity(comments: tuple[str, ...]) -> tuple[int, str]:
@@ -103,21 +114,62 @@ class CaptureComment(Struct, frozen=True):
     text: str
 
 
-Event = ConnectionOpened | StreamBytes | BytesLost | StreamEnded | CaptureComment
+class ConnectionGivenUp(Struct, frozen=True):
+    """More connections are open than can be followed; this one is not followed any more."""
+
+    connection: TcpConnection
+    time: int
+
+
+Event = ConnectionOpened | StreamBytes | BytesLost | StreamEnded | CaptureComment | ConnectionGivenUp
 
 
 class _StreamHalf:
-    """One direction."""
+    """One direction. Positions count its bytes, from where the first segment waited; they do not go round."""
 
-    __slots__ = ("acked", "ended", "held_bytes", "next", "out_of_order", "since")
+    __slots__ = ("_positions", "acked", "ended", "held_cost", "next", "position", "since", "waiting")
 
     def __init__(self) -> None:
         self.next: int | None = None  # sequence number of the next byte
+        self.position = 0  # of the next byte
         self.acked: int | None = None  # what its receiver has acknowledged
-        self.out_of_order: dict[int, Segment] = {}
-        self.held_bytes = 0
+        self.waiting: dict[int, Segment] = {}  # by position
+        self._positions: list[int] = []  # the same positions, as a heap
+        self.held_cost = 0
         self.since = 0  # segments since something is missing
         self.ended = False
+
+    def hold(self, segment: Segment) -> int:
+        """Keeps a segment that came early; returns how many bytes of it are known already."""
+        assert self.next is not None
+        position = self.position + _after(segment.seq, self.next)
+        known = self.waiting.get(position)
+        if known is not None and len(known.data) >= len(segment.data):
+            return len(segment.data)
+        if known is None:
+            heapq.heappush(self._positions, position)
+            self.held_cost += bounds.CAPTURE_ENTRY_BYTES
+        self.held_cost += len(segment.data) - (len(known.data) if known else 0)
+        self.waiting[position] = replace(segment, comments=()) if segment.comments else segment
+        return 0
+
+    @property
+    def gap(self) -> int:
+        """How many bytes are missing before the first segment that waits; 0 if none waits."""
+        return self._positions[0] - self.position if self._positions else 0
+
+    def take(self) -> tuple[Segment, int]:
+        """The first segment that waits, and how many of its bytes are before the next byte."""
+        position = heapq.heappop(self._positions)
+        segment = self.waiting.pop(position)
+        self.held_cost -= len(segment.data) + bounds.CAPTURE_ENTRY_BYTES
+        return segment, self.position - position
+
+    def advance(self, size: int) -> None:
+        """The next byte is ``size`` bytes later."""
+        assert self.next is not None
+        self.next = (self.next + size) % _WHOLE
+        self.position += size
 
 
 def _after(seq: int, than: int) -> int:
@@ -138,22 +190,29 @@ def _is_overdue(half: _StreamHalf, ack: int) -> bool:
 
 
 class _TcpFlow:
-    __slots__ = ("connection", "halves")
+    __slots__ = ("connection", "halves", "is_active")
 
     def __init__(self, connection: TcpConnection) -> None:
         self.connection = connection
+        self.is_active = False  # more segments came since one to give up was last looked for
         self.halves = (_StreamHalf(), _StreamHalf())
 
 
 class Reassembler:
     """Takes segments in the order of the capture. ``sent_by_server`` helps where no handshake was seen: it
-    says of the first bytes whether a server sent them, or None."""
+    says of the first bytes whether a server sent them, or None. ``on_replaced`` gets each connection whose
+    ends have begun another one: no event is about it any more."""
 
     def __init__(
-        self, sent_by_server: Callable[[bytes, Address, Address], bool | None] = lambda *_: None
+        self,
+        sent_by_server: Callable[[bytes, Address, Address], bool | None] = lambda *_: None,
+        on_replaced: Callable[[TcpConnection], None] = lambda _: None,
     ) -> None:
         self.repeated = 0  # bytes that came more than once
         self._sent_by_server = sent_by_server
+        self._on_replaced = on_replaced
+        self._open: dict[_TcpFlow, None] = {}  # in the order in which they began
+        self._held: Budget[tuple[_TcpFlow, Direction]] = Budget(bounds.CAPTURE_HELD_TOTAL_BYTES)
         self._flows: dict[tuple[Address, Address], tuple[_TcpFlow, Direction]] = {}  # by sender and receiver
         self._numbers = ConnectionNumbers()
 
@@ -166,12 +225,19 @@ class Reassembler:
                 yield from self._flush(found[0], segment.time)
             if flags & RST and not segment.data and not segment.comments:
                 return
+            if found is not None:
+                del self._open[found[0]]
+                self._on_replaced(found[0].connection)
+            yield from self._make_room(segment.time)
             new_flow = self._begin(segment)
             client, server = new_flow.connection.client, new_flow.connection.server
             self._flows[server, client] = new_flow, Direction.TO_CLIENT
             self._flows[client, server] = new_flow, Direction.TO_SERVER
+            self._open[new_flow] = None
             found = self._flows[ends]
             yield ConnectionOpened(new_flow.connection, segment.time)
+        else:
+            found[0].is_active = True
         flow, direction = found
         for comment in segment.comments:
             if not _OURS.match(comment):
@@ -179,7 +245,7 @@ class Reassembler:
         if flags & ACK and _is_overdue(flow.halves[1 - direction], segment.ack):
             yield from self._declare_lost(flow, direction.other, segment.time)
         half, data = flow.halves[direction], segment.data
-        if flags & _ENDS or segment.missing or half.out_of_order or segment.seq != half.next or not data:
+        if flags & _ENDS or segment.missing or half.waiting or segment.seq != half.next or not data:
             yield from self._sent(flow, direction, segment)
             return
         half.next = (segment.seq + len(data)) % _WHOLE  # most segments: the next bytes, and nothing else
@@ -201,6 +267,22 @@ class Reassembler:
         if segment.source != flow.connection.client or half.next is None:
             return True
         return _after(half.next, segment.seq + 1) != 0 and not -1 <= _after(half.next, segment.seq + 1) <= 0
+
+    def _make_room(self, time: int) -> Iterator[Event]:
+        """Gives up the first connection that was idle since the last look at it, if there are too many."""
+        if len(self._open) < bounds.CAPTURE_CONNECTIONS:
+            return
+        flow = next(iter(self._open))
+        while flow.is_active:
+            flow.is_active = False
+            del self._open[flow]
+            self._open[flow] = None
+            flow = next(iter(self._open))
+        yield from self._flush(flow, time)
+        ends = flow.connection.client, flow.connection.server
+        del self._open[flow], self._flows[ends]
+        self._flows.pop(ends[::-1], None)  # an end may be connected to itself
+        yield ConnectionGivenUp(flow.connection, time)
 
     def _begin(self, segment: Segment) -> _TcpFlow:
         recorded, protocol = recorder_identity(segment.comments)
@@ -227,8 +309,10 @@ class Reassembler:
         half = flow.halves[direction]
         seq = segment.seq
         if segment.flags & SYN:
-            if half.next is None or _after(seq + 1, half.next) > 0 or not half.ended:
+            if half.next is None:
                 half.next = (seq + 1) % _WHOLE
+            elif _after(seq + 1, half.next) > 0 or not half.ended:
+                half.advance(_after(seq + 1, half.next))
             return
         if half.next is None:
             half.next = seq
@@ -240,65 +324,64 @@ class Reassembler:
             return
         if not (segment.data or segment.missing or segment.flags & FIN):
             return
-        if _after(seq, half.next) > 0:
-            half.since += 1
-            known = half.out_of_order.get(seq)
-            if known is None or len(known.data) < len(segment.data):
-                half.held_bytes += len(segment.data) - (len(known.data) if known else 0)
-                half.out_of_order[seq] = segment
-            else:
-                self.repeated += len(segment.data)
-            is_acked = half.acked is not None and _after(half.acked, half.next) > 0
-            if half.held_bytes > HOLD_BYTES or (is_acked and half.since > PATIENCE):
-                yield from self._declare_lost(flow, direction, segment.time)
+        distance = _after(seq, half.next)
+        if distance > 0:
+            yield from self._hold(flow, direction, segment)
             return
-        yield from self._deliver(flow, direction, segment)
-        yield from self._release(flow, direction)
+        yield from self._deliver(flow, direction, segment, -distance)
+        if half.waiting:
+            yield from self._release(flow, direction)
 
-    def _deliver(self, flow: _TcpFlow, direction: Direction, segment: Segment) -> Iterator[Event]:
-        """A segment that begins at or before the next byte."""
+    def _hold(self, flow: _TcpFlow, direction: Direction, segment: Segment) -> Iterator[Event]:
+        """A segment that begins after the next byte."""
         half = flow.halves[direction]
+        half.since += 1
+        self.repeated += half.hold(segment)
+        self._held.set((flow, direction), half.held_cost)
         assert half.next is not None
-        known = -_after(segment.seq, half.next)
+        is_acked = half.acked is not None and _after(half.acked, half.next) > 0
+        if half.held_cost > bounds.CAPTURE_HELD_BYTES or (is_acked and half.since > PATIENCE):
+            yield from self._declare_lost(flow, direction, segment.time)
+        while (oldest := self._held.oldest_to_release) is not None:
+            yield from self._declare_lost(*oldest, segment.time)
+
+    def _deliver(self, flow: _TcpFlow, direction: Direction, segment: Segment, known: int) -> Iterator[Event]:
+        """A segment of which the first ``known`` bytes are before the next byte."""
+        half = flow.halves[direction]
         size = len(segment.data) + segment.missing
         if size and known:
             self.repeated += min(known, size)
         if known < len(segment.data):
             data = segment.data[known:]
-            half.next = (half.next + len(data)) % _WHOLE
+            half.advance(len(data))
             known += len(data)
             yield StreamBytes(flow.connection, segment.time, direction, data)
         if known < size:
-            half.next = (half.next + size - known) % _WHOLE
+            half.advance(size - known)
             yield BytesLost(flow.connection, segment.time, direction, size - known)
         if segment.flags & FIN and not half.ended:
             half.ended = True
-            half.next = (half.next + 1) % _WHOLE
+            half.advance(1)
             yield StreamEnded(flow.connection, segment.time, direction, is_reset=False)
         half.since = 0
 
     def _release(self, flow: _TcpFlow, direction: Direction) -> Iterator[Event]:
         """Delivers what waited for the bytes that are there now."""
         half = flow.halves[direction]
-        while half.out_of_order:
-            assert half.next is not None
-            first = min(half.out_of_order, key=lambda seq: _after(seq, half.next or 0))
-            if _after(first, half.next) > 0:
-                return
-            segment = half.out_of_order.pop(first)
-            half.held_bytes -= len(segment.data)
-            yield from self._deliver(flow, direction, segment)
+        while half.waiting and half.gap <= 0:
+            yield from self._deliver(flow, direction, *half.take())
+        self._held.set((flow, direction), half.held_cost)
 
     def _declare_lost(self, flow: _TcpFlow, direction: Direction, time: int) -> Iterator[Event]:
         """The bytes before what waits, or before what was acknowledged, will not come."""
         half = flow.halves[direction]
         assert half.next is not None
-        gap = min((_after(seq, half.next) for seq in half.out_of_order), default=0)
+        gap = half.gap
         if not gap and half.acked is not None and not half.ended:
             gap = _after(half.acked, half.next)
             gap = 0 if gap == 1 else gap  # a FIN that was not captured is acknowledged like a byte
         if gap > 0:
-            half.next = (half.next + gap) % _WHOLE
+            half.advance(gap)
             half.since = 0
             yield BytesLost(flow.connection, time, direction, gap)
         yield from self._release(flow, direction)
@@ -309,7 +392,7 @@ class Reassembler:
 
     def _flush_half(self, flow: _TcpFlow, direction: Direction, time: int) -> Iterator[Event]:
         half = flow.halves[direction]
-        while half.out_of_order:
+        while half.waiting:
             yield from self._declare_lost(flow, direction, time)
         if half.next is not None and half.acked is not None and _after(half.acked, half.next) > 1:
             yield from self._declare_lost(flow, direction, time)

@@ -39,3 +39,26 @@ OPERATION_BYTES = 8 * 1024 * 1024 + 256 * 1024
 # more; silent again, it is asked no more, and what needs it is untestable.
 UNANSWERED_CHECKS = 10
 ASK_AGAIN = 2
+# Captures: what reading one may cost. Beyond a bound, bytes become remarks ("lost", "undecodable"); reading goes on.
+CAPTURE_HELD_BYTES = (
+    16 * 1024 * 1024
+)  # of segments that wait for earlier ones, in one direction: the gap is a loss
+CAPTURE_HELD_TOTAL_BYTES = (
+    64 * 1024 * 1024
+)  # the same, of all connections of a capture: the oldest gap is a loss
+CAPTURE_ENTRY_BYTES = 256  # that each waiting segment counts in addition to its data
+CAPTURE_CONNECTIONS = 65_536  # followed at the same time: the one that is idle is given up
+CAPTURE_UNKNOWN_BYTES = 64 * 1024  # of a connection of no known protocol, after which it is left alone
+CAPTURE_UNKNOWN_TOTAL_BYTES = 64 * 1024 * 1024  # the same, of all connections: the oldest one is left alone
+CAPTURE_RECOGNITION_BYTES = 4 * 1024  # of each segment, in which a protocol is recognized
+CAPTURE_UNFINISHED_BYTES = (
+    256 * 1024 * 1024
+)  # of unfinished operations of all connections: the oldest is undecodable
+CAPTURE_START_CANDIDATES = (
+    8  # places of one stream from which it may be decodable, at the same time: the oldest is dropped
+)
+CAPTURE_START_WORK = (
+    16  # bytes decoded at such places, for each byte of the stream: further places are passed over
+)
+CAPTURE_START_WINDOW_BYTES = 2 * 1024 * 1024  # within which such a place must give an operation
+CAPTURE_COMMENT_BYTES = 64 * 1024  # of one packet's comments: the rest is not read
