@@ -9,7 +9,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 
 class Budget(Generic[Owner]):
-    """At most ``limit`` bytes of all owners together. Work per call does not depend on the number of owners."""
+    """At most ``limit`` bytes of all owners together. The work of a call does not depend on their number."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 
+from plumbline import bounds
 from plumbline.captures import pcapng
 from plumbline.errors import PlumblineError
 
-MAX_BLOCK_BYTES = 64 * 1024 * 1024
 _PCAP_MAGICS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}  # nanoseconds of one unit of the fraction
 _PCAP_HEADER, _PCAP_RECORD = 24, 16
 _NANO = 1_000_000_000
@@ -60,7 +61,8 @@ class CaptureParser:
         start = start or BlockPosition(0, "", "<", ())
         self.ended = ""  # the comment at the end of the file
         self.offset = start.offset  # of the first byte not yet understood
-        self._held = b""
+        self._held = bytearray()
+        self._need = 0  # bytes of the block that is not whole, as far as it is known
         self._kind = start.kind
         self._order = start.order
         self._interfaces = list(start.interfaces)
@@ -79,8 +81,12 @@ class CaptureParser:
 
     def feed(self, data: bytes) -> Iterator[Packet]:
         """The packets that ``data`` completes; take all before the next call. Raises ``CaptureError``."""
-        data = self._held + data
-        self._held = b""
+        if self._held:
+            self._held += data
+            if len(self._held) < self._need:
+                return
+            data = bytes(self._held)
+        self._need = 0
         at = 0
         try:
             if not self._kind:
@@ -95,8 +101,10 @@ class CaptureParser:
                 at += size
                 if packet is not None:
                     yield packet
+        except struct.error:
+            raise CaptureError(f"damaged at byte {self.offset + at}: a block that is too short") from None
         finally:
-            self._held = data[at:]
+            self._held = bytearray(data[at:])
             self.offset += at
 
     def _recognised(self, data: bytes) -> str:
@@ -121,9 +129,10 @@ class CaptureParser:
             order = self._order = self._section(data, at)
             self._interfaces = []
             (total,) = struct.unpack_from(order + "I", data, at + 4)
-        if total % 4 or not 12 <= total <= MAX_BLOCK_BYTES:
+        if total % 4 or not 12 <= total <= bounds.CAPTURE_BLOCK_BYTES:
             raise CaptureError(f"damaged at byte {self.offset + at}: a block of {total} bytes")
         if len(data) - at < total:
+            self._need = total
             return 0, None
         if struct.unpack_from(order + "I", data, at + total - 4)[0] != total:
             raise CaptureError(f"damaged at byte {self.offset + at}: a block's two lengths differ")
@@ -132,6 +141,8 @@ class CaptureParser:
         if kind == pcapng.ENHANCED_PACKET:
             packet = self._enhanced(body)
         elif kind == pcapng.INTERFACE:
+            if len(self._interfaces) >= bounds.CAPTURE_INTERFACES:
+                raise CaptureError(f"damaged at byte {self.offset + at}: too many interfaces")
             self._interfaces.append(self._interface(body))
         elif kind == pcapng.SIMPLE_PACKET:
             (size,) = struct.unpack_from(order + "I", body)
@@ -172,13 +183,16 @@ class CaptureParser:
     def _enhanced(self, body: bytes) -> Packet:
         number, high, low, captured_size, size = struct.unpack_from(self._order + "5I", body)
         end = 20 + captured_size + (-captured_size & 3)
-        comments = tuple(_comments(_options(body[end:], self._order))) if len(body) > end else ()
+        comments: tuple[str, ...] = ()
+        if len(body) > end:
+            comments = tuple(
+                islice(_comments(_options(body[end:], self._order)), bounds.CAPTURE_PACKET_COMMENTS)
+            )
         return self._packet(number, high << 32 | low, body[20 : 20 + captured_size], size, comments)
 
     def _packet(self, number: int, units: int, data: bytes, size: int, comments: tuple[str, ...]) -> Packet:
         of = self._interface_of(number)
-        time = units * of.multiplier // of.divisor + of.offset
-        return Packet(time, of.link_type, data, size, comments)
+        return Packet(_possible(units * of.multiplier // of.divisor + of.offset), of.link_type, data, size, comments)
 
     # -- pcap --------------------------------------------------------------------------------
 
@@ -192,15 +206,21 @@ class CaptureParser:
         if len(data) - at < _PCAP_RECORD:
             return 0, None
         seconds, fraction, captured_size, size = struct.unpack_from(self._order + "IIII", data, at)
-        if captured_size > MAX_BLOCK_BYTES:
+        if captured_size > bounds.CAPTURE_BLOCK_BYTES:
             raise CaptureError(f"damaged at byte {self.offset + at}: a packet of {captured_size} bytes")
         start = at + _PCAP_RECORD
         if len(data) < start + captured_size:
+            self._need = start + captured_size - at
             return 0, None
         time = seconds * _NANO + fraction * self._pcap.multiplier
         return _PCAP_RECORD + captured_size, Packet(
             time, self._pcap.link_type, data[start : start + captured_size], size
         )
+
+
+def _possible(time: int) -> int:
+    """The nearest time that a packet can have."""
+    return min(max(time, 0), bounds.CAPTURE_LAST_TIME_NS)
 
 
 def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:

@@ -1,8 +1,8 @@
 """The search for a place from which a stream can be decoded, where its own beginning is not known.
 
-Each place where an operation may begin gets a decoder, which is fed as the stream goes on. The first one from
-which everything is the protocol, with at least one operation, wins. The number of places that are tried at the
-same time, and the bytes that are decoded for them, are bounded: see ``bounds``.
+Each place where an operation may begin gets a decoder, which is fed as the stream goes on. The first one
+from which everything is the protocol, with at least one operation, wins. The number of places that are tried
+at the same time, and the bytes that are decoded for them, are bounded: see ``bounds``.
 """
 
 from __future__ import annotations

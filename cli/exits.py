@@ -1,9 +1,17 @@
-"""How a command ends: with an exit code, and with one sentence on stderr if something was wrong."""
+"""How every command ends: with an exit code, and with one sentence on stderr if something was wrong.
+
+``CommandGroup`` is the only place that catches what a command raises. Exit code 1 always means a finding:
+whatever else is wrong has another code.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import select
+import sys
+import tempfile
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -12,31 +20,86 @@ from typer.core import TyperGroup
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.interrupts import terminated_as_interrupted
 
+MAX_SHOWN = 300  # characters of the text of an unexpected error
+# Of a file that the command line names: there is none, or the user may not, or there is no room.
+_PLACES = frozenset({
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTEMPTY,
+})  # fmt: skip
+
 
 class CommandGroup(TyperGroup):
-    """Commands that may raise ``PlumblineError``. This is the one place that catches it."""
+    """Commands that may raise anything."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command. Raises ``typer.Exit``."""
+        """Runs the command. Raises ``typer.Exit``, and errors of the command line, which typer prints."""
         try:
-            return super().invoke(ctx)
-        except PlumblineError as error:
-            raise typer.Exit(exit_with(error.exit_code, str(error))) from None
+            with terminated_as_interrupted():
+                result = super().invoke(ctx)
+                sys.stdout.flush()  # so that a closed pipe is noticed here
+        except (typer.Exit, typer.Abort, _USAGE):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            raise typer.Exit(_ending(error)) from None
+        return result
 
 
-def exit_on_error(command: Callable[[], ExitCode]) -> ExitCode:
-    """Runs a command; interrupts and errors of Plumbline become exit codes. Raises ``PlumblineError``."""
+_USAGE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, which typer brings along
+
+
+def _ending(error: BaseException) -> ExitCode:
+    """Prints the sentence, if there is one; the exit code."""
+    match error:
+        case PlumblineError():
+            return exit_with(error.exit_code, str(error))
+        case KeyboardInterrupt():
+            return exit_with(ExitCode.INTERRUPTED, "interrupted")
+        case BrokenPipeError() if _is_output_closed():
+            return ExitCode.INTERRUPTED
+        case OSError(errno=number, filename=str() | bytes() as name) if number in _PLACES:
+            return exit_with(ExitCode.USAGE, f"{_one_line(os.fsdecode(name))}: {error.strerror}")
+    return unexpected(error)
+
+
+def unexpected(error: BaseException, what_failed: str = "internal error in Plumbline") -> ExitCode:
+    """An error of Plumbline itself: prints one sentence that names the file with the traceback."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return exit_with(ExitCode.HARNESS_ERROR, f"{what_failed}: {_one_line(what)} ({_kept_traceback(error)})")
+
+
+def _kept_traceback(error: BaseException) -> str:
+    """Writes the traceback to a new file that only this user can read; says where it is."""
+    text = "".join(traceback.format_exception(error))
     try:
-        with terminated_as_interrupted():
-            return command()
-    except PlumblineError:
-        raise
-    except KeyboardInterrupt:
-        return exit_with(ExitCode.INTERRUPTED, "interrupted")
-    except Exception as error:
+        number, name = tempfile.mkstemp(prefix="plumbline-error-", suffix=".txt")
+        with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as problem:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"internal error in Plumbline: {type(error).__name__}: {error}"
-        return exit_with(ExitCode.HARNESS_ERROR, f"{what} ({place.filename}:{place.lineno})")
+        return f"at {place.filename}:{place.lineno}; the traceback cannot be written: {problem.strerror}"
+    return f"traceback: {name}"
+
+
+def _is_output_closed() -> bool:
+    """Whether the reader of stdout is gone, such as ``head``. Then nothing more is written there."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    asked = select.poll()
+    asked.register(number, 0)
+    if not any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+    return True
+
+
+def _one_line(text: str) -> str:
+    """For a terminal: without control characters and line ends, and not too long."""
+    short = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
 
 
 def exit_with(code: ExitCode, sentence: str) -> ExitCode:

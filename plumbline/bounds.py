@@ -39,26 +39,32 @@ OPERATION_BYTES = 8 * 1024 * 1024 + 256 * 1024
 # more; silent again, it is asked no more, and what needs it is untestable.
 UNANSWERED_CHECKS = 10
 ASK_AGAIN = 2
-# Captures: what reading one may cost. Beyond a bound, bytes become remarks ("lost", "undecodable"); reading goes on.
-CAPTURE_HELD_BYTES = (
-    16 * 1024 * 1024
-)  # of segments that wait for earlier ones, in one direction: the gap is a loss
-CAPTURE_HELD_TOTAL_BYTES = (
-    64 * 1024 * 1024
-)  # the same, of all connections of a capture: the oldest gap is a loss
-CAPTURE_ENTRY_BYTES = 256  # that each waiting segment counts in addition to its data
-CAPTURE_CONNECTIONS = 65_536  # followed at the same time: the one that is idle is given up
-CAPTURE_UNKNOWN_BYTES = 64 * 1024  # of a connection of no known protocol, after which it is left alone
-CAPTURE_UNKNOWN_TOTAL_BYTES = 64 * 1024 * 1024  # the same, of all connections: the oldest one is left alone
-CAPTURE_RECOGNITION_BYTES = 4 * 1024  # of each segment, in which a protocol is recognized
-CAPTURE_UNFINISHED_BYTES = (
-    256 * 1024 * 1024
-)  # of unfinished operations of all connections: the oldest is undecodable
-CAPTURE_START_CANDIDATES = (
-    8  # places of one stream from which it may be decodable, at the same time: the oldest is dropped
-)
-CAPTURE_START_WORK = (
-    16  # bytes decoded at such places, for each byte of the stream: further places are passed over
-)
-CAPTURE_START_WINDOW_BYTES = 2 * 1024 * 1024  # within which such a place must give an operation
-CAPTURE_COMMENT_BYTES = 64 * 1024  # of one packet's comments: the rest is not read
+
+# Captures. Exceeding most of these becomes a remark ("lost", "undecodable"), and reading goes on.
+# Of segments that wait for earlier ones, in one direction, and of all connections together: the gap is a loss.
+CAPTURE_HELD_BYTES = 16 * 1024 * 1024
+CAPTURE_HELD_TOTAL_BYTES = 64 * 1024 * 1024
+# What each segment that waits counts in addition to its data.
+CAPTURE_ENTRY_BYTES = 256
+# Connections that are followed at the same time: one that is idle is given up.
+CAPTURE_CONNECTIONS = 65_536
+# Of a connection of no known protocol, and of all of them together: the connection is left alone.
+CAPTURE_UNKNOWN_BYTES = 64 * 1024
+CAPTURE_UNKNOWN_TOTAL_BYTES = 64 * 1024 * 1024
+# Of each segment, in which a protocol is recognized.
+CAPTURE_RECOGNITION_BYTES = 4 * 1024
+# Of unfinished operations of all connections together: the oldest one is undecodable.
+CAPTURE_UNFINISHED_BYTES = 256 * 1024 * 1024
+# Places of one stream from which it may be decodable, tried at the same time: the oldest one is dropped.
+CAPTURE_START_CANDIDATES = 8
+# Bytes decoded at such places for each byte of the stream: further places are passed over.
+CAPTURE_START_WORK = 16
+# Bytes after such a place within which it must give an operation.
+CAPTURE_START_WINDOW_BYTES = 2 * 1024 * 1024
+# Bytes of one block, and interfaces of one section: more is a damaged capture (CaptureError).
+CAPTURE_BLOCK_BYTES = 64 * 1024 * 1024
+CAPTURE_INTERFACES = 65_536
+# Comments of one packet: further ones are not read.
+CAPTURE_PACKET_COMMENTS = 1_000
+# Time of a packet in ns since 1970, up to 2262, as 64 bits hold it: one that is outside becomes the nearest.
+CAPTURE_LAST_TIME_NS = 2**63 - 1

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     TARGET_LOST = 3
     HARNESS_ERROR = 4
-    INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
+    INTERRUPTED = 130  # by Ctrl-C, as shells expect; or because nobody reads the output any more
 
 
 class PlumblineError(Exception):

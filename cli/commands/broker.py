@@ -77,10 +77,10 @@ def _print_defects(defects: Sequence[Defect[Any]]) -> None:
 
 
 def _serve(broker: DurableShell, traits: Sequence[str]) -> None:
-    """Until a signal; exits with 1 if the store cannot be written any more."""
+    """Until a signal; exits with 4 if the store cannot be written any more."""
     failure = serve(broker, traits, ready=typer.echo, warn=lambda line: typer.echo(line, err=True))
     if failure:
-        raise typer.Exit(exit_with(ExitCode.NOT_CONFORMANT, failure))
+        raise typer.Exit(exit_with(ExitCode.HARNESS_ERROR, failure))
 
 
 def _list_nats_defects(is_requested: bool) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from plumbline.bounds import EXPLORE_ENDING_S, SWEEP_S
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
-from plumbline.cli.exits import exit_on_error, exit_with
+from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
     Defects,
     ProtocolLevel,
@@ -95,18 +95,15 @@ def explore(
 ) -> None:
     """Compare a server with the reference broker by random commands."""
 
-    def command() -> ExitCode:
-        asked = _Asked(
-            choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
-            seconds=time_limit(budget, "--budget"),
-            examples=examples,
-            most=most,
-            seed=random.randrange(SEEDS) if seed is None else seed,
-            folder=output,
-        )
-        return _explore(asked)
-
-    raise typer.Exit(exit_on_error(command))
+    asked = _Asked(
+        choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
+        seconds=time_limit(budget, "--budget"),
+        examples=examples,
+        most=most,
+        seed=random.randrange(SEEDS) if seed is None else seed,
+        folder=output,
+    )
+    raise typer.Exit(_explore(asked))
 
 
 def _explore(options: _Asked) -> ExitCode:

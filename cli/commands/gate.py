@@ -8,7 +8,7 @@ import typer
 
 from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
-from plumbline.cli.exits import exit_on_error, exit_with
+from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
     MaxTime,
     Select,
@@ -77,7 +77,7 @@ def gate(
         workers=workers,
         max_time_s=read_max_time(max_time) or MAX_TIME_S,
     )
-    raise typer.Exit(exit_on_error(lambda: _gate(wanted, reports)))
+    raise typer.Exit(_gate(wanted, reports))
 
 
 def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plumbline.cli.command import command_app
-from plumbline.cli.exits import exit_on_error, exit_with
+from plumbline.cli.exits import unexpected
 from plumbline.cli.options import Follow, output_option
 from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.pipeline.input.files import capture_files
@@ -87,16 +87,14 @@ def judge(
 ) -> None:
     """Judge captures of any size; write tables and an HTML page."""
 
-    def run() -> ExitCode:
-        settings = dict(map(_setting, conf or []))
-        _require(captures)
-        with _session(master, settings) as spark:
-            from plumbline.pipeline.judge import JudgeOptions
+    settings = dict(map(_setting, conf or []))
+    _require(captures)
+    with _session(master, settings) as spark:
+        from plumbline.pipeline.judge import JudgeOptions
 
-            options = JudgeOptions(paths=tuple(captures), output=output, keeps_payloads=payloads)
-            return _run(spark, options, most, is_followed=follow)
-
-    raise typer.Exit(exit_on_error(run))
+        options = JudgeOptions(paths=tuple(captures), output=output, keeps_payloads=payloads)
+        code = _run(spark, options, most, is_followed=follow)
+    raise typer.Exit(code)
 
 
 def _require(places: list[str]) -> None:
@@ -111,7 +109,7 @@ def _run(spark: SparkSession, options: JudgeOptions, most: int, *, is_followed: 
     except PlumblineError:
         raise
     except Exception as error:  # whatever Spark raises when a job fails
-        return exit_with(ExitCode.HARNESS_ERROR, f"the job failed: {error}")
+        return unexpected(error, "the job failed")
     return ExitCode.NOT_CONFORMANT if manifest.violations or manifest.problems else ExitCode.CONFORMANT
 
 

@@ -11,7 +11,6 @@ import typer
 from plumbline.cli.command import command_app
 from plumbline.cli.options import output_option
 from plumbline.errors import ExitCode, PlumblineError, UsageProblem
-from plumbline.interrupts import terminated_as_interrupted
 from plumbline.reports.files import usage_problem
 from plumbline.reports.matrix.batch import TargetRun, verify_all
 from plumbline.reports.matrix.runs import load, stored
@@ -63,8 +62,7 @@ def matrix(
         before = stored(output)
         if not (wanted or runs or before):
             raise UsageProblem("give result files, or targets with --run; see plumbline matrix --help")
-        with terminated_as_interrupted():
-            ended, code = verify_all(wanted, lambda line: typer.echo(f"plumbline: {line}", err=True))
+        ended, code = verify_all(wanted, lambda line: typer.echo(f"plumbline: {line}", err=True))
         runs += ended
         if code == ExitCode.INTERRUPTED and not runs:
             raise typer.Exit(code)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
-from plumbline.cli.exits import exit_on_error, exit_with
+from plumbline.cli.exits import exit_with
 from plumbline.cli.options import Faults
 from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.observe import observe as run_observed
@@ -46,7 +46,7 @@ def observe(
 ) -> None:
     """Run a program with reference brokers and check its traffic."""
     command = after_dashes(context)
-    raise typer.Exit(exit_on_error(lambda: _observe(command, fault or [], capture)))
+    raise typer.Exit(_observe(command, fault or [], capture))
 
 
 def _observe(command: tuple[str, ...], faults: list[str], capture: Path | None) -> ExitCode:

@@ -69,9 +69,6 @@ def show(
                 sys.stdout.write(form(row) + "\n")
     except KeyboardInterrupt:
         return
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader, such as head, has seen enough
-        return
     for remark in source.remarks:
         typer.echo(f"plumbline: {remark}", err=True)
     if reader.lost or reader.undecodable:

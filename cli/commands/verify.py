@@ -12,7 +12,7 @@ from msgspec import Struct
 from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.command import PytestPassThrough, after_dashes, command_app
 from plumbline.cli.embedded_brokers import configurations
-from plumbline.cli.exits import exit_on_error, exit_with
+from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
     Defects,
     MaxTime,
@@ -129,7 +129,7 @@ def verify(
         max_time_s=read_max_time(max_time),
         pytest_args=after_dashes(context),
     )
-    raise typer.Exit(exit_on_error(lambda: _verify(asked)))
+    raise typer.Exit(_verify(asked))
 
 
 class _Asked(Struct, frozen=True):

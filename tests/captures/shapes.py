@@ -1,4 +1,4 @@
-"""Traffic that is made to cost a reader as much as possible: segments of one connection, any number of them."""
+"""Traffic that is made to cost a reader as much as possible: any number of segments of one connection."""
 
 from __future__ import annotations
 
