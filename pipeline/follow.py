@@ -28,6 +28,7 @@ from plumbline.pipeline.input.files import CaptureProblem, capture_files
 from plumbline.pipeline.input.source import NAME
 from plumbline.pipeline.judge import JudgeOptions, count_tables, shuffle_partitions
 from plumbline.pipeline.judging.flows import STAGED, Ending
+from plumbline.pipeline.judging.states import new_state_key
 from plumbline.pipeline.judging.streams import FOUND_OR_STATE
 from plumbline.pipeline.printing import print_problems, print_violations, summary
 from plumbline.pipeline.results import Manifest, new_run, publish, read_table, write_table
@@ -67,6 +68,7 @@ class FollowRun:
         self._stopped = threading.Event()
         self._numbers, self._connection_numbers = ConnectionNumbers(), dict[int, int]()
         self._batch = -1
+        self._state_key = new_state_key()
         self._partitions = options.partitions or spark.sparkContext.defaultParallelism
         self._manifest = Manifest(run=new_run(), payloads=options.keeps_payloads)
 
@@ -121,11 +123,15 @@ class FollowRun:
 
     def _judge_batch(self, bundles: DataFrame, ending: Ending, more: Sequence[CaptureProblem] = ()) -> None:
         keeps, number = self._options.keeps_payloads, self._batch
-        decoded = transforms.staged(bundles, self._partitions, keeps_payloads=keeps, ending=ending)
+        decoded = transforms.staged(
+            bundles, self._partitions, keeps_payloads=keeps, ending=ending, state_key=self._state_key
+        )
         staged = self._staged("operations", decoded, STAGED)
         known = self._staging("violations", number - 1, FOUND_OR_STATE) if number else None
         broken = self._staged(
-            "violations", transforms.found_violations(staged, self._partitions, known, ending), FOUND_OR_STATE
+            "violations",
+            transforms.found_violations(staged, self._partitions, known, ending, self._state_key),
+            FOUND_OR_STATE,
         )
         self._connection_numbers |= dict(transforms.new_connection_numbers(staged, self._numbers))
         numbers = transforms.connection_numbers_table(self._spark, list(self._connection_numbers.items()))

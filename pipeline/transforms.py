@@ -45,10 +45,15 @@ def flows(bundles: DataFrame, parts: int) -> DataFrame:
 
 
 def staged(
-    bundles: DataFrame, parts: int, *, keeps_payloads: bool, ending: Ending = Ending.FINAL
+    bundles: DataFrame,
+    parts: int,
+    *,
+    keeps_payloads: bool,
+    ending: Ending = Ending.FINAL,
+    state_key: bytes = b"",
 ) -> DataFrame:
-    """Bundles to ``flows.STAGED``."""
-    function = partial(decode, keeps_payloads=keeps_payloads, ending=ending)
+    """Bundles to ``flows.STAGED``. ``state_key``: see ``states``."""
+    function = partial(decode, keeps_payloads=keeps_payloads, ending=ending, state_key=state_key)
     return flows(bundles, parts).mapInArrow(function, spark_schema(STAGED))
 
 
@@ -59,18 +64,24 @@ def staged_for_violations(bundles: DataFrame, parts: int) -> DataFrame:
 
 
 def found_violations(
-    staged: DataFrame, parts: int, remembered: DataFrame | None = None, ending: Ending = Ending.FINAL
+    staged: DataFrame,
+    parts: int,
+    remembered: DataFrame | None = None,
+    ending: Ending = Ending.FINAL,
+    state_key: bytes = b"",
 ) -> DataFrame:
     """Staged operations to ``streams.FOUND_OR_STATE``: found on connections, and across them.
 
     ``remembered``: what ``found_violations`` gave for the batch before, where there is one.
+    ``state_key``: see ``states``.
     """
     fact_rows = staged.where(_is(RowKind.FACTS) | F.col("broken").isNotNull()).select(*FACT_COLUMNS)
     if remembered is not None:
         fact_rows = fact_rows.unionByName(_as_facts(remembered), allowMissingColumns=True)
     whose = F.coalesce("key", F.col("connection").cast("string"))  # without a key: wherever
     ordered = co_partitioned(fact_rows, parts, whose).sortWithinPartitions("key", "file", "frame", "number")
-    return ordered.mapInArrow(partial(judge_streams, ending=ending), spark_schema(FOUND_OR_STATE))
+    function = partial(judge_streams, ending=ending, state_key=state_key)
+    return ordered.mapInArrow(function, spark_schema(FOUND_OR_STATE))
 
 
 def _as_facts(found: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ import gzip
 import io
 import mmap
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -209,6 +210,8 @@ def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[in
         yield CaptureProblem(file.name, kind, f"{file.name}: {error}")
     except EOFError:
         yield CaptureProblem(file.name, "truncated", f"{file.name}: the compressed stream ends early")
+    except (zlib.error, ValueError) as error:  # gzip raises the one, PyArrow the other
+        yield CaptureProblem(file.name, "damaged", f"{file.name}: the compressed stream is damaged: {error}")
     except OSError as error:
         yield CaptureProblem(file.name, "unreadable", f"{file.name}: {error.strerror or error}")
     else:

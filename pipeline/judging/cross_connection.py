@@ -8,8 +8,8 @@ merged where it is judged, by the place in the captures.
 from __future__ import annotations
 
 import heapq
-import pickle
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -122,15 +122,42 @@ class FactMerge:
 
 
 def packed(values: list[Any]) -> bytes:
-    """Structs as bytes: MessagePack, or a pickle where text was no UTF-8 on the wire."""
+    """Structs as MessagePack; where text was no UTF-8 on the wire, behind a mark and escaped."""
     try:
         return msgspec.msgpack.encode(values)
     except UnicodeEncodeError:
-        return pickle.dumps(values)
+        plain = msgspec.to_builtins(values, builtin_types=(bytes,))
+        return _ESCAPED + msgspec.msgpack.encode(_mapped(plain, _escape))
 
 
 def unpacked(data: bytes, decoder: msgspec.msgpack.Decoder[Any]) -> Any:
     """What was packed, ``decoder`` being that of its type: making one takes longer than using it."""
-    if data[:1] == pickle.PROTO:
-        return pickle.loads(data)  # written by ``packed``
-    return decoder.decode(data)
+    if data[:1] != _ESCAPED:
+        return decoder.decode(data)
+    return msgspec.convert(_mapped(msgspec.msgpack.decode(data[1:]), _unescape), decoder.type)
+
+
+_ESCAPED = b"\xc1"  # which no MessagePack begins with
+_ESCAPE = "\x1b"
+_SPECIAL = re.compile("[\x1b\ud800-\udfff]")
+_ESCAPES = re.compile("\x1b([0-9a-f]{4})")
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPES.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """``value`` with each text in it changed. Facts are not deep."""
+    match value:
+        case str():
+            return change(value)
+        case list() | tuple():
+            return [_mapped(held, change) for held in value]
+        case dict():
+            return {_mapped(name, change): _mapped(held, change) for name, held in value.items()}
+    return value

@@ -222,12 +222,14 @@ def decode(
     keeps_payloads: bool,
     table: Table = STAGED,
     ending: Ending = Ending.FINAL,
+    state_key: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
     """Bundles, grouped by flow and in order inside, to rows of ``table``. Holds one flow at a time.
 
     What goes across connections has rows of its own, of kind ``FACTS``. ``FOR_VIOLATIONS``: besides them only
     rows that violate something, and remarks. With ``Ending.TO_BE_CONTINUED`` what is remembered of each flow
-    leaves as a row of kind ``STATE``; as a bundle of that kind, before all others of its flow, it comes back.
+    leaves as a row of kind ``STATE``, signed with ``state_key``; as a bundle of that kind, before all others
+    of its flow, it comes back.
     """
     collected = Collector(table)
 
@@ -240,7 +242,7 @@ def decode(
             return
         yield from judge.put_aside()
         if flow is not None and not judge.is_over:
-            yield {"row_kind": RowKind.STATE, "flow": flow, "state": dumped(judge)}
+            yield {"row_kind": RowKind.STATE, "flow": flow, "state": dumped(judge, state_key)}
 
     current, judge = None, begin()
     for flow, file, capture, kind, content, state in rows_of(batches, _READ):
@@ -251,7 +253,7 @@ def decode(
             yield from collected.all(end(current, judge))
             current, judge = flow, begin()
         if kind == RowKind.STATE:
-            judge = restored(state)
+            judge = restored(state, state_key)
             continue
         for frame, carried in unpack(content):
             yield from collected.all(judge.feed(carried, file, frame, capture))

@@ -1,13 +1,33 @@
-"""Stores and restores the state of a flow or stream between batches of a following run."""
+"""Stores and restores the state of a flow or stream between batches of a following run.
+
+The state is in the run's output folder, where others may be able to write, and it is a pickle, which can run
+code. So it is signed with a key that only the processes of the run know, and nothing else is restored.
+"""
 
 from __future__ import annotations
 
+import hmac
 import io
 import pickle
+import secrets
 from types import MappingProxyType
 from typing import Any
 
+from plumbline.errors import ExitCode, PlumblineError
 from plumbline.wire.amqp import SHAPES, MethodSpec
+
+_DIGEST, _DIGEST_BYTES = "sha256", 32
+
+
+class StateError(PlumblineError):
+    """A state that this run has not written."""
+
+    exit_code = ExitCode.HARNESS_ERROR
+
+
+def new_state_key() -> bytes:
+    """A key for one run."""
+    return secrets.token_bytes(_DIGEST_BYTES)
 
 
 class _Pickler(pickle.Pickler):
@@ -25,13 +45,21 @@ def _shape(name: str) -> MethodSpec:
     return SHAPES[name]
 
 
-def dumped(value: Any) -> bytes:
-    """``value``, with all that it refers to."""
+def dumped(value: Any, key: bytes) -> bytes:
+    """``value``, with all that it refers to, signed with the run's ``key``."""
     buffer = io.BytesIO()
     _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
-    return buffer.getvalue()
+    content = buffer.getvalue()
+    return _signature(content, key) + content
 
 
-def restored(data: bytes) -> Any:
-    """What ``dumped`` was given, in a process of the same version. Only for what this run has written."""
-    return pickle.loads(data)
+def restored(data: bytes, key: bytes) -> Any:
+    """What ``dumped`` was given. Raises ``StateError`` if it was not signed with ``key``."""
+    signature, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if not key or not hmac.compare_digest(signature, _signature(content, key)):
+        raise StateError("the state of this run was changed by another program; start the run again")
+    return pickle.loads(content)
+
+
+def _signature(content: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, content, _DIGEST)

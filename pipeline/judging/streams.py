@@ -46,13 +46,13 @@ FOUND_OR_STATE = Table(
 
 
 def judge_streams(
-    batches: Iterable[pa.RecordBatch], ending: Ending = Ending.FINAL
+    batches: Iterable[pa.RecordBatch], ending: Ending = Ending.FINAL, state_key: bytes = b""
 ) -> Iterator[pa.RecordBatch]:
     """Facts, grouped by key and in order inside, to rows of ``FOUND_OR_STATE``. Holds the monitors of one
     key. What an operation has ``broken`` on its connection is passed on.
 
-    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row of kind ``STATE``, which comes back before all
-    others of its key.
+    With ``Ending.TO_BE_CONTINUED`` the monitors leave as a row of kind ``STATE``, signed with ``state_key``,
+    which comes back before all others of its key.
     """
     collected = Collector(FOUND_OR_STATE)
     current: str | None = None
@@ -73,7 +73,7 @@ def judge_streams(
     def end() -> Iterator[Cells]:
         yield from judged(merge.until())
         if ending is Ending.TO_BE_CONTINUED and current is not None:
-            yield {"row_kind": RowKind.STATE, "key": current, "state": dumped(monitors)}
+            yield {"row_kind": RowKind.STATE, "key": current, "state": dumped(monitors, state_key)}
 
     for *shared, kind, key, facts, broken, state in rows_of(batches, FACT_COLUMNS):
         row = dict(zip(SHARED, shared, strict=True))
@@ -85,7 +85,7 @@ def judge_streams(
             yield from collected.all(end())
             current, monitors = key, _monitors(key)
         if kind == RowKind.STATE:
-            monitors = restored(state)
+            monitors = restored(state, state_key)
         else:
             yield from collected.all(judged(merge.add(row, facts)))
     yield from collected.all(end())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,7 +18,8 @@ from plumbline.captures.files import CaptureSource, read
 from plumbline.captures.judging import CaptureJudge
 from plumbline.captures.reader import CaptureError, Packet
 from plumbline.captures.segments import segment
-from plumbline.monitors import Violation
+from plumbline.monitors import Place, Violation
+from plumbline.monitors.nats.facts import PullRequested
 from plumbline.pipeline.input.bundles import bundles
 from plumbline.pipeline.input.files import (
     BlockScanner,
@@ -31,9 +34,9 @@ from plumbline.pipeline.input.packets import batches
 from plumbline.pipeline.input.source import CaptureReader, PlumblineSource
 from plumbline.pipeline.judging import cross_connection
 from plumbline.pipeline.judging.cells import Cells, text_without_payload
-from plumbline.pipeline.judging.cross_connection import packed, unpacked
+from plumbline.pipeline.judging.cross_connection import OperationFacts, packed, unpacked
 from plumbline.pipeline.judging.flows import STAGED, FlowJudge, decode
-from plumbline.pipeline.judging.states import dumped, restored
+from plumbline.pipeline.judging.states import StateError, dumped, new_state_key, restored
 from plumbline.pipeline.judging.streams import judge_streams
 from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import TABLES, arrow_schema, describe, spark_schema
@@ -42,6 +45,7 @@ from plumbline.wire.amqp import Method
 from tests.pipeline.support.planted import Planted, write
 
 SMALL = 100_000
+KEY = new_state_key()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +166,7 @@ def test_flow_state_continues_in_other_process(captures: Path) -> None:
     for at, carried in enumerate(segments):
         parts += judge.feed(carried, 0, at, "c")
         if at % 100 == 0:
-            judge = restored(dumped(judge))
+            judge = restored(dumped(judge, KEY), KEY)
     assert parts == whole
 
 
@@ -239,9 +243,38 @@ def test_texts_leave_payloads_out() -> None:
 
 
 def test_packing_keeps_non_utf8_text() -> None:
-    for text in ("plain", "\udcff"):
+    for text in ("plain", "\udcff", "\x1b00ff \udcff\x1b"):
         assert unpacked(packed([text]), Decoder(list[str])) == [text]
-    assert packed(["\udcff"])[:1] == pickle.PROTO
+    requested = PullRequested(
+        place=Place("1", 1, 1, "\udc80"), stream="\udc80", domain="", consumer="C", inbox="_INBOX.\udcfe",
+        sid="1", batch=1,
+    )  # fmt: skip
+    fact = OperationFacts(1, 2, 3, [requested])
+    assert unpacked(packed([fact]), Decoder(list[OperationFacts])) == [fact]
+
+
+class Harmful:
+    """A pickle of it runs code."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (HARM,)
+
+
+HARM = "ran-code"
+
+
+def test_only_what_the_run_has_written_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    forged = pickle.dumps(Harmful())
+    signed = dumped([1], KEY)
+    for data in (forged, signed[:32] + forged, dumped(Harmful(), new_state_key()), b"", signed[:-1]):
+        for key in (KEY, b""):
+            with pytest.raises(StateError):
+                restored(data, key)
+        with pytest.raises(msgspec.DecodeError):
+            unpacked(data, Decoder(list[str]))
+    assert not (tmp_path / HARM).exists()
+    assert restored(signed, KEY) == [1]
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
