@@ -10,14 +10,15 @@ are told.
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
 
+from plumbline import bounds
 from plumbline.captures.amqp.confirms import ConfirmedMessages
 from plumbline.captures.normal import IGNORED_OPERATIONS, Normalizer
 from plumbline.captures.operations import OperationRow
@@ -105,12 +106,14 @@ def _conversations(rows: Iterable[OperationRow]) -> list[ComparedConversation]:
     normals: dict[int, Normalizer] = {}
     seen: dict[int, list[ComparedOperation]] = {}
     names: dict[int, str] = {}
-    confirmed: defaultdict[tuple[int, int], ConfirmedMessages] = defaultdict(ConfirmedMessages)
+    confirmed = _Confirms()
     for row in rows:
         number = row.connection.number
         operations = seen.setdefault(number, [])
         if row.operation is None or row.fields["op"] in IGNORED_OPERATIONS:
             continue
+        if row.fields["op"] == "basic.publish":
+            confirmed.left += 1
         normal = normals.setdefault(number, Normalizer())
         for fields in _single(row, normal.fields(row.fields), confirmed):
             key = json.dumps([row.direction, fields], sort_keys=True, default=str)
@@ -122,19 +125,33 @@ def _conversations(rows: Iterable[OperationRow]) -> list[ComparedConversation]:
     ]
 
 
+class _Confirms:
+    """The confirms of a recording. ``left``: messages that may still be confirmed by them."""
+
+    def __init__(self) -> None:
+        self.left = bounds.DIFF_CONFIRMS
+        self._channels: defaultdict[tuple[int, int], ConfirmedMessages] = defaultdict(ConfirmedMessages)
+
+    def settle(self, row: OperationRow) -> Sequence[int]:
+        """The numbers of the messages that this confirms."""
+        fields = row.fields
+        tags = self._channels[row.connection.number, fields["channel"]].settle(
+            fields["delivery_tag"], multiple=fields["multiple"], at_most=self.left
+        )
+        self.left -= len(tags)
+        return tags
+
+
 def _is_confirm(row: OperationRow) -> bool:
     return row.direction is Direction.TO_CLIENT and row.fields["op"] in ("basic.ack", "basic.nack")
 
 
-def _single(
-    row: OperationRow, fields: dict[str, Any], confirmed: Mapping[tuple[int, int], ConfirmedMessages]
-) -> Iterator[dict[str, Any]]:
+def _single(row: OperationRow, fields: dict[str, Any], confirmed: _Confirms) -> Iterator[dict[str, Any]]:
     """The fields as they are; of a confirm, once for each message that is confirmed."""
     if not _is_confirm(row):
         yield fields
         return
-    of_channel = confirmed[row.connection.number, row.fields["channel"]]
-    for tag in of_channel.settle(row.fields["delivery_tag"], multiple=row.fields["multiple"]):
+    for tag in confirmed.settle(row):
         yield {**fields, "delivery_tag": tag, "multiple": False}
 
 
@@ -159,9 +176,14 @@ def _name(row: OperationRow) -> str:
 def _pair_conversations(
     first: list[ComparedConversation], second: list[ComparedConversation]
 ) -> Iterator[tuple[ComparedConversation | None, ComparedConversation | None]]:
+    keys = {id(one): Counter(seen.key for seen in one.operations) for one in (*first, *second)}
     left = list(second)
     for one in first:
-        scored = [(_likeness(one, other), -at) for at, other in enumerate(left)]
+        candidates = left[: bounds.DIFF_CANDIDATES]
+        scored = [
+            (_likeness(one, other, keys[id(one)], keys[id(other)]), -at)
+            for at, other in enumerate(candidates)
+        ]
         best, at = max(scored, default=(0.0, 0))
         if best < ALIKE:
             yield one, None
@@ -171,12 +193,13 @@ def _pair_conversations(
         yield None, other
 
 
-def _likeness(first: ComparedConversation, second: ComparedConversation) -> float:
+def _likeness(
+    first: ComparedConversation,
+    second: ComparedConversation,
+    first_keys: Counter[str],
+    second_keys: Counter[str],
+) -> float:
     """1 for the same operations, in whatever order; a name that both have or lack counts, too."""
-    first_keys, second_keys = (
-        Counter(seen.key for seen in first.operations),
-        Counter(seen.key for seen in second.operations),
-    )
     total = first_keys.total() + second_keys.total()
     common = 2 * (first_keys & second_keys).total() / total if total else 1.0
     return 0.7 * common + 0.3 * (first.name == second.name)
@@ -207,16 +230,11 @@ def _lane_differences(
         )
     missing: list[ComparedOperation] = []
     extra: list[ComparedOperation] = []
-    matcher = SequenceMatcher(
-        None,
-        [seen.key for seen in first_operations],
-        [seen.key for seen in second_operations],
-        autojunk=False,
-    )
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag != "equal":
-            missing += first_operations[a:b]
-            extra += second_operations[c:d]
+    for a, b, c, d in _changed_parts(
+        [seen.key for seen in first_operations], [seen.key for seen in second_operations]
+    ):
+        missing += first_operations[a:b]
+        extra += second_operations[c:d]
     yield from _take_reordered(missing, extra)
     yield from _take_changed(missing, extra)
     for seen in missing:
@@ -225,30 +243,58 @@ def _lane_differences(
         yield _single_difference(DifferenceKind.EXTRA, seen)
 
 
+def _changed_parts(first: list[str], second: list[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Where they differ: from, to of each. What is too alike for an exact comparison has one such place."""
+    counts = Counter(second)
+    if sum(counts[key] for key in first) <= bounds.DIFF_PAIRS:
+        matcher = SequenceMatcher(None, first, second, autojunk=False)
+        yield from (place for tag, *place in matcher.get_opcodes() if tag != "equal")  # type: ignore[misc]
+        return
+    same = range(min(len(first), len(second)))
+    start = next((at for at in same if first[at] != second[at]), len(same))
+    rest = range(len(same) - start)
+    end = next((at for at in rest if first[-1 - at] != second[-1 - at]), len(rest))
+    yield start, len(first) - end, start, len(second) - end
+
+
 def _take_reordered(
     missing: list[ComparedOperation], extra: list[ComparedOperation]
 ) -> Iterator[OperationDifference]:
     """Takes out of both what is in both."""
-    for seen in list(missing):
-        twin = next((other for other in extra if other.key == seen.key), None)
-        if twin is not None:
-            missing.remove(seen)
-            extra.remove(twin)
-            yield OperationDifference(DifferenceKind.REORDERED, seen, twin)
+    for seen, twin in _take_twins(missing, extra, lambda one: one.key):
+        yield OperationDifference(DifferenceKind.REORDERED, seen, twin)
 
 
 def _take_changed(
     missing: list[ComparedOperation], extra: list[ComparedOperation]
 ) -> Iterator[OperationDifference]:
     """Takes out of both, in order, what has the same verb and subject."""
-    for seen in list(missing):
-        twin = next((other for other in extra if other.identity == seen.identity), None)
-        if twin is not None:
-            missing.remove(seen)
-            extra.remove(twin)
-            yield OperationDifference(
-                DifferenceKind.CHANGED, seen, twin, tuple(_changes("", seen.fields, twin.fields))
-            )
+    for seen, twin in _take_twins(missing, extra, lambda one: one.identity):
+        yield OperationDifference(
+            DifferenceKind.CHANGED, seen, twin, tuple(_changes("", seen.fields, twin.fields))
+        )
+
+
+def _take_twins(
+    missing: list[ComparedOperation],
+    extra: list[ComparedOperation],
+    of: Callable[[ComparedOperation], Hashable],
+) -> list[tuple[ComparedOperation, ComparedOperation]]:
+    """Takes pairs that are the same by ``of`` out of both: of several the first ones."""
+    places: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+    for place, other in enumerate(extra):
+        places[of(other)].append(place)
+    twins, alone = [], []
+    taken: set[int] = set()
+    for seen in missing:
+        if found := places.get(of(seen)):
+            taken.add(place := found.popleft())
+            twins.append((seen, extra[place]))
+        else:
+            alone.append(seen)
+    missing[:] = alone
+    extra[:] = [other for place, other in enumerate(extra) if place not in taken]
+    return twins
 
 
 def _changes(prefix: str, first_fields: Any, second_fields: Any) -> Iterator[FieldChange]:

@@ -18,9 +18,10 @@ class ConfirmedMessages:
         self._floor = 0  # it and all below are confirmed
         self._above: set[int] = set()
 
-    def settle(self, delivery_tag: int, *, multiple: bool) -> Sequence[int]:
-        """What this confirms; what was confirmed before only if it is named by itself."""
-        if not multiple or delivery_tag - self._floor > MAX_AT_ONCE:
+    def settle(self, delivery_tag: int, *, multiple: bool, at_most: int = MAX_AT_ONCE) -> Sequence[int]:
+        """What this confirms; what was confirmed before only if it is named by itself. More messages than
+        ``at_most`` are taken for one."""
+        if not multiple or delivery_tag - self._floor > at_most:
             is_new = delivery_tag > self._floor and delivery_tag not in self._above
             self.count += is_new
             if is_new:
