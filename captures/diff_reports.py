@@ -15,6 +15,7 @@ from plumbline.captures.diff import (
     OperationDifference,
     Pair,
 )
+from plumbline.captures.plain import plain, plain_text
 from plumbline.captures.show import clock
 
 _STYLE = """
@@ -29,6 +30,10 @@ td{font:13px/1.4 ui-monospace,monospace}col.kind{width:7rem}
 
 def as_text(pairs: Sequence[Pair]) -> Iterator[str]:
     """Lines."""
+    return map(plain_text, _lines(pairs))
+
+
+def _lines(pairs: Sequence[Pair]) -> Iterator[str]:
     for pair in pairs:
         if not pair.differences and pair.first and pair.second:
             continue
@@ -59,7 +64,7 @@ def as_json(pairs: Sequence[Pair]) -> str:
         for pair in pairs
     ]
     found = {"schema": "plumbline.diff/1", "connections": connections}
-    return json.dumps(found, indent=2, default=str, ensure_ascii=False)
+    return json.dumps(plain(found), indent=2, default=str, ensure_ascii=False)
 
 
 def as_html(pairs: Sequence[Pair], first: str, second: str) -> str:
@@ -79,7 +84,7 @@ def as_html(pairs: Sequence[Pair], first: str, second: str) -> str:
         )
         parts += [_row(difference) for difference in pair.differences]
         parts.append("</table>")
-    return "\n".join([*parts, "</html>", ""])
+    return plain_text("\n".join([*parts, "</html>", ""]))
 
 
 def _row(difference: OperationDifference) -> str:

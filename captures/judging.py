@@ -14,6 +14,7 @@ import msgspec
 from plumbline.captures.files import CaptureSource, rows
 from plumbline.captures.observation import CaptureObservation
 from plumbline.captures.operations import OperationReader, OperationRow
+from plumbline.captures.plain import plain, plain_text
 from plumbline.monitors import MonitorRunner, Observation, Violation
 
 # After these nobody knows what a connection has said: what its rules remembered says nothing any more.
@@ -79,4 +80,9 @@ class RecordingJudge:
 
 def violation_json(violation: Violation) -> str:
     """One JSON object."""
-    return msgspec.json.encode(violation).decode()
+    return msgspec.json.encode(plain(msgspec.to_builtins(violation))).decode()
+
+
+def violation_text(violation: Violation) -> str:
+    """What ``show`` prints of it."""
+    return plain_text(str(violation))

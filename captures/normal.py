@@ -7,10 +7,11 @@ is compared by its fields, in whatever order. Sizes follow from the rest.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from plumbline.captures.plain import parsed_json
 
 # Fields whose values are the run's or the machine's.
 PLACES = frozenset({
@@ -80,9 +81,4 @@ class Normalizer:
 
 def _json(text: str) -> Any:
     """An object or array; None for anything else."""
-    if text[:1] not in ("{", "["):
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+    return parsed_json(text) if text[:1] in ("{", "[") else None

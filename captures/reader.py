@@ -192,7 +192,9 @@ class CaptureParser:
 
     def _packet(self, number: int, units: int, data: bytes, size: int, comments: tuple[str, ...]) -> Packet:
         of = self._interface_of(number)
-        return Packet(_possible(units * of.multiplier // of.divisor + of.offset), of.link_type, data, size, comments)
+        return Packet(
+            _possible(units * of.multiplier // of.divisor + of.offset), of.link_type, data, size, comments
+        )
 
     # -- pcap --------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from plumbline.captures.operations import OperationRow
+from plumbline.captures.plain import plain, plain_text
 from plumbline.wire.nats import printable
 
 
@@ -26,12 +27,12 @@ def clock(time: int, form: str = "%H:%M:%S") -> str:
 
 def as_text(row: OperationRow) -> str:
     """One line."""
-    direction = row.direction
+    start, text = f"{clock(row.time)} {row.connection.number:>2}", plain_text(str(row))
     if row.operation is None:
-        said_by = f" ({row.sender})" if row.sender else ""
-        return f"{clock(row.time)} {row.connection.number:>2} ! {printable(str(row).encode())}{said_by}"
-    assert direction is not None
-    return f"{clock(row.time)} {row.connection.number:>2} {direction.arrow} {row}"
+        sender = f" ({row.sender})" if row.sender else ""
+        return f"{start} ! {printable(text.encode())}{sender}"
+    assert row.direction is not None
+    return f"{start} {row.direction.arrow} {text}"
 
 
 def as_json(row: OperationRow) -> str:
@@ -40,7 +41,10 @@ def as_json(row: OperationRow) -> str:
     for name, value in row.fields.items():
         if name != "time":
             fields |= _json_field(name, value)
-    return msgspec.json.encode(fields, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(fields, enc_hook=str).decode()
+    except (UnicodeEncodeError, RecursionError, OverflowError):
+        return msgspec.json.encode(plain(fields), enc_hook=str).decode()
 
 
 def _json_field(name: str, value: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from plumbline.captures.amqp import trace as amqp_trace
 from plumbline.captures.nats import trace as nats_trace
 from plumbline.captures.operations import OperationRow
+from plumbline.captures.plain import plain_text
 from plumbline.captures.trace_text import TraceHeader
 
 _WRITERS: dict[str, Callable[[Iterable[OperationRow], TraceHeader], str]] = {
@@ -24,7 +25,7 @@ def write(rows: Sequence[OperationRow], about: TraceHeader) -> str:
     spoken = {row.dialect.name for row in rows if row.dialect is not None and row.operation is not None}
     if len(spoken) > 1:
         raise ValueError(f"a trace can have only one protocol, not {' and '.join(sorted(spoken))}")
-    return _WRITERS[spoken.pop() if spoken else "nats"](rows, about)
+    return plain_text(_WRITERS[spoken.pop() if spoken else "nats"](rows, about))
 
 
 def source_of(captures: str, rows: Sequence[OperationRow]) -> str:

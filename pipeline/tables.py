@@ -10,6 +10,7 @@ counted from 1 in its file, as Wireshark counts it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -340,6 +341,7 @@ def _meaning(column: Column) -> str:
     return f"{column.meaning} [{column.unit}]" if column.unit else column.meaning
 
 
+@cache
 def _arrow_type(name: str) -> Any:
     import pyarrow as pa
 

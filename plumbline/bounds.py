@@ -41,7 +41,7 @@ UNANSWERED_CHECKS = 10
 ASK_AGAIN = 2
 
 # Captures. Exceeding most of these becomes a remark ("lost", "undecodable"), and reading goes on.
-# Of segments that wait for earlier ones, in one direction, and of all connections together: the gap is a loss.
+# Of segments that wait for earlier ones, in one direction and of all connections: the gap is a loss.
 CAPTURE_HELD_BYTES = 16 * 1024 * 1024
 CAPTURE_HELD_TOTAL_BYTES = 64 * 1024 * 1024
 # What each segment that waits counts in addition to its data.
@@ -55,16 +55,25 @@ CAPTURE_UNKNOWN_TOTAL_BYTES = 64 * 1024 * 1024
 CAPTURE_RECOGNITION_BYTES = 4 * 1024
 # Of unfinished operations of all connections together: the oldest one is undecodable.
 CAPTURE_UNFINISHED_BYTES = 256 * 1024 * 1024
-# Places of one stream from which it may be decodable, tried at the same time: the oldest one is dropped.
+# Places of a stream from which it may be decodable, tried at the same time: the oldest one is dropped.
 CAPTURE_START_CANDIDATES = 8
 # Bytes decoded at such places for each byte of the stream: further places are passed over.
-CAPTURE_START_WORK = 16
+CAPTURE_START_WORK = 4
 # Bytes after such a place within which it must give an operation.
 CAPTURE_START_WINDOW_BYTES = 2 * 1024 * 1024
 # Bytes of one block, and interfaces of one section: more is a damaged capture (CaptureError).
 CAPTURE_BLOCK_BYTES = 64 * 1024 * 1024
 CAPTURE_INTERFACES = 65_536
+# Messages that the confirms of a recording can be for, in addition to those that it shows: a confirm of more
+# messages is compared as one.
+DIFF_CONFIRMS = 100_000
+# Pairs of equal operations of two connections: with more, only their common beginning and end are the same.
+DIFF_PAIRS = 20_000_000
+# Connections of the second recording that each one of the first is compared with: it is taken for missing.
+DIFF_CANDIDATES = 1_000
+# Levels of JSON in a payload: what is deeper is compared and shown as text, or cut.
+JSON_DEPTH = 100
 # Comments of one packet: further ones are not read.
 CAPTURE_PACKET_COMMENTS = 1_000
-# Time of a packet in ns since 1970, up to 2262, as 64 bits hold it: one that is outside becomes the nearest.
+# Time of a packet in ns since 1970, up to 2262, as 64 bits hold it: one outside becomes the nearest.
 CAPTURE_LAST_TIME_NS = 2**63 - 1

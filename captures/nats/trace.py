@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from plumbline.captures.operations import OperationRow
+from plumbline.captures.plain import parsed_json
 from plumbline.captures.trace_text import TraceHeader, escaped, without_limit
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import (
@@ -264,13 +265,13 @@ class _NatsTraceWriter:
         return f"{line} | {headers} || {payload}".rstrip() if payload else f"{line} | {headers}"
 
     def _request(self, operation: Payload) -> str:
-        body = _object(operation.payload) if operation.subject.startswith(API) else None
+        body = parsed_json(operation.payload) if operation.subject.startswith(API) else None
         if isinstance(body, dict) and _has_no(_MEANING_SOMETHING, body):
             return json.dumps(self._renamed(body), separators=(",", ":"), ensure_ascii=False)
         return _text(operation.payload)
 
     def _answer(self, operation: Payload) -> str:
-        body = _object(operation.payload)
+        body = parsed_json(operation.payload)
         if isinstance(body, dict) and ("type" in body or {"stream", "seq"} <= body.keys() or "error" in body):
             return json.dumps(_stable_fields(body), separators=(",", ":"), ensure_ascii=False)
         return _text(operation.payload)
@@ -291,13 +292,6 @@ def _options(connect: Connect) -> str:
 def _header_lines(operation: Payload) -> list[str]:
     text = operation.header_block.decode("utf-8", "surrogateescape")
     return [line for line in text.split("\r\n") if line]
-
-
-def _object(payload: bytes) -> Any:
-    try:
-        return json.loads(payload)
-    except ValueError:
-        return None
 
 
 def _has_no(special: re.Pattern[str], value: Any) -> bool:

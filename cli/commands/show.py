@@ -9,7 +9,7 @@ import typer
 
 from plumbline.captures.files import CaptureSource, rows
 from plumbline.captures.filters import parse
-from plumbline.captures.judging import CaptureJudge, violation_json
+from plumbline.captures.judging import CaptureJudge, violation_json, violation_text
 from plumbline.captures.operations import OperationReader
 from plumbline.captures.show import as_json, as_text
 from plumbline.cli.command import command_app
@@ -57,6 +57,7 @@ def show(
         source = CaptureSource(captures)
         reader = OperationReader(protocol)
         form = as_json if json else as_text
+        as_violation = violation_json if json else violation_text
         packets = source.follow(lambda: False) if follow else source.packets()
         for row in rows(packets, reader):
             if row is None:
@@ -64,7 +65,7 @@ def show(
             elif judge is not None:
                 for violation in judge.observe(row):
                     found += 1
-                    sys.stdout.write((violation_json(violation) if json else str(violation)) + "\n")
+                    sys.stdout.write((as_violation(violation)) + "\n")
             elif filter_(row.fields):
                 sys.stdout.write(form(row) + "\n")
     except KeyboardInterrupt:

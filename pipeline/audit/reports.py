@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from plumbline.captures.plain import one_line, plain
 from plumbline.captures.show import clock
 from plumbline.monitors.histories import HistoryOutcome, Judgement
 from plumbline.pipeline.audit.delivery_audit import ReceiverAudit
@@ -24,6 +25,10 @@ def exit_code(audited: Sequence[ReceiverAudit]) -> int:
 
 def as_text(audited: Sequence[ReceiverAudit], attempts: int, limit: int) -> Iterator[str]:
     """Lines; ``limit`` messages of each kind. ``attempts``: to publish, whoever was to get it."""
+    return map(one_line, _lines(audited, attempts, limit))  # names are those of clients
+
+
+def _lines(audited: Sequence[ReceiverAudit], attempts: int, limit: int) -> Iterator[str]:
     for one in audited:
         yield f"{one.receiver}: {_counts(one.judgement)}"
         for kind in REPORTED_KINDS:
@@ -41,7 +46,7 @@ def as_text(audited: Sequence[ReceiverAudit], attempts: int, limit: int) -> Iter
 def as_json(audited: Sequence[ReceiverAudit]) -> bytes:
     """``{"schema": "plumbline.audit/1", "receivers": [{"receiver", "outcome", "counts", "messages"}]}``."""
     found = {"schema": "plumbline.audit/1", "receivers": [_receiver(one) for one in audited]}
-    return msgspec.json.format(msgspec.json.encode(found), indent=2)
+    return msgspec.json.format(msgspec.json.encode(plain(found)), indent=2)
 
 
 def _counts(judgement: Judgement) -> str:

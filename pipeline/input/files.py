@@ -102,11 +102,11 @@ def sections(file: CaptureFile, section_bytes: int = SECTION_BYTES) -> list[Sect
 
 def _starts(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[BlockPosition, int]]:
     parser = CaptureParser()
+    yield BlockPosition(0, "", "<", ()), 0
     try:
         list(parser.feed(data[:_PCAP_HEADER]))
         kind = parser.position.kind
         step = _walk_pcapng if kind == "pcapng" else _walk_pcap
-        yield BlockPosition(0, "", "<", ()), 0
         if kind:
             yield from step(data, section_bytes)
     except CaptureError:
