@@ -68,7 +68,7 @@ def work_per_packet(segments: Iterable[Segment]) -> tuple[float, float]:
     given = list(segments)
     reader = OperationReader()
     counted = {name: CountedDialect(dialect) for name, dialect in reader._dialects.items()}
-    reader._dialects = dict(counted)  # type: ignore[arg-type]
+    reader._dialects = dict(counted)
     calls = 0
 
     def count(frame: FrameType, event: str, argument: Any) -> None:
