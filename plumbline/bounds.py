@@ -77,3 +77,9 @@ JSON_DEPTH = 100
 CAPTURE_PACKET_COMMENTS = 1_000
 # Time of a packet in ns since 1970, up to 2262, as 64 bits hold it: one outside becomes the nearest.
 CAPTURE_LAST_TIME_NS = 2**63 - 1
+
+# Reference brokers and proxy
+
+# Characters of the destination of a subject mapping; a stream with a longer one is refused (10156 or 10052).
+# A destination may repeat a token of the subject, so this bounds what one publish becomes.
+MAX_MAPPING_CHARACTERS = 1024

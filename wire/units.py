@@ -10,6 +10,8 @@ Sizes follow the configuration of nats-server: ``k``, ``m``, ``g`` and ``t`` are
 10,240.
 Source: docs.nats.io, "Configuration", "Strings and Numbers"; nats-server, conf/parse.go, "Process a suffix".
 
+``read_number`` reads whole numbers that a peer writes: in headers, subjects and bodies.
+
 Durations are integers, in nanoseconds; sizes are integers, in bytes.
 """
 
@@ -40,6 +42,16 @@ DURATION_PATTERN = r"(?:(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+|[0-9]+(?:
 SIZE_PATTERN = r"[0-9]+(?:\.[0-9]+)?(?:[kKmMgGtT][iI]?)?[bB]?(?!\w)"
 _MAX_LENGTH = 100  # characters; no duration that fits 64 bits needs them, and int() of more gets slow
 _MAX = 2**63 - 1
+_NUMBER_DIGITS = 19  # of 2**63 - 1
+
+
+def read_number(text: str | bytes) -> int | None:
+    """The number that 1 to 19 ASCII digits are; None for anything else.
+
+    ``int`` takes digits of every script, and raises for more than 4,300 of them.
+    """
+    is_number = len(text) <= _NUMBER_DIGITS and text.isascii() and text.isdigit()
+    return int(text) if is_number else None
 
 
 def parse_duration(text: str) -> int | None:

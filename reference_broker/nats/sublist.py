@@ -64,22 +64,28 @@ class Sublist(Generic[S]):
         if self._wildcards.below:
             tokens = subject.split(b".")
             if b"" not in tokens:  # an empty token is no token: not even ">" matches it
-                for node in _walk(self._wildcards, tokens, 0):
+                for node in _walk(self._wildcards, tokens):
                     found.extend(node.subscribers)
         found.extend(self._literals.get(subject, ()))
         return found
 
 
-def _walk(node: _Node[S], tokens: list[bytes], position: int) -> Iterator[_Node[S]]:
-    """The nodes whose subjects match ``tokens`` from ``position`` on."""
-    if position == len(tokens):
-        yield node
-        return
-    below = node.below
-    if ANY_TAIL in below:
-        yield below[ANY_TAIL]
-    token = tokens[position]
-    if ANY_TOKEN in below:
-        yield from _walk(below[ANY_TOKEN], tokens, position + 1)
-    if token in below and token not in (ANY_TOKEN, ANY_TAIL):
-        yield from _walk(below[token], tokens, position + 1)
+def _walk(root: _Node[S], tokens: list[bytes]) -> Iterator[_Node[S]]:
+    """The nodes whose subjects match ``tokens``: of two siblings, all below ``*`` comes first.
+
+    Without recursion: a subject has as many tokens as fit a control line.
+    """
+    waiting = [(root, 0)]
+    while waiting:
+        node, position = waiting.pop()
+        if position == len(tokens):
+            yield node
+            continue
+        below = node.below
+        if ANY_TAIL in below:
+            yield below[ANY_TAIL]
+        token = tokens[position]
+        if token in below and token not in (ANY_TOKEN, ANY_TAIL):
+            waiting.append((below[token], position + 1))
+        if ANY_TOKEN in below:
+            waiting.append((below[ANY_TOKEN], position + 1))

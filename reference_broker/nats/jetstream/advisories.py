@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time
+from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
@@ -97,7 +98,7 @@ def ack_sample(consumer: Consumer, subject: AckSubjectFields, now: int) -> None:
     pending = consumer.acks.pending.get(subject.stream_seq)
     if pending is None:
         return
-    consumer.sample_debt += int(consumer.config.sample_freq.removesuffix("%") or 0)
+    consumer.sample_debt += read_number(consumer.config.sample_freq.removesuffix("%")) or 0
     if consumer.sample_debt < 100:
         return
     consumer.sample_debt = min(consumer.sample_debt - 100, 100)

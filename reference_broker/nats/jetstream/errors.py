@@ -45,6 +45,7 @@ STREAM_MISMATCH = ErrorCode(400, 10056, "stream name in subject does not match r
 STREAM_NAME_IN_USE = ErrorCode(400, 10058, "stream name already in use with a different configuration")
 STREAM_SUBJECT_OVERLAP = ErrorCode(400, 10065, "subjects overlap with an existing stream")
 STREAM_INVALID_CONFIG = ErrorCode(500, 10052, "{reason}")
+STREAM_TRANSFORM_INVALID = ErrorCode(400, 10156, "stream transform: {reason}")
 STREAM_NAME_HAS_PATH_SEPARATORS = ErrorCode(400, 10128, "Stream name can not contain path separators")
 STREAM_REPLICAS_NOT_SUPPORTED = ErrorCode(500, 10074, "replicas > 1 not supported in non-clustered mode")
 REPLICAS_NEGATIVE = ErrorCode(400, 10133, "replicas count cannot be negative")

@@ -9,13 +9,15 @@ from plumbline.wire.units import SECOND
 
 NEVER = "0001-01-01T00:00:00Z"  # how an unset time is written
 
+_FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_800 * SECOND - 1  # of the years 1 to 9999
+
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)")
 
 
 def format_time(nanoseconds: int) -> str:
-    """Nanoseconds since the epoch -> ``2026-11-21T07:13:01.339383427Z``."""
-    seconds, fraction = divmod(nanoseconds, SECOND)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    """Nanoseconds since the epoch -> ``2026-11-21T07:13:01.339383427Z``; from the first year to the last."""
+    seconds, fraction = divmod(min(max(nanoseconds, _FIRST), _LAST), SECOND)
+    text = datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
     return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
 
 

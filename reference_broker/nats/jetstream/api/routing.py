@@ -25,6 +25,7 @@ from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers
+from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
@@ -134,5 +135,8 @@ class Api:
             required_level = Headers.parse(header_block).get("Nats-Required-Api-Level")
         except ProtocolError:
             return
-        if required_level is not None and not (required_level.isdigit() and int(required_level) <= own_level):
+        if required_level is None:
+            return
+        level = read_number(required_level)
+        if level is None or level > own_level:
             raise errors.REQUIRED_API_LEVEL()

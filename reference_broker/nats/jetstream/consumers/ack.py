@@ -7,12 +7,18 @@ facts as observed on servers.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 
 from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream.consumers.config import AckPolicy
 from plumbline.reference_broker.nats.jetstream.rules import Rules
+
+# A message has one in the common case, so it is not put together of calls of ``units.read_number``.
+_ACK_SUBJECT = re.compile(
+    rb"[^.]*\.[^.]*\.([^.]*)\.([^.]*)\.([0-9]{1,19})\.([0-9]{1,19})\.([0-9]{1,19})\.[0-9]+\.[0-9]+", re.DOTALL
+)
 
 
 class Pending(Struct):
@@ -44,10 +50,11 @@ class AckSubjectFields(Struct, frozen=True, gc=False):
     @classmethod
     def parse(cls, subject: bytes) -> AckSubjectFields | None:
         """None for a subject that no server without a domain has written."""
-        tokens = subject.split(b".")
-        if len(tokens) != 9 or not all(map(bytes.isdigit, tokens[4:])):
+        found = _ACK_SUBJECT.fullmatch(subject)
+        if found is None:
             return None
-        return cls(tokens[2], tokens[3], int(tokens[4]), int(tokens[5]), int(tokens[6]))
+        stream, consumer, deliveries, stream_seq, consumer_seq = found.groups()
+        return cls(stream, consumer, int(deliveries), int(stream_seq), int(consumer_seq))
 
 
 class AckState:

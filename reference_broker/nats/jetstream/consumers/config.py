@@ -19,7 +19,7 @@ from plumbline.reference_broker.nats.jetstream.streams.config import (
     version_metadata,
 )
 from plumbline.reference_broker.nats.jetstream.times import parse_time
-from plumbline.wire.units import MILLISECOND, MINUTE, SECOND
+from plumbline.wire.units import MILLISECOND, MINUTE, SECOND, read_number
 
 DEFAULT_ACK_WAIT = 30 * SECOND
 DEFAULT_MAX_WAITING = 512
@@ -328,7 +328,7 @@ def _check_priority(config: ConsumerConfig, rules: Rules) -> None:
 
 def _check_sampling(frequency: str) -> None:
     digits = frequency.removesuffix("%")
-    if digits and not (digits.isascii() and digits.isdigit()):
+    if digits and read_number(digits) is None:
         reason = f'strconv.Atoi: parsing "{digits}": invalid syntax'
         raise errors.CONSUMER_INVALID_SAMPLING(reason=reason)
 

@@ -23,6 +23,7 @@ from plumbline.wire.nats.jetstream import (
     LAST_CONSUMER,
     LAST_STREAM,
 )
+from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
@@ -38,10 +39,8 @@ def answered_up_to(header_block: bytes) -> Sequences | None:
         get = Headers.parse(header_block).get
     except ProtocolError:
         return None
-    consumer_seq, stream_seq = (get(name) or "0" for name in (LAST_CONSUMER, LAST_STREAM))
-    if not (consumer_seq.isdigit() and stream_seq.isdigit() and int(stream_seq)):
-        return None
-    return Sequences(int(consumer_seq), int(stream_seq))
+    consumer_seq, stream_seq = (read_number(get(name) or "0") for name in (LAST_CONSUMER, LAST_STREAM))
+    return Sequences(consumer_seq, stream_seq) if consumer_seq is not None and stream_seq else None
 
 
 class PushDelivery(ConsumerDelivery):

@@ -16,7 +16,7 @@ from plumbline.reference_broker.nats.jetstream.streams.publish import read_direc
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers
-from plumbline.wire.units import SECOND
+from plumbline.wire.units import SECOND, read_number
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
@@ -48,8 +48,7 @@ def read_batch_position(header_block: bytes) -> BatchPosition | None:
     batch_id, sequence = get(BATCH_ID), get(BATCH_SEQUENCE) or ""
     if not batch_id:
         return None
-    is_number = sequence.isascii() and sequence.isdigit()
-    return BatchPosition(batch_id, int(sequence) if is_number else None, get(BATCH_COMMIT))
+    return BatchPosition(batch_id, read_number(sequence), get(BATCH_COMMIT))
 
 
 class StagedMessage(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import errors, subjects
 from plumbline.reference_broker.nats.jetstream.rules import Rules
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping_problem
 from plumbline.wire.units import MILLISECOND, MINUTE, SECOND
 
 MAX_NAME = 255
@@ -23,6 +24,22 @@ SHORTEST_AGE = 100 * MILLISECOND
 Storage = Literal["file", "memory"]
 Retention = Literal["limits", "interest", "workqueue"]
 Discard = Literal["old", "new"]
+
+
+class MappingFields(Struct):
+    """What is read of ``subject_transform`` and ``republish``."""
+
+    src: str | None = None
+    dest: str | None = None
+    headers_only: bool | None = None
+
+
+class OriginFields(Struct):
+    """What is read of ``mirror`` and each of ``sources``."""
+
+    name: str | None = None
+    filter_subject: str | None = None
+    opt_start_seq: int | None = None
 
 
 class StreamConfig(Struct, kw_only=True):
@@ -136,6 +153,7 @@ def _or_unlimited(limit: int) -> int:
 
 def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     """The configuration with its defaults. Raises ``JetStreamError`` for one that no server takes."""
+    _check_shapes(config, rules)
     _check_name(config, rules)
     if config.num_replicas > MAX_REPLICAS:
         raise _invalid(f"maximum replicas is {MAX_REPLICAS}")
@@ -152,6 +170,7 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     if config.mirror is not None and config.subjects:
         raise errors.MIRROR_WITH_SUBJECTS()
     _check_subjects(complete, rules)
+    _check_mappings(complete, rules)
     return complete
 
 
@@ -186,6 +205,35 @@ def check_update(old: StreamConfig, new: StreamConfig, rules: Rules) -> StreamCo
 
 def _invalid(reason: str) -> errors.JetStreamError:
     return errors.STREAM_INVALID_CONFIG(reason=reason)
+
+
+def _check_shapes(config: StreamConfig, rules: Rules) -> None:
+    """The objects that an echo repeats as they were written have the types that are read of them."""
+    origins = [config.mirror, *(config.sources or ())]
+    shapes = [(each, OriginFields) for each in origins if each is not None]
+    shapes += [
+        (each, MappingFields) for each in (config.subject_transform, config.republish) if each is not None
+    ]
+    for value, shape in shapes:
+        try:
+            msgspec.convert(value, shape)
+        except msgspec.ValidationError as error:
+            raise errors.INVALID_JSON(detail=f": {error}" if rules.json_errors_have_detail else "") from None
+
+
+def _check_mappings(config: StreamConfig, rules: Rules) -> None:
+    transform, republish = config.subject_transform or {}, config.republish or {}
+    if rules.extended_stream_config and (problem := mapping_problem(*mapping_ends(transform))):
+        raise errors.STREAM_TRANSFORM_INVALID(reason=problem)
+    source, target = mapping_ends(republish)
+    if problem := mapping_problem(source, target):
+        where = f"stream configuration for republish with transform from '{source[:100]}' to '{target[:100]}'"
+        raise _invalid(f"{where}: {problem}")
+
+
+def mapping_ends(mapping: dict[str, Any]) -> tuple[str, str]:
+    """``src`` and ``dest`` of a subject mapping; empty for what is missing."""
+    return mapping.get("src") or "", mapping.get("dest") or ""
 
 
 def _check_name(config: StreamConfig, rules: Rules) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plumbline.reference_broker.nats.jetstream.streams.config import mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.subjects import covers
 from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
+from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
@@ -65,7 +67,7 @@ def matching_source(stream: Stream, origin: str, message: StoredMessage) -> dict
     """The source by which ``stream`` takes this message of ``origin``, if there is one."""
     for source in stream.config.sources or ():
         pattern = (source.get("filter_subject") or ">").encode()
-        begins = message.seq >= source.get("opt_start_seq", 0)
+        begins = message.seq >= (source.get("opt_start_seq") or 0)
         if source.get("name") == origin and begins and covers(pattern, message.subject):
             return source
     return None
@@ -86,9 +88,10 @@ def copied_sequence(header_block: bytes) -> tuple[str, int] | None:
         return None
     try:
         name, sequence, *_ = (Headers.parse(header_block).get(SOURCE) or "").split(" ")
-        return name, int(sequence)
     except (ProtocolError, ValueError):
         return None
+    number = read_number(sequence)
+    return None if number is None else (name, number)
 
 
 class Republish:
@@ -97,7 +100,7 @@ class Republish:
     def __init__(self, stream: Stream) -> None:
         config = stream.config.republish or {}
         self.stream = stream
-        self.target = mapping(config.get("src", ""), config.get("dest", ""))
+        self.target = mapping(*mapping_ends(config))
         self.headers_only = bool(config.get("headers_only"))
         self._last: dict[bytes, int] = {}  # subject -> sequence of its last message
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from plumbline.wire.units import SECOND, parse_duration
+from plumbline.wire.units import SECOND, parse_duration, read_number
 
 NO_EXPIRY = -1
 
@@ -17,8 +17,8 @@ def read_ttl(text: str) -> int | None:
     that is no lifetime."""
     if text.lower() == "never":
         return NO_EXPIRY
-    if text.isascii() and text.isdigit():
-        return int(text) * SECOND
+    if (seconds := read_number(text)) is not None:
+        return seconds * SECOND
     duration = parse_duration(text)
     if duration is None or duration < SECOND:
         return None

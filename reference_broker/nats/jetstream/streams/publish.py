@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers
+from plumbline.wire.units import read_number
 
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
@@ -60,7 +61,8 @@ def _sequence(text: str | None) -> int | None:
     """-1, which no sequence is, for what is no number."""
     if not text:
         return None
-    return int(text) if text.isascii() and text.isdigit() else -1
+    number = read_number(text)
+    return -1 if number is None else number
 
 
 class Deduplication:

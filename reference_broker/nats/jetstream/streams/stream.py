@@ -23,7 +23,7 @@ from plumbline.reference_broker.nats.jetstream.streams.batches import (
     StagedMessage,
     read_batch_position,
 )
-from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig, mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import Lifetimes
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, read_directives
@@ -86,7 +86,7 @@ class Stream(StreamAdmission):
         self._sized = config.max_msg_size >= 0 or config.sealed
         self.needs_interest = config.retention == "interest"
         transform = config.subject_transform if rules.extended_stream_config else None
-        self.transform = mapping(transform.get("src", ""), transform.get("dest", "")) if transform else None
+        self.transform = mapping(*mapping_ends(transform)) if transform else None
         self.republish = copying.Republish(self) if config.republish else None
 
     def reconfigure(self, config: StreamConfig, now: int) -> None:

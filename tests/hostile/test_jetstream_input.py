@@ -1,0 +1,141 @@
+"""Numbers, mappings and subjects that no client means: the broker core refuses them and serves on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plumbline.bounds import MAX_MAPPING_CHARACTERS
+from plumbline.reference_broker.nats.jetstream.times import format_time
+from plumbline.reference_broker.nats.sublist import Sublist
+from plumbline.wire.units import read_number
+from tests.reference_broker.jetstream.bench import Bench
+
+LONG = "9" * 5000  # int() raises for more than 4,300 digits
+NO_NUMBERS = [LONG, "²", "１", "-1", "+1", "1_0", " 1", "", "9" * 20]
+
+
+def headers(name: str, value: str, more: str = "") -> bytes:
+    return f"NATS/1.0\r\n{name}: {value}\r\n{more}\r\n".encode()
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_a_number_is_1_to_19_ascii_digits(text: str) -> None:
+    assert read_number(text) is None
+    assert read_number(text.encode()) is None
+
+
+def test_the_largest_number_is_read() -> None:
+    assert read_number("0" * 18 + "7") == 7
+    assert read_number(b"9" * 19) == 10**19 - 1
+
+
+@pytest.mark.parametrize("value", [LONG, "²", LONG + "s"])
+@pytest.mark.parametrize(
+    "name",
+    ["Nats-TTL", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Subject-Sequence", "Nats-Batch-Sequence"],
+)
+def test_a_publish_with_such_a_number_is_answered_with_an_error(name: str, value: str) -> None:
+    bench = Bench()
+    bench.stream("S", subjects=["s.>"], allow_msg_ttl=True, allow_atomic=True)
+    batch = "Nats-Batch-Id: b\r\n" if "Batch" in name else ""
+    assert "error" in bench.request("s.a", b"x", headers(name, value, batch))
+    assert bench.request("s.a", b"x")["seq"] == 1
+
+
+@pytest.mark.parametrize("value", [LONG, "²"])
+def test_such_a_required_level_is_refused(value: str) -> None:
+    bench = Bench()
+    bench.stream("S")
+    answer = bench.request("$JS.API.STREAM.INFO.S", b"", headers("Nats-Required-Api-Level", value))
+    assert answer["error"]["err_code"] == 10185
+
+
+@pytest.mark.parametrize("value", [LONG, "²", LONG + "%"])
+def test_such_a_sampling_frequency_is_refused(value: str) -> None:
+    bench = Bench()
+    bench.stream("S")
+    body = {
+        "stream_name": "S",
+        "config": {"durable_name": "C", "ack_policy": "explicit", "sample_freq": value},
+    }
+    assert "error" in bench.request("$JS.API.CONSUMER.DURABLE.CREATE.S.C", body)
+
+
+@pytest.mark.parametrize("position", [4, 5, 6])
+def test_an_acknowledgement_with_such_a_number_finds_no_consumer(position: int) -> None:
+    bench = Bench()
+    bench.stream("S")
+    bench.consumer("S", "C")
+    tokens = "$JS.ACK.S.C.1.1.1.1.1".split(".")
+    tokens[position] = LONG
+    assert not bench.send(".".join(tokens), b"+ACK", b"_INBOX.ack")
+
+
+@pytest.mark.parametrize("number", [LONG[:1000], "0", "2"])
+@pytest.mark.parametrize("form", ["q.${}", "q.{{{{wildcard({})}}}}"])
+def test_a_mapping_is_checked_when_it_is_stored(form: str, number: str) -> None:
+    bench = Bench()
+    mapping = {"src": "t.*", "dest": form.format(number)}
+    config = {"name": "T", "subjects": ["t.*"], "storage": "memory"}
+    assert bench.error("STREAM.CREATE.T", {**config, "subject_transform": mapping}).startswith("10156 ")
+    assert bench.error("STREAM.CREATE.T", {**config, "republish": mapping}).startswith("10052 ")
+    bench.stream("T", subjects=["t.*"], subject_transform={"src": "t.*", "dest": form.format(1)})
+    assert bench.request("t.a", b"x")["seq"] == 1
+
+
+def test_a_mapping_that_makes_a_subject_huge_is_refused() -> None:
+    mapping = {"src": "t.*", "dest": "$1" * MAX_MAPPING_CHARACTERS}
+    refused = Bench().error(
+        "STREAM.CREATE.T", {"name": "T", "subjects": ["t.*"], "subject_transform": mapping}
+    )
+    assert refused.startswith("10156 ")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"subject_transform": {"src": 5, "dest": "a"}},
+        {"subject_transform": {"src": "s", "dest": ["a"]}},
+        {"republish": {"src": "s", "dest": 5}},
+        {"mirror": {"name": 5}},
+        {"sources": [{"name": "A", "opt_start_seq": "x"}]},
+        {"sources": [{"name": "A", "filter_subject": {}}]},
+    ],
+)
+def test_objects_of_a_configuration_have_the_types_that_are_read(fields: dict[str, Any]) -> None:
+    bench = Bench()
+    assert bench.error("STREAM.CREATE.S", {"name": "S", **fields}).startswith("10025 ")
+    bench.stream("S", subjects=["s.*"])
+    assert bench.request("s.a", b"x")["seq"] == 1
+
+
+def test_null_in_an_object_of_a_configuration_is_no_value() -> None:
+    bench = Bench()
+    bench.stream("S", subjects=["s.*"], subject_transform={"src": None, "dest": "t"}, republish={"src": None})
+    assert bench.request("s.a", b"x")["seq"] == 1
+
+
+def test_times_beyond_the_calendar_are_shown_as_its_ends() -> None:
+    assert format_time(10**30) == "9999-12-31T23:59:59.999999999Z"
+    assert format_time(-(10**30)) == "0001-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("token", [b"a", b"*"])
+def test_a_subject_may_have_any_number_of_tokens(token: bytes) -> None:
+    sublist: Sublist[str] = Sublist()
+    deep = b".".join([b"*"] + [token] * 2047)
+    sublist.insert(deep, "deep")
+    assert sublist.match(b".".join([b"a"] * 2048)) == ["deep"]
+    assert sublist.match(b".".join([b"a"] * 2047)) == []
+    sublist.remove(deep, "deep")
+    assert sublist.match(b".".join([b"a"] * 2048)) == []
+
+
+def test_the_widest_subscription_comes_first() -> None:
+    sublist: Sublist[str] = Sublist()
+    patterns = ["a.b", "a.*", "*.b", "a.>", "*.*", ">", "*.>"]
+    for pattern in patterns:
+        sublist.insert(pattern.encode(), pattern)
+    assert sublist.match(b"a.b") == [">", "*.>", "*.*", "*.b", "a.>", "a.*", "a.b"]
