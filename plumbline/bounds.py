@@ -83,3 +83,6 @@ CAPTURE_LAST_TIME_NS = 2**63 - 1
 # Characters of the destination of a subject mapping; a stream with a longer one is refused (10156 or 10052).
 # A destination may repeat a token of the subject, so this bounds what one publish becomes.
 MAX_MAPPING_CHARACTERS = 1024
+
+# Subscriptions that the NATS broker takes out of its tables in one event; others are served before the next.
+SUBSCRIPTIONS_AT_ONCE = 2000

@@ -50,33 +50,22 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature
         return Credentials(self.user, self.password, self.auth_token, self.nkey, self.signature)
 
 
-class Subscription:
-    """One SUB that stands. ``special`` marks what cannot be delivered to without looking."""
+class Subscription(Struct, eq=False, gc=False):
+    """One SUB that stands. ``special`` marks what cannot be delivered to without looking.
 
-    __slots__ = (
-        "connection",
-        "delivered",
-        "filtered",
-        "max_msgs",
-        "out",
-        "queue",
-        "sid",
-        "special",
-        "subject",
-    )
+    Not seen by the garbage collector, which would stop the broker for as long as it looks at all of them:
+    the router forgets a subscription when its connection ends, so no cycle stays.
+    """
 
-    def __init__(
-        self, connection: NatsClientConnection, sid: bytes, subject: bytes, queue: bytes | None
-    ) -> None:
-        self.connection = connection
-        self.out = connection.out
-        self.sid = sid
-        self.subject = subject
-        self.queue = queue
-        self.delivered = 0
-        self.max_msgs = 0  # UNSUB sid max; 0 for none
-        self.filtered = False  # matches subjects that the user may not receive
-        self.special = False
+    connection: NatsClientConnection
+    sid: bytes
+    subject: bytes
+    queue: bytes | None
+    out: list[bytes]  # the connection's
+    delivered: int = 0
+    max_msgs: int = 0  # UNSUB sid max; 0 for none
+    filtered: bool = False  # matches subjects that the user may not receive
+    special: bool = False
 
 
 class NatsClientConnection:

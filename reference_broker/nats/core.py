@@ -81,6 +81,9 @@ class Broker(Admission, Messaging):
 
     def end_event(self, now: int) -> list[Output]:
         """The end of an event: what it leaves is sent."""
+        if self.router.leaving:
+            self.router.take_out_some()
+            self.last_event = now
         self.notify_unsubscribed(now)
         return self.flush()
 
@@ -94,6 +97,8 @@ class Broker(Admission, Messaging):
 
     def next_wake(self) -> int | None:
         """When ``wake`` has something to do; None for never."""
+        if self.router.leaving:
+            return self.last_event
         own = self.timers.next()
         served = self.service.next_wake() if self.service is not None else None
         return own if served is None else served if own is None else min(own, served)

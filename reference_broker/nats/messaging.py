@@ -34,7 +34,7 @@ class Messaging(State):
         if not self.is_valid_subject(subject):
             self.send_err(connection, "Invalid Subject")
             return
-        subscription = Subscription(connection, sid, subject, queue)
+        subscription = Subscription(connection, sid, subject, queue, connection.out)
         subscription.filtered = connection.permits is not None and connection.permits.must_filter(subject)
         connection.subscriptions[sid] = subscription
         self.router.mark_special(subscription)

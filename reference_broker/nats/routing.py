@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from plumbline.bounds import SUBSCRIPTIONS_AT_ONCE
 from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
 from plumbline.reference_broker.nats.sublist import Sublist
 
@@ -66,6 +67,7 @@ class Router:
         self.dirty = dirty
         self.reserved_subjects = reserved_subjects
         self.ended: list[bytes] = []  # subjects of subscriptions that have ended since somebody looked
+        self.leaving: list[dict[bytes, Subscription]] = []  # have ended, and wait for ``take_out_some``
         self.subscriptions: Sublist[Subscription] = Sublist()
         self.serves: Callable[[bytes], bool] = lambda subject: False  # whether the service inside listens
         self.routes: dict[bytes, Route] = {}  # what ``route`` remembers
@@ -80,6 +82,28 @@ class Router:
         self.ended.append(subscription.subject)
         self.subscriptions.remove(subscription.subject, subscription)
         self._forget(subscription.subject)
+
+    def remove_all(self, connection: NatsClientConnection) -> None:
+        """End all subscriptions of a connection: at once for who publishes, and if there are many, the rest
+        of the work is left to ``take_out_some``."""
+        subscriptions = connection.subscriptions
+        if len(subscriptions) <= SUBSCRIPTIONS_AT_ONCE:
+            for subscription in list(subscriptions.values()):
+                self.remove(subscription)
+            return
+        connection.subscriptions = {}
+        self.leaving.append(subscriptions)
+        self.forget_routes()
+
+    def take_out_some(self) -> None:
+        """A part of those that have ended; no route leads to them any more."""
+        leaving = self.leaving[-1]
+        for _ in range(min(len(leaving), SUBSCRIPTIONS_AT_ONCE)):
+            _, subscription = leaving.popitem()
+            self.ended.append(subscription.subject)
+            self.subscriptions.remove(subscription.subject, subscription)
+        if not leaving:
+            self.leaving.pop()
 
     def set_max_msgs(self, subscription: Subscription, max_msgs: int) -> None:
         """UNSUB with max: counted from SUB on. docs.nats.io, "Client Protocol", "UNSUB"."""
@@ -127,7 +151,10 @@ class Router:
         return Route(plain, groups)
 
     def matching(self, subject: bytes) -> list[Subscription]:
-        return self.subscriptions.match(subject)
+        found = self.subscriptions.match(subject)
+        if not self.leaving:
+            return found
+        return [each for each in found if each.connection.subscriptions.get(each.sid) is each]
 
     def head(self, subject: bytes, subscription: Subscription) -> bytes:
         """The start of a MSG line; HMSG puts an H before it."""

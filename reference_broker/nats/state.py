@@ -56,6 +56,7 @@ class State:
         self.authenticator = Authenticator(config.authorization)
         self.service: Service | None = None
         self.connections: dict[int, NatsClientConnection] = {}
+        self.last_event = 0  # when it was, while subscriptions wait to be taken out
         self.speaking: NatsClientConnection | None = None  # whose operations are being handled
         self.timers: Timers[tuple[int, NatsTimer]] = Timers()
         self.dirty: list[NatsClientConnection] = []  # those with something to be sent or closed
@@ -114,8 +115,7 @@ class State:
         return outputs
 
     def drop_subscriptions(self, connection: NatsClientConnection) -> None:
-        for subscription in list(connection.subscriptions.values()):
-            self.router.remove(subscription)
+        self.router.remove_all(connection)
 
 
 def quoted(name: bytes) -> str:

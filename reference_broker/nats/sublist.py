@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
+from msgspec import Struct, field
+
 from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, is_literal
 
 S = TypeVar("S", bound=Hashable)
 
 
-class _Node(Generic[S]):
-    """One token of the wildcard tree; who subscribed to the subject that ends here."""
+class _Node(Struct, Generic[S], eq=False, gc=False):
+    """One token of the wildcard tree; who subscribed to the subject that ends here.
 
-    __slots__ = ("below", "subscribers")
+    It refers only to what is below it, so the garbage collector need not see it.
+    """
 
-    def __init__(self) -> None:
-        self.below: dict[bytes, _Node[S]] = {}
-        self.subscribers: dict[S, None] = {}
+    below: dict[bytes, _Node[S]] = field(default_factory=dict)
+    subscribers: dict[S, None] = field(default_factory=dict)
 
 
 class Sublist(Generic[S]):
