@@ -86,3 +86,10 @@ MAX_MAPPING_CHARACTERS = 1024
 
 # Subscriptions that the NATS broker takes out of its tables in one event; others are served before the next.
 SUBSCRIPTIONS_AT_ONCE = 2000
+
+# Bytes of unfinished contents that one AMQP client may have besides one message of ``max_message_size``; more
+# closes its connection (501). A message above ``max_message_size`` by less closes the channel (406).
+UNFINISHED_BESIDES_ONE_MESSAGE = 16 * 1024 * 1024
+
+# The same before the login, where no content has a meaning: the connection is closed without a reply.
+UNFINISHED_BEFORE_LOGIN = 256 * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class ErrorKind(StrEnum):
@@ -54,6 +54,12 @@ class ProtocolError(Exception):
         self.excerpt = excerpt[:EXCERPT_BYTES]
         self.operations = operations
         super().__init__(message)
+
+    def detached(self) -> Self:
+        """Itself, for who keeps it: without the traceback, whose frames would keep the decoder and its data
+        until the garbage collector finds the circle."""
+        self.__traceback__ = self.__context__ = None
+        return self
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message} (byte {self.offset}: {self.excerpt!r})"

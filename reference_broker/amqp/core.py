@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from plumbline.bounds import UNFINISHED_BEFORE_LOGIN
 from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
@@ -42,7 +43,8 @@ from plumbline.wire.amqp import AmqpError, Decoder, Limits, Method, Operation, S
 
 __all__ = ["Broker", "CloseOutput", "Output", "SendOutput"]
 
-_HANDSHAKE_FRAME_MAX = 131072
+# Before the login no method has a content.
+_HANDSHAKE_LIMITS = Limits(131072, max_unfinished=UNFINISHED_BEFORE_LOGIN)
 # A constant of a module is found quicker than a member of an enum.
 _RUNNING, _OPENED, _CLOSING = Phase.RUNNING, ChannelPhase.OPENED, ChannelPhase.CLOSING
 
@@ -106,9 +108,7 @@ class Broker:
 
     def on_connected(self, connection_id: int, now: int, peer: str) -> list[Output]:
         """A client has connected from the address ``peer``."""
-        connection = AmqpClientConnection(
-            connection_id, peer, Decoder(Sender.CLIENT, Limits(_HANDSHAKE_FRAME_MAX))
-        )
+        connection = AmqpClientConnection(connection_id, peer, Decoder(Sender.CLIENT, _HANDSHAKE_LIMITS))
         connection.last_received = connection.spoke = now
         self.connections[connection_id] = connection
         wait = round(self.config.handshake_timeout * NS)
@@ -220,7 +220,7 @@ class Broker:
         try:
             return connection.decoder.feed(data), None
         except AmqpError as error:
-            return error.operations, error
+            return error.operations, error.detached()
 
     def handle_all(self, connection: AmqpClientConnection, operations: Sequence[Operation], now: int) -> None:
         """In their order; while publishers are blocked, up to the first message."""

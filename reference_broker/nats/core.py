@@ -114,7 +114,7 @@ class Broker(Admission, Messaging):
         try:
             return connection.decoder.feed(data), None
         except ProtocolError as error:
-            return error.operations, error
+            return error.operations, error.detached()
 
     def on_malformed(self, connection: NatsClientConnection, error: ProtocolError) -> None:
         """What is not the protocol ends the connection, with or without a word."""

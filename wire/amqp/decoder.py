@@ -35,6 +35,10 @@ _METHOD, _HEADER, _BODY, _HEARTBEAT = FrameType
 # Equal frames come again and again: the last ones that were read are kept.
 _MAX_CACHED_FRAMES = 256
 _MAX_CACHED_FRAME_BYTES = 512
+# What is counted for an unfinished content, and for each frame of it, besides their bytes: what Python needs
+# for them. So a peer gains nothing by empty frames.
+_CONTENT_COST = 512
+_FRAME_COST = 64
 
 
 class Limits(Struct, frozen=True):
@@ -47,6 +51,7 @@ class Limits(Struct, frozen=True):
     frame_max: int = DEFAULT_FRAME_MAX
     max_body: int = 512 * 1024 * 1024  # of one content, in bytes; the most that RabbitMQ can be set to
     table_depth: int = MAX_DEPTH
+    max_unfinished: int = 576 * 1024 * 1024  # of all contents that are not complete, in bytes of memory
 
 
 class _Content:
@@ -61,6 +66,12 @@ class _Content:
         self.head = len(frame)
         self.properties: Mapping[str, Any] | None = None  # None: the content header has not come
         self.missing = 0  # bytes of the body
+
+    @property
+    def cost(self) -> int:
+        """What was counted for it, see ``Limits.max_unfinished``."""
+        count = len(self.frames)
+        return sum(map(len, self.frames)) - FRAME_OVERHEAD * count + _CONTENT_COST + _FRAME_COST * (count - 1)
 
 
 class Decoder:
@@ -79,6 +90,7 @@ class Decoder:
         self._held = bytearray()
         self._need = 1  # decode again once this many bytes are held
         self._contents: dict[int, _Content] = {}
+        self._unfinished = 0  # what ``Limits.max_unfinished`` is compared with
         self._methods: dict[bytes, tuple[MethodSpec, Mapping[str, Any]]] = {}
         self._headers: dict[bytes, tuple[int, Mapping[str, Any]]] = {}
         self._error: AmqpError | None = None
@@ -115,8 +127,10 @@ class Decoder:
         except AmqpError as error:
             excerpt = data[self.offset - base :][:EXCERPT_BYTES]
             self._contents.clear()
-            self._error = error.located(self.offset, excerpt, tuple(operations))
-            raise self._error from None
+            self._error = error.located(self.offset, excerpt, ())
+            # Not the object that is raised: its traceback would keep this decoder, and all it holds, until the garbage
+            # collector finds the circle.
+            raise error.located(self.offset, excerpt, tuple(operations)) from None
         self.offset = base + used
         if used < len(data):
             held += data[used:]
@@ -159,6 +173,7 @@ class Decoder:
         unpack, append = FRAME_HEAD.unpack_from, operations.append
         methods, headers, contents = self._methods, self._headers, self._contents
         frame_max, total = self.limits.frame_max, len(data)
+        unfinished, max_unfinished = self._unfinished, self.limits.max_unfinished
         while start + 7 <= total:
             kind, channel, size = unpack(data, start)
             self.offset = base + start
@@ -169,6 +184,7 @@ class Decoder:
             end = at + size
             if end >= total:
                 self._need = size + 8
+                self._unfinished = unfinished
                 return start
             if data[end] != FRAME_END:
                 raise AmqpError(ErrorKind.FRAME_END, f"frame end {data[end]:#04x}", channel=channel)
@@ -180,6 +196,7 @@ class Decoder:
                 shape, arguments = known
                 if shape.has_content and channel:
                     contents[channel] = _Content(shape, arguments, data[start:end])
+                    unfinished += size + _CONTENT_COST
                 else:
                     append(Method(data[start:end], channel, shape, arguments, None, size + 8))
             elif kind == _BODY and content is not None and content.properties is not None:
@@ -187,21 +204,30 @@ class Decoder:
                 if content.missing < 0:
                     raise _unexpected(f"{-content.missing} bytes more than the body has", channel, content)
                 content.frames.append(data[start:end])
+                unfinished += size + _FRAME_COST
                 if not content.missing:
                     append(_complete(content, channel))
                     del contents[channel]
+                    unfinished = unfinished - content.cost if contents else 0
+                elif unfinished > max_unfinished:
+                    raise _too_much(max_unfinished, channel, content)
             elif kind == _HEADER and content is not None and content.properties is None:
                 content.missing, content.properties = headers.get(payload) or self._header(
                     payload, channel, content
                 )
                 content.frames.append(data[start:end])
+                unfinished += size + _FRAME_COST
                 if not content.missing:
                     append(_complete(content, channel))
                     del contents[channel]
+                    unfinished = unfinished - content.cost if contents else 0
+                elif unfinished > max_unfinished:
+                    raise _too_much(max_unfinished, channel, content)
             else:
                 append(self._non_content_frame(kind, channel, data[start:end], content))
             start = end
         self._need = 7
+        self._unfinished = unfinished
         return start
 
     def _method(self, payload: bytes, channel: int) -> tuple[MethodSpec, Mapping[str, Any]]:
@@ -278,6 +304,12 @@ def _check_text(shape: MethodSpec, arguments: Mapping[str, Any]) -> None:
                 arguments[name].encode()
             except UnicodeEncodeError:
                 raise AmqpError(ErrorKind.TEXT, f"{shape.name} {name}") from None
+
+
+def _too_much(limit: int, channel: int, content: _Content) -> AmqpError:
+    error = _unexpected(f"unfinished contents of more than {limit} bytes", channel, content)
+    error.kind = ErrorKind.PAYLOAD_SIZE
+    return error
 
 
 def _unexpected(message: str, channel: int, content: _Content) -> AmqpError:

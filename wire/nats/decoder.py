@@ -155,10 +155,11 @@ class Decoder:
     ) -> ProtocolError:
         """``error`` with its evidence: where it was, in which bytes, after which operations."""
         self._held.clear()
-        self._error = ProtocolError(
-            error.kind, error.message, offset=self.offset, excerpt=operation, operations=tuple(before)
-        )
-        return self._error
+        kind, message, offset = error.kind, error.message, self.offset
+        # Not the object that is raised: its traceback would keep this decoder, and all it holds, until the
+        # garbage collector finds the circle.
+        self._error = ProtocolError(kind, message, offset=offset, excerpt=operation)
+        return ProtocolError(kind, message, offset=offset, excerpt=operation, operations=tuple(before))
 
     def _decode(self, data: bytes, operations: list[Operation]) -> int:
         """Appends what is complete in ``data``; returns how many bytes that took."""

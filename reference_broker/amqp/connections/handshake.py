@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from plumbline.bounds import UNFINISHED_BESIDES_ONE_MESSAGE
 from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
@@ -168,8 +169,9 @@ class Handshake:
         return 0 < channel_max <= config.channel_max and FRAME_MIN_SIZE <= frame_max <= config.frame_max
 
     def frame_limits(self, frame_max: int) -> Limits:
-        """A decoder compares payloads."""
-        return Limits(frame_max=frame_max - FRAME_OVERHEAD)
+        """A decoder compares payloads. A message that is too large by little is refused when it is complete."""
+        most = self.config.max_message_size + UNFINISHED_BESIDES_ONE_MESSAGE
+        return Limits(frame_max=frame_max - FRAME_OVERHEAD, max_body=most, max_unfinished=most)
 
     def on_connection_open(self, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         """connection.open."""
