@@ -93,3 +93,8 @@ UNFINISHED_BESIDES_ONE_MESSAGE = 16 * 1024 * 1024
 
 # The same before the login, where no content has a meaning: the connection is closed without a reply.
 UNFINISHED_BEFORE_LOGIN = 256 * 1024
+
+# Descriptors that a broker keeps for its files, its listener and connections that it is about to refuse; it
+# accepts as many connections as the limit of the process leaves, and closes the others. Of these, 128 are
+# files of the store, 64 are connections between accept and close.
+RESERVED_DESCRIPTORS = 256

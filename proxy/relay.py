@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import resource
 import select
 import socket
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from plumbline.descriptors import allow_many_descriptors
 from plumbline.proxy.addresses import Endpoint, listening_socket
 from plumbline.proxy.counters import Counters
 from plumbline.proxy.link import Link, Opening
@@ -98,7 +98,7 @@ class Relay:
         self._record_first = record_first
         self._links: dict[int, Link] = {}
         self._stopping = False
-        _allow_many_descriptors()
+        allow_many_descriptors()  # two for each client
         self.loop.add(self._listener.fileno(), select.EPOLLIN, self._accept)
 
     @property
@@ -292,11 +292,3 @@ class Relay:
         if self._listen.path:
             with contextlib.suppress(OSError):
                 Path(self._listen.path).unlink()
-
-
-def _allow_many_descriptors() -> None:
-    """Two for each client: as many as this user may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plumbline.descriptors import allow_many_descriptors
 from plumbline.errors import PlumblineError
 from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.registry import Defect
@@ -56,8 +57,10 @@ async def _serve(broker: DurableShell, traits: Sequence[str], ready: Tell, warn:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    broker.report = warn
+    allow_many_descriptors()
     async with broker as url:
-        for warning in broker.warnings:
+        for warning in (*broker.warnings, *broker.exposure()):
             warn(f"warning: {warning}")
         suffix = f" ({', '.join(traits)})" if traits else ""
         ready(f"{url} ready{suffix}")

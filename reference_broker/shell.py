@@ -7,13 +7,17 @@ whose consumer does not keep up is held back for a moment, and a consumer that n
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, Protocol, cast
 
+from plumbline.bounds import RESERVED_DESCRIPTORS
+from plumbline.descriptors import descriptor_limit
 from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.struct_types import build_struct_types
 
@@ -23,6 +27,8 @@ PAUSE_READING_S = 0.01  # how long, per read: as long as nats-server does
 CATCH_UP_S = 0.1  # how long a consumer may lag before max_pending counts
 LINGER_S = 1.0  # how long a client we close is read from, so that no reset swallows what it was told
 STOP_S = 1.0  # how long clients have to take what they were sent when the broker stops
+ACCEPT_AT_ONCE = 16  # connections in one turn of the event loop
+BACKLOG = 1024  # connections that wait to be accepted
 ACCEPT_TURNS = (
     2  # of the event loop, from accept(2) to connection_made: asyncio's own task, then its callback
 )
@@ -63,6 +69,9 @@ class Shell:
     """
 
     scheme = ""
+    report: Callable[[str], None] = staticmethod(
+        lambda line: None
+    )  # what whoever runs the broker should read
 
     def __init__(self, core: Core, *, host: str, port: int, max_pending: int, write_deadline: float) -> None:
         self.core = core
@@ -71,6 +80,8 @@ class Shell:
         self.max_pending = max_pending  # unread bytes beyond which a connection is a slow consumer
         self.write_deadline = write_deadline  # seconds
         self.clients: dict[int, Client] = {}
+        self.max_clients = descriptor_limit()  # until ``start`` knows
+        self._refused = 0
         self._opened = 0
         self._server: asyncio.Server | None = None
         self._clock_starts = time.time_ns() - time.monotonic_ns()
@@ -101,6 +112,21 @@ class Shell:
     def on_listening(self) -> None:
         """``port`` is known; nobody has connected yet."""
 
+    def open_to_all(self) -> str:
+        """Why whoever reaches the port may use the broker; empty if credentials are needed."""
+        return ""
+
+    def exposure(self) -> list[str]:
+        """What is dangerous about the address that it listens on, in sentences."""
+        reason = self.open_to_all()
+        if not reason or _is_loopback(self.host):
+            return []
+        return [f"{self.host} can be reached from other machines, and {reason}: anybody can use this broker"]
+
+    def refusal(self, client_id: int, peer: str) -> bytes:
+        """What a client is sent that is one too many, before it is closed."""
+        return b""
+
     def effect(self, output: Any) -> None:
         """What a core asks for beyond sending and closing."""
         raise TypeError(f"no such effect: {output!r}")
@@ -114,7 +140,15 @@ class Shell:
     async def start(self) -> None:
         """Listen. Raises ``OSError`` if the address cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Client(self), self.host, self.port, backlog=1024)
+        limit = descriptor_limit()
+        self.max_clients = max(limit - RESERVED_DESCRIPTORS, limit // 4)
+        # asyncio accepts as many at once as the backlog is long, and those count before anybody can refuse them.
+        self._server = await loop.create_server(
+            lambda: Client(self), self.host, self.port, backlog=ACCEPT_AT_ONCE
+        )
+        for listener in self._server.sockets:
+            with socket.fromfd(listener.fileno(), listener.family, listener.type) as same:
+                same.listen(BACKLOG)
         self.port = self._server.sockets[0].getsockname()[1]
         self.on_listening()
         self.schedule()
@@ -148,6 +182,17 @@ class Shell:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.stop()
+
+    def refuse(self, client: Client, peer: str) -> None:
+        """Close a connection that is one too many: what is left of the descriptors is for files."""
+        self._refused += 1
+        if not self._refused & (self._refused - 1):  # 1, 2, 4, 8 ...: a flood of them is a few lines
+            refused = f"{self._refused} connection{'s' * (self._refused > 1)} refused"
+            self.report(
+                f"warning: {refused}: {self.max_clients} are open, and the limit of descriptors is near"
+            )
+        client.transport.write(self.refusal(client.id, peer))
+        client.transport.close()
 
     def advance(self, seconds: float) -> None:
         """Move the broker's clock forward and run what is due by then."""
@@ -214,17 +259,22 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         server = self.server
+        peer = self.transport.get_extra_info("peername")
+        address = peer[0] if peer else ""
+        if len(server.clients) >= server.max_clients:
+            server.refuse(self, address)
+            return
         self.transport.set_write_buffer_limits(high=min(WRITE_BUFFER, server.max_pending // 2))
         server.clients[self.id] = self
-        peer = self.transport.get_extra_info("peername")
-        server.carry_out(server.core.on_connected(self.id, server.now(), peer[0] if peer else ""))
+        server.carry_out(server.core.on_connected(self.id, server.now(), address))
 
     def data_received(self, data: bytes) -> None:
         server = self.server
         server.carry_out(server.core.on_data(self.id, data, server.now()), self)
 
     def connection_lost(self, exception: Exception | None) -> None:
-        self.server.clients.pop(self.id, None)
+        if self.server.clients.pop(self.id, None) is None:
+            return  # it was refused
         self.resume_writing()
         self.resume_reading()
         if self._linger is not None:
@@ -375,3 +425,12 @@ class BrokerThread:
         async with self.broker:
             self._started.set()
             await self._stop.wait()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, or all addresses

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.reference_broker.amqp.assembly import build
-from plumbline.reference_broker.amqp.config import Config
+from plumbline.reference_broker.amqp.config import DEFAULT_USER, Config
 from plumbline.reference_broker.durable import DurableShell, StorageOptions
 from plumbline.reference_broker.shell import BrokerThread, Client
 from plumbline.reference_broker.store_folder import Stamp
@@ -72,6 +72,10 @@ class AmqpBroker(DurableShell):
             self.carry_out(self.broker.stop(self.now()))
             self._commit()  # while there is still somebody to tell
         await super().stop()
+
+    def open_to_all(self) -> str:
+        user = self.config.users.get(DEFAULT_USER)
+        return f"the password of {DEFAULT_USER} is the default" if user == DEFAULT_USER else ""
 
     def block(self, reason: str) -> None:
         """As a broker does that runs out of memory or disk: publishers are told, and have to wait."""

@@ -15,7 +15,21 @@ from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.messaging import Messaging
 from plumbline.reference_broker.nats.state import CloseOutput, NatsTimer, Output, SendOutput
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats import Connect, Decoder, HPub, Limits, Operation, Ping, Pong, Pub, Sender, Sub, Unsub
+from plumbline.wire.nats import (
+    Connect,
+    Decoder,
+    Err,
+    HPub,
+    Info,
+    Limits,
+    Operation,
+    Ping,
+    Pong,
+    Pub,
+    Sender,
+    Sub,
+    Unsub,
+)
 
 __all__ = ["Broker", "CloseOutput", "Output", "SendOutput"]
 
@@ -35,6 +49,12 @@ class Broker(Admission, Messaging):
         else:
             self.start_timers(connection, now)
         return self.flush()
+
+    def refusal(self, connection_id: int, peer: str) -> bytes:
+        """INFO and -ERR for a client that the shell cannot take, as for one above ``max_connections``."""
+        stranger = NatsClientConnection(connection_id, peer, self.make_decoder())
+        error = Err.make("maximum connections exceeded").raw
+        return Info.make(self.identity.fields(stranger)).raw + error
 
     def on_data(self, connection_id: int, data: bytes | Sequence[Operation], now: int) -> list[Output]:
         """A client has sent bytes, in any segmentation, or whole operations."""

@@ -66,6 +66,12 @@ class NatsBroker(DurableShell):
         service = self.broker.service
         return service.recover(files, now) if isinstance(service, JetStream) else []
 
+    def open_to_all(self) -> str:
+        return "" if self.config.authorization.required else "it asks for no credentials"
+
+    def refusal(self, client_id: int, peer: str) -> bytes:
+        return self.broker.refusal(client_id, peer)
+
     def on_listening(self) -> None:
         """INFO names the true port."""
         self.broker.identity.port = self.port

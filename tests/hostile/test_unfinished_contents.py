@@ -43,14 +43,18 @@ def decoder(limits: Limits = LIMITS) -> Decoder:
     return made
 
 
+def feed_all(reading: Decoder, chunks: list[bytes]) -> None:
+    for chunk in chunks:
+        reading.feed(chunk)
+
+
 @pytest.mark.parametrize("cut", [1, 7, 8, 1000, 10**6])
 @pytest.mark.parametrize("piece", [b"", b"x"])
 def test_small_body_frames_are_counted_by_the_memory_they_take(piece: bytes, cut: int) -> None:
     stream = begun(1, 10**6) + frame(FrameType.BODY, 1, piece) * 3000
     reading = decoder()
     with pytest.raises(AmqpError) as caught:
-        for at in range(0, len(stream), cut):
-            reading.feed(stream[at : at + cut])
+        feed_all(reading, [stream[at : at + cut] for at in range(0, len(stream), cut)])
     assert caught.value.kind is ErrorKind.PAYLOAD_SIZE
     per_frame = 64 + len(piece)
     frames = (LIMITS.max_unfinished - len(begun(1, 0)) - 512) // per_frame
@@ -62,8 +66,7 @@ def test_small_body_frames_are_counted_by_the_memory_they_take(piece: bytes, cut
 def test_unfinished_contents_of_all_channels_count_together() -> None:
     reading = decoder()
     with pytest.raises(AmqpError) as caught:
-        for channel in range(1, 1000):
-            reading.feed(begun(channel, 1000))
+        feed_all(reading, [begun(channel, 1000) for channel in range(1, 1000)])
     assert 100 < caught.value.channel < 200
 
 

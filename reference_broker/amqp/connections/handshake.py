@@ -169,7 +169,7 @@ class Handshake:
         return 0 < channel_max <= config.channel_max and FRAME_MIN_SIZE <= frame_max <= config.frame_max
 
     def frame_limits(self, frame_max: int) -> Limits:
-        """A decoder compares payloads. A message that is too large by little is refused when it is complete."""
+        """A decoder compares payloads. A message that is a little too large is refused when complete."""
         most = self.config.max_message_size + UNFINISHED_BESIDES_ONE_MESSAGE
         return Limits(frame_max=frame_max - FRAME_OVERHEAD, max_body=most, max_unfinished=most)
 
