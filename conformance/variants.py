@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from plumbline.errors import ExitCode, PlumblineError
+from plumbline.errors import UNDECODABLE, ExitCode, PlumblineError
 
 VARIANTS = Path(__file__).parent / "variants.toml"
 
@@ -68,7 +68,7 @@ def _read(path: Path) -> _VariantsFile:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         return msgspec.convert(tables, _VariantsFile)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except UNDECODABLE as error:
         raise VariantsError(f"{path.name}: {error}") from None
 
 

@@ -98,3 +98,13 @@ UNFINISHED_BEFORE_LOGIN = 256 * 1024
 # accepts as many connections as the limit of the process leaves, and closes the others. Of these, 128 are
 # files of the store, 64 are connections between accept and close.
 RESERVED_DESCRIPTORS = 256
+
+# Times in a fault, in seconds, and sizes and rates, in bytes and bytes per second. A fault with more is
+# refused: exit 2, or status 400 of the control API.
+MAX_FAULT_TIME_S = 24 * 3600
+MAX_FAULT_SIZE = 10**15
+
+# The control API: bytes of a body (400), seconds of one connection (closed), connections at once (closed).
+MAX_CONTROL_BODY = 64 * 1024
+MAX_CONTROL_CONNECTION_S = 60.0
+MAX_CONTROL_CONNECTIONS = 64

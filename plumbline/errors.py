@@ -10,6 +10,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
+# What the decoders of JSON, TOML and MessagePack raise for a text that they cannot read: wrong syntax, bytes
+# that are not UTF-8, numbers out of range, nesting that is too deep. ``msgspec.DecodeError`` and
+# ``tomllib.TOMLDecodeError`` are only the first of these.
+UNDECODABLE = (ValueError, RecursionError)
+
 
 class ExitCode(IntEnum):
     """The same for every command."""

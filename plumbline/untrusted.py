@@ -1,7 +1,7 @@
 """JSON and TOML that somebody else wrote: a server, a client, a user's file.
 
 Whatever is wrong with it, one exception says so: it is not JSON, not UTF-8, nested too deeply, has a number
-that is too long, or is not of the expected shape. Imports nothing of Plumbline.
+that is too long, or is not of the expected shape.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import tomllib
 from typing import TypeVar
 
 import msgspec
+
+from plumbline.errors import UNDECODABLE
 
 Shape = TypeVar("Shape")
 
@@ -22,7 +24,7 @@ def parse_json(data: bytes | str, shape: type[Shape]) -> Shape:
     """The value of a JSON text, as a ``shape`` that msgspec knows. Raises ``BadInputError``."""
     try:
         return msgspec.json.decode(data, type=shape)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadInputError(_what_is_wrong(error)) from None
 
 
@@ -30,7 +32,7 @@ def parse_toml(data: bytes, shape: type[Shape]) -> Shape:
     """The same of a TOML document."""
     try:
         return msgspec.convert(tomllib.loads(data.decode()), shape)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadInputError(_what_is_wrong(error)) from None
 
 

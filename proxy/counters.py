@@ -13,6 +13,7 @@ class Counters:
     open: int = 0
     refused: int = 0  # the server could not be reached
     reset: int = 0
+    failed: int = 0  # closed after an internal error
     passed: list[int] = field(default_factory=lambda: [0, 0])  # bytes to the server, and to the client
     recorded: int = 0
     unrecorded: int = 0  # forwarded, but not in any file: the recording had stopped

@@ -103,11 +103,11 @@ class Link:
         if code == errno.EAGAIN:  # a Unix socket with a full backlog
             self._drop_server()
             self._addresses.insert(0, (family, address))
-            self._timer = self.loop.after(RETRY_S, self._try_next)
+            self._timer = self.loop.after(RETRY_S, self._try_next, self)
         elif code in (0, errno.EINPROGRESS):
             self.server_address = address
-            self._timer = self.loop.after(CONNECT_WITHIN_S, self._connect_timed_out)
-            self.loop.add(self._server.fileno(), select.EPOLLOUT, self._connect_finished)
+            self._timer = self.loop.after(CONNECT_WITHIN_S, self._connect_timed_out, self)
+            self.loop.add(self._server.fileno(), select.EPOLLOUT, self._connect_finished, self)
         else:
             self._connect_failed(reason(OSError(code, os.strerror(code))))
 
@@ -136,7 +136,9 @@ class Link:
         if opening is None:
             self.start(self._client, self._server)
         else:
-            self._timer = self.loop.after(CONNECT_WITHIN_S, lambda: self.give_up("no handshake in time"))
+            self._timer = self.loop.after(
+                CONNECT_WITHIN_S, lambda: self.give_up("no handshake in time"), self
+            )
             opening(self, self._client, self._server)
 
     def give_up(self, why: str) -> None:

@@ -92,6 +92,7 @@ def _problem_counts(counted: Counters) -> list[tuple[str, str]]:
     problems = [
         ("server not reached", str(counted.refused), counted.refused),
         ("connections reset", str(counted.reset), counted.reset),
+        ("connections closed after an internal error", str(counted.failed), counted.failed),
         ("bytes masked", str(counted.redacted), counted.redacted),
         ("forwarded, not recorded", size(counted.unrecorded), counted.unrecorded),
     ]

@@ -15,20 +15,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 Handler = Callable[[int], None]  # takes the epoll mask
 TALK_TURNS = 16  # with one event each, soon after another: somebody asks and somebody answers
+LONGEST_SLEEP_S = 3600.0  # epoll takes no more than 24 days
 AWAKE_S = 0.0002  # so long the next event of a talk is waited for awake
 
 
 class LoopTimer:
     """Something to be done later, unless cancelled."""
 
-    __slots__ = ("action", "at", "order")
+    __slots__ = ("action", "at", "order", "owner")
 
-    def __init__(self, at: float, order: int, action: Callable[[], None]) -> None:
+    def __init__(self, at: float, order: int, action: Callable[[], None], owner: object) -> None:
         self.at = at
         self.order = order
+        self.owner = owner
         self.action: Callable[[], None] | None = action
 
     def __lt__(self, other: LoopTimer) -> bool:
@@ -40,13 +43,22 @@ class LoopTimer:
 
 
 class Loop:
-    """Runs until ``stop``. Times are ``time.monotonic`` seconds."""
+    """Runs until ``stop``. Times are ``time.monotonic`` seconds.
 
-    def __init__(self, end_of_turn: Callable[[], None] | None = None) -> None:
+    What a handler or timer raises that has an owner goes to ``on_error``, with the owner.
+    """
+
+    def __init__(
+        self,
+        end_of_turn: Callable[[], None] | None = None,
+        on_error: Callable[[Any, Exception], None] | None = None,
+    ) -> None:
         self.end_of_turn = end_of_turn or (lambda: None)
+        self.on_error = on_error
         self.ready = 0  # how many descriptors this turn serves
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
+        self._owners: dict[int, object] = {}
         self._timers: list[LoopTimer] = []
         self._orders = count()
         self._calls: deque[Callable[[], None]] = deque()
@@ -58,9 +70,10 @@ class Loop:
         self._lock = threading.RLock()  # a signal handler may interrupt ``call`` and call
         self.add(self._wakeup, select.EPOLLIN, self._woken)
 
-    def add(self, fd: int, mask: int, handler: Handler) -> None:
+    def add(self, fd: int, mask: int, handler: Handler, owner: object = None) -> None:
         """Calls ``handler`` for each turn in which ``fd`` is ready for ``mask``."""
         self._handlers[fd] = handler
+        self._owners[fd] = owner
         self._epoll.register(fd, mask)
 
     def modify(self, fd: int, mask: int) -> None:
@@ -69,18 +82,19 @@ class Loop:
 
     def remove(self, fd: int) -> None:
         """Before ``fd`` is closed. An event of this turn that is not served yet is dropped."""
+        self._owners.pop(fd, None)
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def at(self, when: float, action: Callable[[], None]) -> LoopTimer:
+    def at(self, when: float, action: Callable[[], None], owner: object = None) -> LoopTimer:
         """Does ``action`` at that monotonic time or shortly after."""
-        timer = LoopTimer(when, next(self._orders), action)
+        timer = LoopTimer(when, next(self._orders), action, owner)
         heapq.heappush(self._timers, timer)
         return timer
 
-    def after(self, seconds: float, action: Callable[[], None]) -> LoopTimer:
+    def after(self, seconds: float, action: Callable[[], None], owner: object = None) -> LoopTimer:
         """Does ``action`` after that many seconds."""
-        return self.at(time.monotonic() + seconds, action)
+        return self.at(time.monotonic() + seconds, action, owner)
 
     def call(self, action: Callable[[], None]) -> None:
         """From any thread: ``action`` is done in the loop's, unless that has ended."""
@@ -94,7 +108,7 @@ class Loop:
         self.call(self._stop)
 
     def run(self) -> None:
-        """Until ``stop``. What a handler raises comes out here."""
+        """Until ``stop``. What a handler without an owner raises comes out here."""
         poll, handlers, timers, end_of_turn = self._epoll.poll, self._handlers, self._timers, self.end_of_turn
         while self._running:
             while timers and timers[0].action is None:  # cancelled: nobody waits for it
@@ -104,7 +118,10 @@ class Loop:
             for fd, mask in events:
                 handler = handlers.get(fd)
                 if handler is not None:
-                    handler(mask)
+                    try:
+                        handler(mask)
+                    except Exception as error:
+                        self._fail(self._owners.get(fd), error)
             if timers:
                 self._run_timers()
             end_of_turn()
@@ -138,14 +155,22 @@ class Loop:
         return events
 
     def _timeout(self) -> float:
-        return max(self._timers[0].at - time.monotonic(), 0)
+        return min(max(self._timers[0].at - time.monotonic(), 0), LONGEST_SLEEP_S)
 
     def _run_timers(self) -> None:
         now = time.monotonic()
         while self._timers and self._timers[0].at <= now:
-            action = heapq.heappop(self._timers).action
-            if action is not None:
-                action()
+            timer = heapq.heappop(self._timers)
+            if timer.action is not None:
+                try:
+                    timer.action()
+                except Exception as error:
+                    self._fail(timer.owner, error)
+
+    def _fail(self, owner: object, error: Exception) -> None:
+        if owner is None or self.on_error is None:
+            raise error
+        self.on_error(owner, error)
 
     def _woken(self, _mask: int) -> None:
         os.eventfd_read(self._wakeup)

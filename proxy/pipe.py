@@ -192,7 +192,7 @@ class SocketEnd:
     def start(self) -> None:
         """Both directions are there: read from now on."""
         self._mask = _IN
-        self._loop.add(self.fd, _IN, self.ready)
+        self._loop.add(self.fd, _IN, self.ready, self.incoming.link)
 
     def update(self) -> None:
         """Waits for what the two directions want."""

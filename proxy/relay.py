@@ -10,7 +10,9 @@ import contextlib
 import errno
 import select
 import socket
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -83,7 +85,8 @@ class Relay:
         self.server = server
         self.tap: Tap = tap or NullTap()
         self.counters = Counters()
-        self.loop = Loop(self._end_of_turn)
+        self.loop = Loop(self._end_of_turn, self.fail)
+        self.on_error: Callable[[Link, Exception], None] = _print_error
         self.received: list[tuple[Pipe, bytes, int]] = []
         self.ended: list[Pipe] = []
         self.aborted: list[tuple[Link, Direction, str]] = []
@@ -177,6 +180,12 @@ class Relay:
         if self._stopping and not self._links:
             self.loop.stop()
 
+    def fail(self, link: Link, error: Exception) -> None:
+        """An error of Plumbline in what concerns one connection: that one is closed, the others go on."""
+        self.counters.failed += 1
+        self.on_error(link, error)
+        link.reset()
+
     # -- the turn ----------------------------------------------------------------------------
 
     def _end_of_turn(self) -> None:
@@ -224,17 +233,29 @@ class Relay:
     def _record(self, received: list[tuple[Pipe, bytes, int]], ended: list[Pipe]) -> bool:
         data = self.tap.data
         for pipe, chunk, now in received:
-            data(pipe.link, pipe.direction, chunk, now)
+            try:
+                data(pipe.link, pipe.direction, chunk, now)
+            except Exception as error:
+                self.fail(pipe.link, error)
         for pipe in ended:
-            self.tap.ended(pipe.link, pipe.direction, time.time_ns())
+            try:
+                self.tap.ended(pipe.link, pipe.direction, time.time_ns())
+            except Exception as error:
+                self.fail(pipe.link, error)
         return self.tap.commit()
 
     def _forward(self, received: list[tuple[Pipe, bytes, int]], ended: list[Pipe]) -> None:
         for pipe, chunk, _ in received:
-            pipe.count(chunk)
-            (pipe.disturbance or pipe).forward(chunk)
+            try:
+                pipe.count(chunk)
+                (pipe.disturbance or pipe).forward(chunk)
+            except Exception as error:
+                self.fail(pipe.link, error)
         for pipe in ended:
-            (pipe.disturbance or pipe).forward_end()
+            try:
+                (pipe.disturbance or pipe).forward_end()
+            except Exception as error:
+                self.fail(pipe.link, error)
 
     def abandon(self) -> None:
         """What cannot be recorded may not pass: everything is closed, and ``run`` returns."""
@@ -292,3 +313,14 @@ class Relay:
         if self._listen.path:
             with contextlib.suppress(OSError):
                 Path(self._listen.path).unlink()
+
+
+def _print_error(link: Link, error: Exception) -> None:
+    sys.stderr.write(f"plumbline: connection {link.number} was closed: {error_text(error)}\n")
+
+
+def error_text(error: Exception) -> str:
+    """An internal error in one line, with the place where it was raised."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"internal error in Plumbline: {type(error).__name__}: {error}"
+    return f"{what} ({place.filename}:{place.lineno})"

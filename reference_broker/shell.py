@@ -142,7 +142,7 @@ class Shell:
         loop = asyncio.get_running_loop()
         limit = descriptor_limit()
         self.max_clients = max(limit - RESERVED_DESCRIPTORS, limit // 4)
-        # asyncio accepts as many at once as the backlog is long, and those count before anybody can refuse them.
+        # asyncio accepts as many at once as the backlog is long, and refuses none of them before it has all.
         self._server = await loop.create_server(
             lambda: Client(self), self.host, self.port, backlog=ACCEPT_AT_ONCE
         )

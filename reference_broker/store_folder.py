@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import UNDECODABLE, PlumblineError
 
 try:
     import fcntl
@@ -31,6 +31,7 @@ LOCK = "lock"
 TRASH = "trash"
 TEMPORARY = ".tmp"
 MAX_OPEN_FILES = 128
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a symbolic link would have us write into another file
 
 
 class StoreError(PlumblineError):
@@ -86,7 +87,7 @@ class StoreFolder:
             self._lock = None
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
         try:
             if fcntl is not None:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,7 +114,7 @@ class StoreFolder:
             return
         try:
             found = msgspec.json.decode(stamp.read_bytes(), type=Stamp)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             raise StoreError(
                 f"{stamp} is damaged, so the store cannot be read: restore a file that contains "
                 f"{msgspec.json.encode(self.stamp).decode()}, or choose another folder"
@@ -189,7 +190,7 @@ class StoreFolder:
         target = self.path / path
         temporary = target.with_name(target.name + TEMPORARY)
         self._make_folder(target.parent)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o644)
         try:
             _write_all(descriptor, data)
             if self.synced:
@@ -224,7 +225,7 @@ class StoreFolder:
             return descriptor
         target = self.path / path
         self._make_folder(target.parent)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o644)
         self._open[path] = descriptor
         self._dirty_folders.add(_parent(path))
         if len(self._open) > MAX_OPEN_FILES:

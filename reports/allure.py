@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -82,8 +83,8 @@ class AllureReport:
             raise ReportError(f"cannot write the allure results: {folder} is a file; name a folder")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / ".plumbline").touch()
-            (folder / ".plumbline").unlink()
+            with tempfile.TemporaryFile(dir=folder):
+                pass
         except OSError as error:
             raise self._error(error) from error
 

@@ -15,6 +15,7 @@ from enum import Enum, auto
 import msgspec
 
 from plumbline.captures.redaction import MASK
+from plumbline.errors import UNDECODABLE
 from plumbline.wire.nats.secrets import SECRETS
 
 MASK_SCALAR = ord("1")  # of a number: the JSON stays JSON
@@ -172,6 +173,6 @@ def _is_secret(key: bytes) -> bool:
     """Whether a server would take this key for one of the secret ones. A key that is no text is one."""
     try:
         name = msgspec.json.decode(b'"' + key + b'"', type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return True
     return name.casefold() in SECRETS

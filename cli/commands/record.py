@@ -197,7 +197,7 @@ def record(
     if controls:
         controls.close()
     live.end(None if judge is None else judge.violation_count)
-    if proxy.recorder.stopped:
+    if proxy.recorder.stopped or proxy.counters.failed:
         raise typer.Exit(ExitCode.HARNESS_ERROR)
     if judge and judge.violation_count:
         raise typer.Exit(ExitCode.NOT_CONFORMANT)

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from plumbline.conformance import known_failures
-from plumbline.errors import ExitCode, PlumblineError
+from plumbline.errors import UNDECODABLE, ExitCode, PlumblineError
 from plumbline.verdicts import KnownFailure, Level
 from plumbline.versions import numbers
 
@@ -200,7 +200,7 @@ _REQUIRED = ("id", "level", "statement", "source", "profile")
 def _read(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         problems.append(f"{path.name}: not TOML: {error}")
         return None
 

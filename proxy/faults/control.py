@@ -8,25 +8,34 @@
     GET    /connections        [{"connection": 3, "client": "127.0.0.1:4000", "to_server": 7, "to_client": 9}]
     /proxies and below, /version: the same faults in the shape of toxiproxy's API, see ``toxics``
 
-What was wrong with a request stands in ``error``, with the status 400 or 404.
+A body is JSON, with ``Content-Type: application/json``. What was wrong with a request stands in ``error``,
+with the status 400 or 404. Refused (403) is what a web page can make a browser send, since a page must not
+change faults: a request for another host, with the header ``Origin``, or with a ``Sec-Fetch-Site`` other than
+``none`` and ``same-origin``.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from plumbline.bounds import MAX_CONTROL_BODY, MAX_CONTROL_CONNECTION_S, MAX_CONTROL_CONNECTIONS
+from plumbline.errors import UNDECODABLE
 from plumbline.proxy.faults.injection import Faults
 from plumbline.proxy.faults.language import Fault, FaultError, parse_fault
 from plumbline.proxy.faults.toxics import Toxic, of_fault
-from plumbline.proxy.relay import Relay
+from plumbline.proxy.relay import Relay, error_text
+from plumbline.wire.units import read_number
 
-MAX_BODY_BYTES = 64 * 1024
 ANSWER_WITHIN_S = 10.0
 VERSION = "2.5.0"  # of toxiproxy, whose API this is like
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -49,7 +58,7 @@ class ControlApi:
         self.name = relay.server.protocol  # of the one proxy, for who asks for proxies
         self._toxics_by_name: dict[str, Toxic] = {}
         faults.may_change = True
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self))
+        self._server = _Server(("127.0.0.1", port), partial(_Handler, self))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="plumbline-control", daemon=True
         )
@@ -186,6 +195,8 @@ class ControlApi:
                 outcome.append(action())
             except RequestError as refused:
                 outcome.append(refused)
+            except Exception as error:  # the connections go on
+                outcome.append(RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, error_text(error)))
             done.set()
 
         self._relay.loop.call(run)
@@ -196,12 +207,59 @@ class ControlApi:
         return outcome[0]
 
 
+class _Server(ThreadingHTTPServer):
+    """One thread for each connection, of which there are not many."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._free = threading.BoundedSemaphore(MAX_CONTROL_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone is no error of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads from a connection until its time is over. Raises ``TimeoutError``."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._ends = time.monotonic() + MAX_CONTROL_CONNECTION_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def __init__(self, control: ControlApi, *args: Any) -> None:
         self._control = control
         super().__init__(*args)
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_TimedReader(self.connection))
 
     def do_GET(self) -> None:  # named by the base class
         self._respond()
@@ -236,18 +294,35 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _body(self) -> Any:
-        """Raises ``RequestError``: also for a web page that was made to ask us (DNS rebinding)."""
-        if self.headers.get("Host", "").rpartition(":")[0] not in LOOPBACK:
-            raise RequestError(HTTPStatus.FORBIDDEN, "the Host header must be a loopback address")
-        length = self.headers.get("Content-Length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+        """What the body holds; None without a body. Raises ``RequestError``."""
+        headers = self.headers
+        length = read_number(headers.get("Content-Length", "0"))
+        if length is None or length > MAX_CONTROL_BODY or "Transfer-Encoding" in headers:
             self.close_connection = True
-            raise RequestError(HTTPStatus.BAD_REQUEST, f"a body of at most {MAX_BODY_BYTES} bytes")
-        text = self.rfile.read(int(length))
+            raise RequestError(
+                HTTPStatus.BAD_REQUEST, f"a body of at most {MAX_CONTROL_BODY} bytes, with its length"
+            )
+        text = self.rfile.read(length)
+        self._refuse_web_pages()
+        if not text:
+            return None
+        if headers.get_content_type() != "application/json":
+            raise RequestError(
+                HTTPStatus.BAD_REQUEST, "a body needs the header Content-Type: application/json"
+            )
         try:
-            return json.loads(text) if text else None
-        except ValueError as error:
+            return json.loads(text)
+        except UNDECODABLE as error:
             raise RequestError(HTTPStatus.BAD_REQUEST, f"JSON, but {error}") from None
+
+    def _refuse_web_pages(self) -> None:
+        """A web page can make a browser ask us, also under another name (DNS rebinding)."""
+        headers = self.headers
+        if headers.get("Host", "").rpartition(":")[0] not in LOOPBACK:
+            raise RequestError(HTTPStatus.FORBIDDEN, "the Host header must be a loopback address")
+        sites = headers.get_all("Sec-Fetch-Site", [])
+        if "Origin" in headers or any(site not in ("none", "same-origin") for site in sites):
+            raise RequestError(HTTPStatus.FORBIDDEN, "requests of web pages are not allowed")
 
 
 def _text(body: Any, name: str) -> str:

@@ -103,6 +103,7 @@ class FaultyDirection:
         self._clocks: list[LoopTimer] = []
         self._passed = 0
         self._swallows = False
+        self._holds = False  # a bandwidth of 0: nothing passes until the fault is changed
         self._operations = 0
         self._waiting: bytes = b""  # an operation that lets the next one go first
         self._hold_timer: LoopTimer | None = None
@@ -139,6 +140,9 @@ class FaultyDirection:
                 if applied.concerns:
                     self._applied[name] = applied
                     self._start(applied)
+        self._holds = any(not one.fault.size for one in self._of(FaultKind.BANDWIDTH))
+        if self._queue:
+            self._run()
 
     def _start(self, applied: _ActiveFault) -> None:
         fault = applied.fault
@@ -148,7 +152,8 @@ class FaultyDirection:
         elif fault.kind in (FaultKind.LATENCY, FaultKind.BANDWIDTH, FaultKind.SLICE):
             self._note(applied)
         if fault.time and fault.kind in (FaultKind.TIMEOUT, FaultKind.LIMIT, FaultKind.RESET):
-            self._clocks.append(self._faults.loop.after(fault.time, lambda: self._end_connection(applied)))
+            loop = self._faults.loop
+            self._clocks.append(loop.after(fault.time, lambda: self._end_connection(applied), self.pipe.link))
 
     def _of(self, kind: FaultKind) -> list[_ActiveFault]:
         return [applied for applied in self._applied.values() if applied.fault.kind is kind]
@@ -204,7 +209,7 @@ class FaultyDirection:
         late = sum(fault.time for fault in struck if fault.kind is FaultKind.DELAY)
         if FaultKind.REORDER in kinds and not self._waiting:
             self._waiting = data
-            self._hold_timer = self._faults.loop.after(LOOK_AHEAD_S, self._release_held)
+            self._hold_timer = self._faults.loop.after(LOOK_AHEAD_S, self._release_held, self.pipe.link)
             return
         self._pass(data, received + late)
         self._release_held()
@@ -270,10 +275,10 @@ class FaultyDirection:
 
     def _pieces(self, data: bytes) -> list[tuple[bytes, float]]:
         """Pieces and the pause before each."""
-        slices, bandwidths = self._of(FaultKind.SLICE), self._of(FaultKind.BANDWIDTH)
-        if not slices and not bandwidths:
+        slices = self._of(FaultKind.SLICE)
+        rate = min((one.fault.size for one in self._of(FaultKind.BANDWIDTH) if one.fault.size), default=0)
+        if not slices and not rate:
             return [(data, 0.0)]
-        rate = min((one.fault.size for one in bandwidths), default=0)
         sizes = [one.fault.size for one in slices] + ([max(int(rate * SMOOTH_S), 1)] if rate else [])
         step = max(min(sizes), 1)
         pause = sum(one.fault.time for one in slices)
@@ -293,8 +298,9 @@ class FaultyDirection:
             self._timer.cancel()
             self._timer = None
         now = time.monotonic()
-        while self._queue and self._queue[0][0] <= now and not self.pipe.blocked and not self.gone:
-            _, what = self._queue.popleft()
+        queue, pipe = self._queue, self.pipe
+        while queue and queue[0][0] <= now and not pipe.blocked and not self._holds and not self.gone:
+            _, what = queue.popleft()
             if isinstance(what, bytes):
                 self.delayed -= len(what)
                 self.pipe.forward(what)
@@ -305,9 +311,9 @@ class FaultyDirection:
             self.delayed = 0
             return
         self.pipe.hold(now_held=self.delayed > HOLD_BYTES)
-        if self._queue:
+        if self._queue and not self._holds:
             wait = RETRY_S if self.pipe.blocked else 0.0
-            self._timer = self._faults.loop.at(max(self._queue[0][0], now + wait), self._run)
+            self._timer = self._faults.loop.at(max(self._queue[0][0], now + wait), self._run, self.pipe.link)
 
     def _end_connection(self, applied: _ActiveFault) -> None:
         """The connection ends here."""

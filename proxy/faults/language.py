@@ -1,7 +1,7 @@
 """The fault language: parses one line per fault.
 
     latency 50ms ±10ms on downstream         every byte is so much later, give or take
-    bandwidth 100k on upstream               so many bytes a second
+    bandwidth 100k on upstream               so many bytes a second; 0: nothing passes while it is there
     slice 10 every 5ms                       forwarded in pieces of so many bytes, with pauses
     slow_close 500ms                         an end of stream is passed on so much later
     limit 10k        limit 2s                the connection is closed after so many bytes, or so much time
@@ -14,7 +14,7 @@
     rewrite MSG the 3rd set payload="x"      sent with other fields: ``rewriting``
 
 Times and sizes are those of ``wire.units``: ``10k`` is 10,000 bytes, ``10KiB`` 10,240. Where both are
-possible, ``2m`` is two minutes and ``2M`` a size.
+possible, ``2m`` is two minutes and ``2M`` a size. A time is at most 24 hours.
 
 ``on upstream`` is what clients send, ``downstream`` what the server sends; without it, both. An operation is
 named by its verb or, for NATS, by its acknowledgement (``+ACK``, ``-NAK``, ``+WPI``, ``+TERM``), and chosen
@@ -31,11 +31,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.bounds import MAX_FAULT_SIZE, MAX_FAULT_TIME_S
 from plumbline.captures.filters import Filter, match_all, parse
 from plumbline.errors import PlumblineError
 from plumbline.proxy.faults.rewriting import parse_changes
 from plumbline.wire.sender import BY_STREAM, Direction
-from plumbline.wire.units import DURATION_PATTERN, SECOND, SIZE_PATTERN, read_duration, read_size
+from plumbline.wire.units import DURATION_PATTERN, SECOND, SIZE_PATTERN, read_duration, read_number, read_size
 
 
 class FaultError(PlumblineError, ValueError):
@@ -193,8 +194,9 @@ def _values(text: str, found: re.Match[str]) -> dict[str, float]:
         if value is None:
             continue
         number = read_size(value) if name == "size" else read_duration(value)
-        if number is None:
-            raise FaultError(f"{text}: {value} is too large")
+        if number is None or number > (MAX_FAULT_SIZE if name == "size" else MAX_FAULT_TIME_S * SECOND):
+            most = f"{MAX_FAULT_SIZE} bytes" if name == "size" else f"{MAX_FAULT_TIME_S // 3600} h"
+            raise FaultError(f"{text}: {value[:100]} is too large, the most is {most}")
         values[name] = number if name == "size" else number / SECOND
     return values
 
@@ -206,6 +208,9 @@ def _direction(text: str, word: str) -> Direction:
 
 
 def _ordinal(text: str, number: str | None) -> int:
-    if number == "0":
-        raise FaultError(f"{text}: numbers start at 1st")
-    return int(number or 0)
+    if number is None:
+        return 0
+    value = read_number(number)
+    if not value:
+        raise FaultError(f"{text}: numbers start at 1st and have at most 19 digits")
+    return value

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plumbline.errors import UNDECODABLE
 from plumbline.proxy import info
 from plumbline.wire import amqp, nats
 from plumbline.wire.errors import ProtocolError
@@ -39,7 +40,7 @@ def parse_changes(text: str) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except UNDECODABLE:
         return text
 
 

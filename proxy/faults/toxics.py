@@ -23,6 +23,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from plumbline.bounds import MAX_FAULT_SIZE
 from plumbline.proxy.faults.language import Fault, parse_fault
 from plumbline.wire.sender import BY_STREAM
 
@@ -99,8 +100,9 @@ class _Numbers:
 
     def __getitem__(self, name: str) -> float:
         value = self._attributes.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise ValueError(f"{name} is a number, 0 or more, not {value!r}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= MAX_FAULT_SIZE:  # also: not a number (NaN)
+            raise ValueError(f"{name} is a number from 0 to {MAX_FAULT_SIZE}, not {str(value)[:100]}")
         return value
 
 

@@ -58,7 +58,7 @@ class TlsOpenings:
                 link.give_up(f"TLS: {error}")
             else:
                 waiting.append(fd)
-                link.loop.add(fd, mask, go_on)
+                link.loop.add(fd, mask, go_on, link)
 
         link.on_close = stop
         go_on()

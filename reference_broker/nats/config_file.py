@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.config import Config, ConfigError
 from plumbline.reference_broker.nats.levels import parse_level
 from plumbline.reference_broker.nats.nkeys import public_key
-from plumbline.wire.units import SECOND, read_duration
+from plumbline.wire.units import SECOND, read_duration, read_number
 
 _ALIASES = {
     "net": "host",
@@ -55,7 +56,7 @@ def load(
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     try:
         fields = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ConfigError(f"{path}: write the configuration as JSON ({error})") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: write one JSON object")
@@ -119,9 +120,10 @@ def _expand_listen(known: dict[str, Any]) -> dict[str, Any]:
     if listen is None:
         return known
     host, _, port = str(listen).rpartition(":")
-    if not port.isdigit():
+    number = read_number(port)
+    if number is None:
         raise ConfigError(f'listen {listen!r} is not an address: write "127.0.0.1:4222"')
-    return {**known, "port": int(port), **({"host": host} if host else {})}
+    return {**known, "port": number, **({"host": host} if host else {})}
 
 
 def _jetstream(value: Any, store_dir: Any, fsync: Any) -> Any:

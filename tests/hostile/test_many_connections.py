@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from plumbline.reference_broker.nats.server import NatsBroker
 DESCRIPTORS = 400  # so 144 connections: 256 are reserved
 MOST = 144
 CLIENTS = 600
+FEW = f'ulimit -Sn {DESCRIPTORS // 2}; ulimit -Hn {DESCRIPTORS}; exec "$@"'
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
 
@@ -27,11 +27,10 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_respond
 def running(*arguments: str) -> Iterator[tuple[tuple[str, int], subprocess.Popen[str]]]:
     """A broker as a program of its own, with few descriptors: its address and the process."""
     with subprocess.Popen(
-        [sys.executable, "-m", "plumbline", "broker", *arguments, "-p", "-1"],
+        ["sh", "-c", FEW, "sh", sys.executable, "-m", "plumbline", "broker", *arguments, "-p", "-1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS // 2, DESCRIPTORS)),
     ) as broker:
         assert broker.stdout
         url = urlsplit(broker.stdout.readline().split()[0])

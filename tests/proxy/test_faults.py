@@ -172,7 +172,8 @@ def test_a_delayed_flood_stops_the_sender(tmp_path: Path) -> None:
 
 def ask(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{url}{path}", data=data, method=method)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}{path}", data=data, method=method, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.status, json.load(answer)

@@ -128,8 +128,8 @@ class Decoder:
             excerpt = data[self.offset - base :][:EXCERPT_BYTES]
             self._contents.clear()
             self._error = error.located(self.offset, excerpt, ())
-            # Not the object that is raised: its traceback would keep this decoder, and all it holds, until the
-            # garbage collector finds the circle.
+            # Not the object that is raised: its traceback would keep this decoder, and all it holds, until
+            # the garbage collector finds the circle.
             raise error.located(self.offset, excerpt, tuple(operations)) from None
         self.offset = base + used
         if used < len(data):

@@ -12,6 +12,8 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import UNDECODABLE
+
 
 class _Record(Struct, frozen=True, array_like=True, tag_field="t"):
     """One durable change."""
@@ -139,7 +141,7 @@ def decode_frames(data: bytes) -> tuple[list[list[Record]], int]:
             break
         try:
             frames.append(_decoder.decode(payload))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             break
         at += FRAME.size + length
     return frames, at

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import replace
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
@@ -127,6 +128,6 @@ def object_of(body: bytes) -> Fields | None:
     """What is encoded, if it is a JSON object."""
     try:
         fields = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return fields if isinstance(fields, dict) else None

@@ -25,6 +25,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Struct
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import Defect, add, default_needs, replace
@@ -262,7 +263,7 @@ def _register(files: Iterable[Path]) -> None:
     for file in files:
         try:
             defects = read(file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        except UNDECODABLE as error:
             error.add_note(f"in {file}")
             raise
         for defect in defects:

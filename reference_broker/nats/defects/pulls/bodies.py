@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.methods import alter_waiting, method_defect
@@ -39,7 +40,7 @@ def _lenient(broker: Broker, *, malformed: bool) -> None:
 def _is_json(body: bytes) -> bool:
     try:
         msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return True
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import add, defect, new
 from plumbline.reference_broker.nats.defects.methods import (
@@ -34,7 +35,7 @@ KNOWN = frozenset(field.name for field in msgspec.structs.fields(PullRequest))
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
         found = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
     return found if isinstance(found, dict) else None
 

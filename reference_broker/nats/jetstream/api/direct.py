@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.jetstream import subjects
 from plumbline.reference_broker.nats.jetstream.api.streams import MessageGetRequest, find_message
 from plumbline.reference_broker.nats.jetstream.rules import Rules
@@ -120,7 +121,7 @@ def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
         raise _StatusError(EMPTY)
     try:
         get_request = msgspec.json.decode(body or b"{}", type=MessageGetRequest)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         raise _StatusError(MALFORMED) from None
     if not rules.direct_gets_in_batches:
         get_request = msgspec.structs.replace(get_request, batch=0, multi_last=[])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.jetstream import errors
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def decode(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
         if rules.strict_json:
             _refuse_unknown_keys(body, kind)
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
+    except UNDECODABLE as error:
         raise errors.INVALID_JSON(detail=f": {error}" if rules.json_errors_have_detail else "") from None
 
 
@@ -93,7 +94,7 @@ def is_empty(body: bytes) -> bool:
     """Whether a body asks for nothing: no byte, or an object without a key."""
     try:
         return not body or msgspec.json.decode(body) == {}
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return False
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.jetstream.consumers.ack import Pending, Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.position import ConsumerPosition
 from plumbline.reference_broker.nats.jetstream.files.layout import CHECKSUM_SIZE, checksum
@@ -121,7 +122,7 @@ def read(data: bytes) -> tuple[list[LogEntry], int]:
             break
         try:
             entries.append(_DECODER.decode(data[body : body + length]))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             break
         offset = end
     return entries, offset

@@ -21,6 +21,8 @@ from typing import TypeVar
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
+
 LAYOUT = "plumbline.jetstream"
 VERSION = 1
 STREAMS = "streams"
@@ -87,5 +89,5 @@ def unseal(data: bytes, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return None
