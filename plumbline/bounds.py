@@ -108,3 +108,11 @@ MAX_FAULT_SIZE = 10**15
 MAX_CONTROL_BODY = 64 * 1024
 MAX_CONTROL_CONNECTION_S = 60.0
 MAX_CONTROL_CONNECTIONS = 64
+
+# How many streams in a row a message of the NATS broker enters as a copy, and how many copies one publish
+# makes. What is beyond is not copied.
+MAX_COPY_DEPTH = 16
+MAX_COPIES = 1000
+
+# Sequences that a mirror skips before the next message; a message behind a larger gap is not mirrored.
+MAX_MIRROR_GAP = 1_000_000

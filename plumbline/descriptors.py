@@ -6,15 +6,17 @@ import contextlib
 
 try:
     import resource
-except ImportError:  # this platform has no such limits
-    resource = None  # type: ignore[assignment]
+
+    _HAS_LIMITS = True
+except ImportError:  # this platform has none
+    _HAS_LIMITS = False
 
 MANY = 1 << 20  # where there is no limit
 
 
 def allow_many_descriptors() -> int:
     """As many as this user may have; returns how many that is."""
-    if resource is None:
+    if not _HAS_LIMITS:
         return MANY
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -25,5 +27,5 @@ def allow_many_descriptors() -> int:
 
 def descriptor_limit() -> int:
     """How many it may have as it is."""
-    soft = MANY if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if _HAS_LIMITS else MANY
     return soft if 0 <= soft < MANY else MANY

@@ -100,8 +100,7 @@ class _Numbers:
 
     def __getitem__(self, name: str) -> float:
         value = self._attributes.get(name, 0)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= MAX_FAULT_SIZE:  # also: not a number (NaN)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_FAULT_SIZE:
             raise ValueError(f"{name} is a number from 0 to {MAX_FAULT_SIZE}, not {str(value)[:100]}")
         return value
 

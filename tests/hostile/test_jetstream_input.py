@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.bounds import MAX_MAPPING_CHARACTERS
+from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH, MAX_MAPPING_CHARACTERS
 from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.sublist import Sublist
 from plumbline.wire.units import read_number
@@ -139,3 +139,50 @@ def test_the_widest_subscription_comes_first() -> None:
     for pattern in patterns:
         sublist.insert(pattern.encode(), pattern)
     assert sublist.match(b"a.b") == [">", "*.>", "*.*", "*.b", "a.>", "a.*", "a.b"]
+
+
+@pytest.mark.parametrize("kind", ["sources", "republish"])
+def test_streams_that_copy_from_each_other_end(kind: str) -> None:
+    bench = Bench()
+    for name, other in ("AB", "BA"):
+        how = [{"name": other}] if kind == "sources" else {"src": f"{name}.*", "dest": f"{other}.$1"}
+        bench.stream(name, subjects=[f"{name}.*"], **{kind: how})
+    assert bench.request("A.x", b"x")["seq"] >= 1
+    counts = [bench.api(f"STREAM.INFO.{name}")["state"]["messages"] for name in "AB"]
+    assert counts == [1, 1]
+
+
+def test_a_long_row_of_copies_and_many_of_them_are_bounded() -> None:
+    bench = Bench()
+    bench.stream("S0", subjects=["a"])
+    for number in range(1, 400):
+        bench.stream(f"S{number}", sources=[{"name": f"S{number - 1}"}])
+    assert bench.request("a", b"x")["seq"] == 1
+    counts = [bench.api(f"STREAM.INFO.S{number}")["state"]["messages"] for number in range(400)]
+    assert counts == [1] * (MAX_COPY_DEPTH + 1) + [0] * (399 - MAX_COPY_DEPTH)
+
+
+def test_copies_that_multiply_are_bounded() -> None:
+    bench = Bench()
+    bench.stream("L0-0", subjects=["a"])
+    above = ["L0-0"]
+    for layer in range(1, 12):
+        here = [f"L{layer}-{number}" for number in range(3)]
+        for name in here:
+            bench.stream(name, sources=[{"name": source} for source in above])
+        above = here
+    assert bench.request("a", b"x")["seq"] == 1
+    names = bench.api("STREAM.NAMES")["streams"]
+    stored = sum(bench.api(f"STREAM.INFO.{name}")["state"]["messages"] for name in names)
+    assert 100 < stored <= MAX_COPIES + 1
+
+
+def test_a_mirror_does_not_count_to_a_sequence_that_is_far_away() -> None:
+    bench = Bench()
+    bench.stream("S", subjects=["s"])
+    bench.stream("M", mirror={"name": "S"})
+    bench.request("s", b"x")
+    bench.api("STREAM.DELETE.S")
+    bench.stream("S", subjects=["s"], first_seq=2**62)
+    assert bench.request("s", b"x")["seq"] == 2**62
+    assert bench.api("STREAM.INFO.M")["state"]["messages"] == 1

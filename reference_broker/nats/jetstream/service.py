@@ -71,6 +71,7 @@ class JetStream:
         self.host = host
         self.rules = Rules.of(config.level)
         self.timers = Timers()
+        self.route = copying.CopyRoute()
         self.streams: dict[str, Stream] = {}
         self.targets: dict[bytes, list[PushDelivery]] = {}  # push consumers by deliver_subject
         self.now = 0

@@ -210,7 +210,7 @@ def _invalid(reason: str) -> errors.JetStreamError:
 def _check_shapes(config: StreamConfig, rules: Rules) -> None:
     """The objects that an echo repeats as they were written have the types that are read of them."""
     origins = [config.mirror, *(config.sources or ())]
-    shapes = [(each, OriginFields) for each in origins if each is not None]
+    shapes: list[tuple[Any, type[Struct]]] = [(each, OriginFields) for each in origins if each is not None]
     shapes += [
         (each, MappingFields) for each in (config.subject_transform, config.republish) if each is not None
     ]

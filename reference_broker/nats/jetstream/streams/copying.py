@@ -6,8 +6,11 @@ message came from. Sources: docs.nats.io, "Source and Mirror Streams"; ADR-28, "
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH
 from plumbline.reference_broker.nats.jetstream.streams.config import mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
@@ -47,6 +50,34 @@ def catch_up(stream: Stream, now: int) -> None:
         source = stream.jetstream.streams.get(origin.get("name", ""))
         for message in list(source.store.messages()) if source is not None else []:
             copy(source, stream, message, now)
+
+
+class CopyRoute:
+    """The streams that one published message passes on its way: copies of copies, and republished ones.
+
+    Streams may copy from each other in a circle, which a message does not close.
+    """
+
+    def __init__(self) -> None:
+        self._passed: list[Stream] = []
+        self._count = 0
+
+    @contextmanager
+    def passing(self, stream: Stream) -> Iterator[None]:
+        """While ``stream`` passes a message on."""
+        if not self._passed:
+            self._count = 0
+        self._passed.append(stream)
+        try:
+            yield
+        finally:
+            self._passed.pop()
+
+    def may_enter(self, stream: Stream) -> bool:
+        """Whether the message may enter ``stream`` as well."""
+        self._count += 1
+        is_within = len(self._passed) <= MAX_COPY_DEPTH and self._count <= MAX_COPIES
+        return is_within and all(each is not stream for each in self._passed)
 
 
 def copy(origin: Stream | None, stream: Stream, message: StoredMessage, now: int) -> None:
@@ -126,5 +157,5 @@ class Republish:
         payload = b"" if self.headers_only else message.payload
         jetstream.host.publish(target, None, block, payload)
         other = jetstream.find_stream(target)
-        if other is not None and other is not self.stream:
+        if other is not None and jetstream.route.may_enter(other):
             other.publish(target, None, block, payload, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plumbline.bounds import MAX_MIRROR_GAP
 from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig, check_workqueue
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
@@ -129,15 +130,22 @@ class Stream(StreamAdmission):
         """A message is in: consumers, copies and republishing get to know."""
         for consumer in tuple(self.consumers.values()):
             consumer.on_stored(message, now)
-        if self.republish is not None:
-            self.republish.send(message, now)
-        for stream in self.copies:
-            copying.copy(self, stream, message, now)
+        if self.republish is None and not self.copies:
+            return
+        route = self.jetstream.route
+        with route.passing(self):
+            if self.republish is not None:
+                self.republish.send(message, now)
+            for stream in self.copies:
+                if route.may_enter(stream):
+                    copying.copy(self, stream, message, now)
 
     def store_mirrored(self, message: StoredMessage) -> StoredMessage | None:
         """A message of the origin, stored as it is there; None if it is here already."""
         store = self.store
         if message.seq <= store.last_seq:
+            return None
+        if len(store) and message.seq > store.last_seq + MAX_MIRROR_GAP:
             return None
         if not len(store):
             store.restart_at(message.seq)
