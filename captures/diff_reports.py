@@ -17,6 +17,7 @@ from plumbline.captures.diff import (
 )
 from plumbline.captures.plain import plain, plain_text
 from plumbline.captures.show import clock
+from plumbline.visible import one_line, visible_json
 
 _STYLE = """
 body{font:14px/1.4 system-ui,sans-serif;margin:2rem;color:#1a1a1a;background:#fff}
@@ -64,23 +65,23 @@ def as_json(pairs: Sequence[Pair]) -> str:
         for pair in pairs
     ]
     found = {"schema": "plumbline.diff/1", "connections": connections}
-    return json.dumps(plain(found), indent=2, default=str, ensure_ascii=False)
+    return visible_json(json.dumps(plain(found), indent=2, default=str, ensure_ascii=False))
 
 
 def as_html(pairs: Sequence[Pair], first: str, second: str) -> str:
     """One page, which needs no other file."""
     parts = [
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(first)} and '
-        f"{html.escape(second)}</title><style>{_STYLE}</style><h1>What differs</h1>"
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{_escaped(first)} and '
+        f"{_escaped(second)}</title><style>{_STYLE}</style><h1>What differs</h1>"
     ]
     for pair in pairs:
-        parts.append(f"<h2>{html.escape(_title(pair))}</h2>")
+        parts.append(f"<h2>{_escaped(_title(pair))}</h2>")
         if not pair.differences:
             parts.append("<p>The same.</p>")
             continue
         parts.append(
             '<table><col class="kind"><col><col><tr><th scope="col"></th>'
-            f'<th scope="col">{html.escape(first)}</th><th scope="col">{html.escape(second)}</th></tr>'
+            f'<th scope="col">{_escaped(first)}</th><th scope="col">{_escaped(second)}</th></tr>'
         )
         parts += [_row(difference) for difference in pair.differences]
         parts.append("</table>")
@@ -88,7 +89,7 @@ def as_html(pairs: Sequence[Pair], first: str, second: str) -> str:
 
 
 def _row(difference: OperationDifference) -> str:
-    changes = "".join(f"<br>{html.escape(_describe_change(change))}" for change in difference.changes)
+    changes = "".join(f"<br>{_escaped(_describe_change(change))}" for change in difference.changes)
     cells = [f"{difference.kind}{changes}", *map(_cell, (difference.first, difference.second))]
     return f'<tr class="{difference.kind}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
@@ -96,7 +97,11 @@ def _row(difference: OperationDifference) -> str:
 def _cell(seen: ComparedOperation | None) -> str:
     if seen is None or seen.row.direction is None:
         return ""
-    return html.escape(f"{clock(seen.row.time)} {seen.row.direction.arrow} {seen.row}")
+    return _escaped(f"{clock(seen.row.time)} {seen.row.direction.arrow} {seen.row}")
+
+
+def _escaped(text: str) -> str:
+    return html.escape(one_line(text))
 
 
 def _describe_change(change: FieldChange) -> str:

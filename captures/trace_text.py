@@ -6,6 +6,8 @@ import re
 
 from msgspec import Struct
 
+from plumbline.visible import one_line
+
 _SPECIAL = re.compile(r'[\\{}|*"]')
 _WINDOW = re.compile(r"(within|after|and)[ \t]+(?=[0-9]\S*$)")  # would be read as a time limit
 
@@ -20,8 +22,8 @@ class TraceHeader(Struct, frozen=True):
     def header(self, otherwise: str) -> list[str]:
         """The lines at the top; ``otherwise`` is what it verifies if nobody said."""
         return [
-            f"title     {self.title}",
-            f"source    {self.source}",
+            f"title     {one_line(self.title)}",
+            f"source    {one_line(self.source)}",
             f"verifies  {' '.join(self.verifies) or otherwise}",
         ]
 

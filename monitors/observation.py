@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from plumbline.visible import indented_line
 from plumbline.wire import amqp, nats
 from plumbline.wire.sender import Sender
 
@@ -72,4 +73,5 @@ class Violation(Struct, frozen=True):
         known = "" if self.certain else " (possible: not all traffic is known)"
         lines = [f"{self.rule}{known}: {self.side} broke {', '.join(self.requirements)}"]
         lines += [f"  expected: {self.expected}", f"  actual:   {self.actual}", f"  at        {self.place}"]
-        return "\n".join(lines + [f"  because   {place}" for place in self.earlier])
+        lines += [f"  because   {place}" for place in self.earlier]
+        return "\n".join(map(indented_line, lines))

@@ -46,6 +46,7 @@ from plumbline.pipeline.tables import (
     Table,
     spark_schema,
 )
+from plumbline.visible import write_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,7 +180,8 @@ class FollowRun:
         self._folder.delete(f"{self._manifest.run}/{_STAGING}")
         self._manifest = msgspec.structs.replace(self._manifest, tables=tuple(TABLES))
         publish(self._folder, self._manifest)
-        self._out.write(f"{summary(self._manifest)}; tables in {self._options.output}/{self._manifest.run}\n")
+        tables = f"{self._options.output}/{self._manifest.run}"
+        write_line(self._out, f"{summary(self._manifest)}; tables in {tables}")
 
     # -- tables ------------------------------------------------------------------------------
 

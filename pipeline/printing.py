@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from plumbline.monitors import MONITORS, Place, Side, Violation
 from plumbline.pipeline.results import Manifest, Results
+from plumbline.visible import write_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,13 +19,15 @@ def print_result(results: Results, place: str, out: TextIO, most: int) -> None:
     """The result in the folder ``place``; at most ``most`` violations and as many problems."""
     print_violations(results.table("violations"), out, most, results.manifest.violations)
     print_problems(results.table("problems"), out, most, results.manifest.problems)
-    out.write(f"{summary(results.manifest)}; tables in {place}/{results.manifest.run}\n")
+    write_line(out, f"{summary(results.manifest)}; tables in {place}/{results.manifest.run}")
 
 
 def print_violations(violations: DataFrame, out: TextIO, most: int, every: int) -> None:
     """In the order of time."""
     rows = violations.orderBy("time_ns", "connection", "number").limit(most).collect()
-    out.writelines(violation_text(row) + "\n\n" for row in sorted(rows, key=_order))
+    for row in sorted(rows, key=_order):
+        for line in (*violation_text(row).split("\n"), ""):
+            write_line(out, line)
     if every > len(rows):
         out.write(f"... and {every - len(rows)} more violations\n\n")
 
@@ -32,7 +35,8 @@ def print_violations(violations: DataFrame, out: TextIO, most: int, every: int) 
 def print_problems(problems: DataFrame, out: TextIO, most: int, every: int) -> None:
     """One line each."""
     rows = problems.orderBy("capture", "frame").limit(most).collect()
-    out.writelines(f"problem: {row.kind}: {row.text}\n" for row in rows)
+    for row in rows:
+        write_line(out, f"problem: {row.kind}: {row.text}")
     if every > len(rows):
         out.write(f"... and {every - len(rows)} more problems\n")
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from plumbline.monitors import Violation
 from plumbline.proxy.counters import Counters
 from plumbline.proxy.record import RecordingProxy
+from plumbline.visible import indented_line, one_line
 
 REDRAW_S = 0.5
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -39,7 +40,7 @@ class LiveDisplay:
 
     def on_recording_stopped(self, why: str) -> None:
         """Nothing more is recorded."""
-        self._errors.print(Text(f"plumbline: the recording stopped: {why}"), soft_wrap=True)
+        self._errors.print(Text(f"plumbline: the recording stopped: {one_line(why)}"), soft_wrap=True)
 
     def on_violation(self, found: Violation) -> None:
         """A rule was broken; told from another thread."""
@@ -62,7 +63,7 @@ class LiveDisplay:
             self._print(f"{violations or 'no'} violations")
 
     def _print(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(indented_line(line)), soft_wrap=True)
         self._console.file.flush()
 
     def _redraw(self) -> None:

@@ -35,7 +35,7 @@ from plumbline.reports.digest import (
 from plumbline.reports.files import ReportError
 from plumbline.reports.links import requirement_link
 from plumbline.reports.manual_script import manual_script
-from plumbline.reports.text import elide, one_line, visible
+from plumbline.reports.text import elide
 from plumbline.verdicts import (
     CheckFinished,
     CheckResult,
@@ -48,6 +48,7 @@ from plumbline.verdicts import (
     Target,
     WireLine,
 )
+from plumbline.visible import one_line, visible
 
 SEVERITIES = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 STATUSES = {

@@ -10,8 +10,9 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from plumbline.reports.files import ReportFile
-from plumbline.reports.text import elide, one_line
+from plumbline.reports.text import elide
 from plumbline.verdicts import Event, RunFinished, RunResult
+from plumbline.visible import one_line
 
 LABEL = "plumbline"
 LABEL_GROUND = "#3c4454"

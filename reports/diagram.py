@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from plumbline.reports.digest import WireExcerpt, wire_excerpt
 from plumbline.reports.markup import asset
-from plumbline.reports.text import elide, one_line
+from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, Outcome, WireLine
+from plumbline.visible import one_line
 
 LINES = 40  # of an exchange
 WIDTH = 1000

@@ -13,8 +13,9 @@ from xml.etree import ElementTree as ET
 
 from plumbline.reports.digest import replay_command, verdict_line, wire_excerpt
 from plumbline.reports.files import ReportFile
-from plumbline.reports.text import elide, one_line, visible
+from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult
+from plumbline.visible import one_line, visible
 
 SUITE = "plumbline"
 WIRE_LINES = 40

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from plumbline.reports.text import one_line
 from plumbline.verdicts import CheckResult, Target, WireLine
+from plumbline.visible import one_line
 
 MAX_OPERATION_BYTES = 4096  # bytes; of a longer one a result holds the beginning only
 MAX_SCRIPT_BYTES = 16_000

@@ -15,7 +15,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from plumbline.reports.html.view import slug
-from plumbline.reports.text import LAYOUT, elide, one_line, segments
+from plumbline.reports.text import elide
+from plumbline.visible import LAYOUT, one_line, segments
 
 BRIEF_LIMIT = 200
 MAX_TEXT = 10_000  # characters of one value, where a template sets no lower limit

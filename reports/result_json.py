@@ -1,9 +1,9 @@
 """The JSON result, ``plumbline.result/1``: one file holds a whole run, for machines and for later reports.
 
 Exact bytes (``wire[].raw``) are base64 with a readable ``text`` beside them. Text that no JSON reader has
-to accept (lone surrogates) is written as an escape, so any reader opens it. ``red`` of a check is not in the
-file: it follows from outcome, level and ``summary.strict``. ``result.schema.json`` is published beside this
-module; ``python -m reports.result_json`` prints it.
+to accept (lone surrogates) is written as an escape, so any reader opens it; what would act on a terminal is
+a JSON escape. ``red`` of a check is not in the file: it follows from outcome, level and ``summary.strict``.
+``result.schema.json`` is published beside this module; ``python -m reports.result_json`` prints it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from plumbline.errors import PlumblineError
 from plumbline.reports.files import ReportFile
-from plumbline.reports.text import escape
 from plumbline.untrusted import BadInputError, parse_json
 from plumbline.verdicts import Event, RunFinished, RunResult, with_red
+from plumbline.visible import escape, visible_json
 
 SCHEMA = "plumbline.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result.schema.json")
@@ -49,7 +49,8 @@ def encode(result: RunResult) -> bytes:
     for check in fields["checks"]:
         del check["red"]
     ordered = {"schema": fields.pop("schema"), **fields}
-    return msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(ordered), indent=2).decode()
+    return f"{visible_json(text)}\n".encode()
 
 
 def decode(data: bytes) -> RunResult:

@@ -17,8 +17,9 @@ import msgspec
 from plumbline.reports.digest import replay_command, requirements_of, selected, verdict_line, wire_excerpt
 from plumbline.reports.files import ReportFile
 from plumbline.reports.links import requirement_link
-from plumbline.reports.text import elide, one_line, visible
+from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, Event, Level, Outcome, RequirementResult, RunFinished, RunResult
+from plumbline.visible import one_line, visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {Level.MUST: "error", Level.SHOULD: "warning", Level.MAY: "note"}

@@ -21,8 +21,9 @@ from plumbline.reports.digest import (
     wire_excerpt,
 )
 from plumbline.reports.files import ReportFile
-from plumbline.reports.text import elide, one_line, visible
+from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, Event, RunFinished, RunResult
+from plumbline.visible import one_line, visible
 
 MAX_RED_CHECKS = 20  # a job page holds 1 MiB on the smallest of the known systems
 VALUE_LIMIT = 1_000

@@ -1,63 +1,13 @@
-"""Text that strangers wrote (subjects, payloads, server names), made safe to look at.
+"""How much of a text is shown, and bytes as numbers. This module knows no format.
 
-What has no glyph of its own (control and bidi characters, bytes that are no UTF-8, blanks that are
-not a space) is written as an escape, so a reader sees what is there and nothing acts on a terminal,
-a browser or an XML parser. Escaping markup is left to each format. This module knows no format.
+What strangers wrote becomes safe to look at in ``plumbline.visible``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
-LAYOUT = "\n\t"  # kept as they are where several lines may stand
 HEX_WIDTH = 16
-
-
-class TextSegment(NamedTuple):
-    """A stretch of text; ``hidden`` if it stands for characters that could not be shown."""
-
-    hidden: bool
-    text: str
-
-
-def escape(char: str) -> str:
-    """``\\x1b``, ``\\u202e``, ``\\U000e0001``; a byte that was no UTF-8 (surrogateescape) is ``\\xff``."""
-    code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def segments(text: str, *, keep: str = LAYOUT) -> Iterator[TextSegment]:
-    """``text`` in stretches that are shown as they are, and stretches of escapes."""
-    hidden, start, position = False, 0, 0
-    for position, char in enumerate(text):
-        if hidden != (not char.isprintable() and char not in keep):
-            if position > start:
-                yield _segment(hidden, text[start:position])
-            hidden, start = not hidden, position
-    if text:
-        yield _segment(hidden, text[start:])
-
-
-def _segment(hidden: bool, text: str) -> TextSegment:  # noqa: FBT001 - what it says of itself
-    return TextSegment(hidden, "".join(map(escape, text)) if hidden else text)
-
-
-def visible(text: str, *, keep: str = LAYOUT) -> str:
-    """``text`` with every character that has no glyph written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(segment.text for segment in segments(text, keep=keep))
-
-
-def one_line(text: str) -> str:
-    """``visible``, with line ends and tabs escaped too."""
-    return visible(text.strip(), keep="").replace("\\x0a", "\\n").replace("\\x09", "\\t")
 
 
 def elide(text: str, limit: int) -> str:

@@ -33,6 +33,7 @@ from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.verdicts import WireLine
+from plumbline.visible import one_line
 
 PATIENCE = "within 150ms"  # while searching: what a target answers at all, it answers soon
 RESTART_FAILED = "the server does not come back from a restart"
@@ -94,8 +95,8 @@ def trace_text(script: Script, *, title: str, source: str, verifies: str, patien
 
 def _header(script: Script, title: str, source: str, verifies: str) -> list[str]:
     return [
-        f"title     {title}",
-        f"source    {source}",
+        f"title     {one_line(title)}",
+        f"source    {one_line(source)}",
         f"verifies  {verifies}",
         "names     ORDERS EVENTS DISPATCH AUDIT",
         *(["given     server"] if script.restarts else []),

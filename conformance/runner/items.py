@@ -25,6 +25,7 @@ from plumbline.conformance.trace.check import load_checks, shown_path
 from plumbline.conformance.trace.parser import TraceSyntaxError
 from plumbline.errors import PlumblineError
 from plumbline.verdicts import CheckResult, Level, Outcome
+from plumbline.visible import indented_line, one_line
 
 # Attributes of reports, which travel from workers to the controller.
 RESULT = "plumbline_result"  # the result of the check, as JSON
@@ -189,7 +190,7 @@ class RedCheckError(Exception):
     """A check that turns the run red, for pytest; the result is the evidence."""
 
     def __init__(self, result: CheckResult) -> None:
-        super().__init__(f"{result.outcome}: {result.message}")
+        super().__init__(f"{result.outcome}: {one_line(result.message)}")
         self.result = result
 
 
@@ -220,13 +221,13 @@ class CheckItem(pytest.Item):
         if result.red:
             raise FailedCheckError(result) if result.outcome is Outcome.FAILED else RedCheckError(result)
         if result.outcome is Outcome.UNSUPPORTED:
-            pytest.skip(result.message)
+            pytest.skip(one_line(result.message))
         if result.outcome is not Outcome.PASSED:
-            pytest.xfail(f"{result.outcome} ({result.level}): {result.waiver or result.message}")
+            pytest.xfail(f"{result.outcome} ({result.level}): {one_line(result.waiver or result.message)}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, RedCheckError):
-            return "\n".join(_evidence(excinfo.value.result))
+            return "\n".join(map(indented_line, _evidence(excinfo.value.result)))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

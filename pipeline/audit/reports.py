@@ -12,6 +12,7 @@ from plumbline.captures.plain import one_line, plain
 from plumbline.captures.show import clock
 from plumbline.monitors.histories import HistoryOutcome, Judgement
 from plumbline.pipeline.audit.delivery_audit import ReceiverAudit
+from plumbline.visible import visible_json
 
 # In this order, worst first: the fields of a Judgement that are told message by message.
 REPORTED_KINDS = ("lost_prefix", "lost_middle", "lost_postfix", "duplicated", "unexpected", "indeterminate")
@@ -46,7 +47,8 @@ def _lines(audited: Sequence[ReceiverAudit], attempts: int, limit: int) -> Itera
 def as_json(audited: Sequence[ReceiverAudit]) -> bytes:
     """``{"schema": "plumbline.audit/1", "receivers": [{"receiver", "outcome", "counts", "messages"}]}``."""
     found = {"schema": "plumbline.audit/1", "receivers": [_receiver(one) for one in audited]}
-    return msgspec.json.format(msgspec.json.encode(plain(found)), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(plain(found)), indent=2).decode()
+    return visible_json(text).encode()
 
 
 def _counts(judgement: Judgement) -> str:

@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from plumbline.pipeline.page.gather import ReceiverBuckets, TimeBucket
 from plumbline.pipeline.page.units import count, moment, time
-from plumbline.reports.text import elide, one_line
+from plumbline.reports.text import elide
+from plumbline.visible import one_line
 
 WIDTH, LEFT, RIGHT = 960, 190, 56  # of every plot; names stand left of the axis, totals right of it
 _PLOT = WIDTH - LEFT - RIGHT

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from plumbline.reports.digest import NOT_SELECTED
-from plumbline.reports.text import one_line
 from plumbline.verdicts import Outcome, RequirementResult, RunResult
+from plumbline.visible import one_line
 
 ABSENT = "not in this run"
 _PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)

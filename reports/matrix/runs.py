@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from plumbline.reports.digest import NOT_SELECTED
 from plumbline.reports.result_json import ResultError, read
-from plumbline.reports.text import one_line
 from plumbline.verdicts import CheckResult, Outcome, RequirementResult, RunResult, Target
 from plumbline.versions import numbers
+from plumbline.visible import one_line
 
 EMBEDDED = {"nats": "reference-nats", "amqp": "reference-amqp"}
 PACKAGED = {"rabbitmq-server": "rabbitmq"}  # programs that are called otherwise than their target

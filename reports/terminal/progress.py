@@ -18,8 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeE
 from rich.text import Text
 
 from plumbline.reports.digest import duration, server
-from plumbline.reports.text import elide, one_line
+from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, CheckStarted, Outcome, RunStarted
+from plumbline.visible import one_line
 
 Clock = Callable[[], float]
 

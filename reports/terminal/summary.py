@@ -1,6 +1,6 @@
 """The end of a run on the terminal: red checks with their evidence, then the rest briefly, then the summary.
 
-Everything a stranger wrote goes through ``reports.text`` and stands in a ``Text``, never in markup.
+Everything a stranger wrote goes through ``plumbline.visible`` and stands in a ``Text``, never in markup.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from plumbline.reports.digest import (
     with_outcome,
 )
 from plumbline.reports.terminal.progress import STYLES
-from plumbline.reports.text import elide, one_line, visible
+from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, Outcome, RunResult, Target
+from plumbline.visible import one_line, visible
 
 WIRE_LINES = 12
 VALUE_LIMIT = 2_000

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.reports.text import elide, hex_dump, is_binary, one_line, segments, visible
+from plumbline.reports.text import elide, hex_dump, is_binary
+from plumbline.visible import one_line, segments, visible
 from tests.reports.samples import HOSTILE
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
