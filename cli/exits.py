@@ -17,8 +17,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from plumbline.cli.output import concealed, own_secrets, warn
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.interrupts import terminated_as_interrupted
+from plumbline.masking import masked_url
+from plumbline.visible import one_line
 
 MAX_SHOWN = 300  # characters of the text of an unexpected error
 # Of a file that the command line names: there is none, or the user may not, or there is no room.
@@ -33,18 +36,22 @@ class CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command. Raises ``typer.Exit``, and errors of the command line, which typer prints."""
-        try:
-            with terminated_as_interrupted():
-                result = super().invoke(ctx)
-                sys.stdout.flush()  # so that a closed pipe is noticed here
-        except (typer.Exit, typer.Abort, _USAGE):
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            raise typer.Exit(_ending(error)) from None
-        return result
+        with own_secrets():
+            try:
+                with terminated_as_interrupted():
+                    result = super().invoke(ctx)
+                    sys.stdout.flush()  # so that a closed pipe is noticed here
+            except _UsageError as error:  # it may name an argument, which may be a URL
+                error.message = one_line(concealed(" ".join(map(masked_url, error.message.split(" ")))))
+                raise
+            except (typer.Exit, typer.Abort, _UsageError.__base__):
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                raise typer.Exit(_ending(error)) from None
+            return result
 
 
-_USAGE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, which typer brings along
+_UsageError: Any = typer.BadParameter.__base__  # click's, of which typer has a copy of its own
 
 
 def _ending(error: BaseException) -> ExitCode:
@@ -57,19 +64,20 @@ def _ending(error: BaseException) -> ExitCode:
         case BrokenPipeError() if _is_output_closed():
             return ExitCode.INTERRUPTED
         case OSError(errno=number, filename=str() | bytes() as name) if number in _PLACES:
-            return exit_with(ExitCode.USAGE, f"{_one_line(os.fsdecode(name))}: {error.strerror}")
+            return exit_with(ExitCode.USAGE, f"{os.fsdecode(name)}: {error.strerror}")
     return unexpected(error)
 
 
 def unexpected(error: BaseException, what_failed: str = "internal error in Plumbline") -> ExitCode:
     """An error of Plumbline itself: prints one sentence that names the file with the traceback."""
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return exit_with(ExitCode.HARNESS_ERROR, f"{what_failed}: {_one_line(what)} ({_kept_traceback(error)})")
+    what = one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    short = what if len(what) <= MAX_SHOWN else f"{what[:MAX_SHOWN]}..."
+    return exit_with(ExitCode.HARNESS_ERROR, f"{what_failed}: {short} ({_kept_traceback(error)})")
 
 
 def _kept_traceback(error: BaseException) -> str:
     """Writes the traceback to a new file that only this user can read; says where it is."""
-    text = "".join(traceback.format_exception(error))
+    text = concealed("".join(traceback.format_exception(error)))
     try:
         number, name = tempfile.mkstemp(prefix="plumbline-error-", suffix=".txt")
         with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -96,13 +104,7 @@ def _is_output_closed() -> bool:
     return True
 
 
-def _one_line(text: str) -> str:
-    """For a terminal: without control characters and line ends, and not too long."""
-    short = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
-
-
 def exit_with(code: ExitCode, sentence: str) -> ExitCode:
     """Prints one sentence on stderr; gives the exit code back."""
-    typer.echo(f"plumbline: {sentence}", err=True)
+    warn(sentence)
     return code

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.cli.embedded_brokers import MAIN, broker_program, broker_with, flags_of
+from plumbline.cli.output import warn
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import UsageProblem
@@ -118,7 +118,7 @@ def _named(
 
     known = targets.target(target)
     _require_protocol(known.software.protocol, target, protocols)
-    binary = getting.obtain_program(known, lambda line: typer.echo(f"plumbline: {line}", err=True))
+    binary = getting.obtain_program(known, warn)
     with _started(known.software, str(binary), ("--target", known.name), configurations) as running:
         yield running
 

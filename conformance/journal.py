@@ -18,6 +18,7 @@ from plumbline.bounds import (
     WIRE_LINES_BEYOND,
     WIRE_TEXT_BEYOND,
 )
+from plumbline.masking import Mask
 from plumbline.verdicts import CheckResult, Direction, WireLine
 
 # Of one operation: nobody reads through megabytes of payload, and results would carry them along.
@@ -25,13 +26,14 @@ MAX_RAW_BYTES = JOURNAL_RAW
 
 
 class Journal:
-    """Everything exchanged in a session, in the order of time.
+    """Everything exchanged in a session, in the order of time. Every line passes ``mask``.
 
     Of long operations the beginning is kept, and of a long exchange the first and the last lines: a server
     under test decides how much it sends. A position counts all lines, also those that are left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
         self.started_at = time.monotonic()
         self.paused = False
         self._lines: list[WireLine] = []
@@ -51,7 +53,13 @@ class Journal:
         if self.paused:
             return
         self._lines.append(
-            WireLine(at - self.started_at, connection, direction, _shortened(text), raw[:MAX_RAW_BYTES])
+            WireLine(
+                at - self.started_at,
+                connection,
+                direction,
+                _shortened(self._mask.text(text)),
+                self._kept(raw),
+            )
         )
         if len(self._lines) > JOURNAL_FIRST_LINES + 2 * JOURNAL_LAST_LINES:
             self._left_out += JOURNAL_LAST_LINES
@@ -79,15 +87,20 @@ class Journal:
 
     def mark_offending(self, connection: str, raw: bytes) -> None:
         """Mark the last line that ``connection`` received with these bytes: reports point at it."""
+        kept = self._kept(raw)
         for position in range(len(self._lines) - 1, -1, -1):
             line = self._lines[position]
-            if line.connection == connection and line.direction == "<" and line.raw == raw[:MAX_RAW_BYTES]:
+            if line.connection == connection and line.direction == "<" and line.raw == kept:
                 self._lines[position] = msgspec.structs.replace(line, offending=True)
                 return
 
     def shown(self) -> tuple[WireLine, ...]:
         """What results carry of it: at most ``WIRE_LINES`` lines."""
         return shortened_exchange(self._lines, self._left_out)
+
+    def _kept(self, raw: bytes) -> bytes:
+        """What is kept of an operation."""
+        return self._mask.beginning(raw, MAX_RAW_BYTES)
 
 
 def shortened_exchange(lines: Sequence[WireLine], left_out: int = 0) -> tuple[WireLine, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from plumbline.conformance.urls import AnyUrl
+from plumbline.masking import Mask
 
 
 class RunningTarget(Struct, frozen=True):
@@ -25,3 +26,11 @@ class RunningTarget(Struct, frozen=True):
     has_level: bool = False
     program: tuple[str, ...] = ()
     fresh: bool = False
+
+    @property
+    def mask(self) -> Mask:
+        """Masks the secrets of all its URLs."""
+        mask = self.url.mask
+        for url in self.variants.values():
+            mask |= url.mask
+        return mask

@@ -40,7 +40,7 @@ class BaseSession:
         self.variant = variant
         self.observations = 0
         self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
-        self._journal = Journal()
+        self._journal = Journal(target.mask)
         self.unanswered = UnansweredApis(target.shared)
         self._received = Received()
         self._pump = Pump()

@@ -28,8 +28,10 @@ from plumbline.conformance.urls import (
     UrlError,
 )
 from plumbline.errors import TargetUnreachable
+from plumbline.masking import Mask
 from plumbline.verdicts import Target
 from plumbline.versions import numbers
+from plumbline.visible import one_line
 
 __all__ = [
     "CONNECT_DEFAULTS",
@@ -73,6 +75,11 @@ class TargetAccess(Struct, frozen=True):
     @property
     def url(self) -> AnyUrl:
         return self.running.url
+
+    @property
+    def mask(self) -> Mask:
+        """Masks the secrets of all URLs of the run. What is reported of the target passes it."""
+        return self.running.mask
 
     @property
     def prefix(self) -> str:
@@ -155,22 +162,22 @@ def open_target(
     """
     if not isinstance(running, RunningTarget):
         running = RunningTarget(running)
-    url = running.url
+    url, mask = running.url, running.mask
     info, round_trips = probe(url, round_trips=ROUND_TRIPS)
-    version = str(info.get("version", ""))
-    features = _features(url, info)
+    version = mask.text(str(info.get("version", "")))
+    features = tuple(map(mask.text, _features(url, info)))
     try:
         own = amqp_probe.level(version, features) if isinstance(url, AmqpUrl) else version
         chosen = ".".join(map(str, parse_level(level or own)))
     except ValueError:
         raise AccessRefusedError(
-            f"{url} reports version {version!r}, which gives no protocol level: add --level, for example "
-            "--level 2.9"
+            f"{url} reports version {one_line(version)!r}, which gives no protocol level: add --level, "
+            "for example --level 2.9"
         ) from None
     target = Target(
         url=str(url),
         protocol=url.protocol,
-        server_name=str(info.get("server_name", "")),
+        server_name=mask.text(str(info.get("server_name", ""))),
         version=version,
         level=chosen,
         features=features,
@@ -201,8 +208,16 @@ def probe(url: AnyUrl, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[d
     """What the target says of itself, and some round trips in seconds.
 
     With ``pause_s`` each is preceded by such a wait; how much longer that took counts as well.
-    Raises ``TargetUnreachable`` or ``AccessRefusedError``.
+    Raises ``TargetUnreachable`` or ``AccessRefusedError``. Each is one line without secrets of ``url``,
+    whatever the server sends.
     """
+    try:
+        return _probe(url, round_trips, pause_s)
+    except (TargetUnreachable, AccessRefusedError) as error:
+        raise type(error)(one_line(url.mask.text(str(error)))) from None
+
+
+def _probe(url: AnyUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
     try:
         link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
     except socket.gaierror as error:

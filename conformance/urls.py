@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.errors import PlumblineError
+from plumbline.masking import Mask, masked_url
+
+DEFAULT_USER = DEFAULT_PASSWORD = "guest"  # of RabbitMQ
+_ENCODE = "percent-encode / # ? @ in a user name or a password (/ is %2F)"
 
 
 class UrlError(PlumblineError, ValueError):
@@ -34,22 +38,35 @@ class NatsUrl(Struct, frozen=True):
     def parse(cls, text: str) -> NatsUrl:
         """Raises ``UrlError``."""
         example = "write nats://127.0.0.1:4222 or nats://user:password@host:4222"
-        try:
-            parts = urlsplit(text if "://" in text else f"nats://{text}")
-            port = parts.port or 4222
-        except ValueError as error:
-            raise UrlError(f"{mask(text)!r} is not a URL ({error}): {example}") from None
+        parts = _split(text if "://" in text else f"nats://{text}", text, example)
         if parts.scheme != "nats":
             raise UrlError(
-                f"{mask(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}"
+                f"{masked_url(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}"
             )
         if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise UrlError(f"{mask(text)!r} is not the URL of a server: {example}")
+            raise _no_server(text, example)
+        port = parts.port or 4222
         user = unquote(parts.username) if parts.username else None
         password = unquote(parts.password) if parts.password is not None else None
         if user is not None and password is None:
             return cls(parts.hostname, port, token=user)
         return cls(parts.hostname, port, user=user, password=password)
+
+    def with_password(self, password: str) -> NatsUrl:
+        """The same server with this password for the user of the URL; without a user it is a token.
+
+        Raises ``UrlError`` if the URL has a password."""
+        if self.password is not None:
+            raise _two_passwords(self)
+        user = self.user or self.token
+        if user is None:
+            return replace(self, token=password)
+        return replace(self, user=user, password=password, token=None)
+
+    @property
+    def mask(self) -> Mask:
+        """Masks its password or token."""
+        return Mask.of(self.password or self.token, user=self.user, shown=str(self))
 
     @property
     def credentials(self) -> dict[str, str]:
@@ -76,29 +93,37 @@ class AmqpUrl(Struct, frozen=True):
 
     host: str
     port: int = 5672
-    user: str = "guest"
-    password: str = "guest"
+    user: str = DEFAULT_USER
+    password: str = DEFAULT_PASSWORD
     virtual_host: str = "/"
 
     @classmethod
     def parse(cls, text: str) -> AmqpUrl:
         """Raises ``UrlError``."""
         example = "write amqp://guest:guest@127.0.0.1:5672/%2f"
-        try:
-            parts = urlsplit(text)
-            port = parts.port or 5672
-        except ValueError as error:
-            raise UrlError(f"{mask(text)!r} is not a URL ({error}): {example}") from None
+        parts = _split(text, text, example)
         path = parts.path.removeprefix("/")
         if parts.scheme != "amqp" or not parts.hostname or "/" in path or parts.query or parts.fragment:
-            raise UrlError(f"{mask(text)!r} is not the URL of a server: {example}")
+            raise _no_server(text, example)
         return cls(
             parts.hostname,
-            port,
-            user=unquote(parts.username) if parts.username else "guest",
-            password=unquote(parts.password) if parts.password is not None else "guest",
+            parts.port or 5672,
+            user=unquote(parts.username) if parts.username else DEFAULT_USER,
+            password=unquote(parts.password) if parts.password is not None else DEFAULT_PASSWORD,
             virtual_host=unquote(path) if path else "/",
         )
+
+    def with_password(self, password: str) -> AmqpUrl:
+        """The same server with this password. Raises ``UrlError`` if the URL has a password."""
+        if self.password != DEFAULT_PASSWORD:
+            raise _two_passwords(self)
+        return replace(self, password=password)
+
+    @property
+    def mask(self) -> Mask:
+        """Masks its password. The default of RabbitMQ is no secret."""
+        secret = "" if (self.user, self.password) == (DEFAULT_USER, DEFAULT_PASSWORD) else self.password
+        return Mask.of(secret, user=self.user, shown=str(self))
 
     @property
     def address(self) -> str:
@@ -117,9 +142,25 @@ def parse_url(text: str) -> AnyUrl:
     return AmqpUrl.parse(text) if text.startswith("amqp:") else NatsUrl.parse(text)
 
 
-def mask(url: str) -> str:
-    """``url`` with what may be a secret blotted out."""
-    return re.sub(r"//[^@/]*@", "//***@", url)
+def _split(url: str, text: str, example: str) -> SplitResult:
+    """The parts of ``url``, which the user wrote as ``text``. Raises ``UrlError``."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # its text has what it took for a port, which may be part of a password
+        raise UrlError(
+            f"{masked_url(text)!r} is not a URL: the port is a number up to 65535; {_ENCODE}; {example}"
+        ) from None
+    return parts
+
+
+def _no_server(text: str, example: str) -> UrlError:
+    advice = f"{_ENCODE}; " if "@" in text else ""
+    return UrlError(f"{masked_url(text)!r} is not the URL of a server: {advice}{example}")
+
+
+def _two_passwords(url: AnyUrl) -> UrlError:
+    return UrlError(f"the URL of {url} already has a password: give only one")
 
 
 def _address(host: str, port: int) -> str:

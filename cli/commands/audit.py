@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, JsonFile
+from plumbline.cli.output import print_line, warn
 from plumbline.pipeline.audit.captures import AuditReader as AuditedCaptures
 from plumbline.pipeline.audit.reports import as_json, as_text, exit_code
 
@@ -49,9 +49,9 @@ def audit(
     found = AuditedCaptures(captures, protocol)
     audited = found.audit(complete=complete)
     for remark in found.remarks:
-        typer.echo(f"plumbline: {remark}", err=True)
+        warn(remark)
     for line in as_text(audited, found.attempts, most):
-        sys.stdout.write(line + "\n")
+        print_line(line)
     if json is not None:
         json.write_bytes(as_json(audited))
     raise typer.Exit(exit_code(audited))

@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from plumbline.cli.command import command_app
 from plumbline.cli.exits import CommandGroup, exit_with
+from plumbline.cli.output import flush, print_error, print_line
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.nats.levels import NEWEST, OLDEST
@@ -72,15 +73,20 @@ def _respell_flag(arg: str, known: set[str]) -> str:
 
 def _print_defects(defects: Sequence[Defect[Any]]) -> None:
     for line in defect_table(defects):
-        typer.echo(line)
+        print_line(line)
     raise typer.Exit
 
 
 def _serve(broker: DurableShell, traits: Sequence[str]) -> None:
     """Until a signal; exits with 4 if the store cannot be written any more."""
-    failure = serve(broker, traits, ready=typer.echo, warn=lambda line: typer.echo(line, err=True))
+    failure = serve(broker, traits, ready=_print_now, warn=print_error)
     if failure:
         raise typer.Exit(exit_with(ExitCode.HARNESS_ERROR, failure))
+
+
+def _print_now(line: str) -> None:
+    print_line(line)
+    flush()
 
 
 def _list_nats_defects(is_requested: bool) -> None:

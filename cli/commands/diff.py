@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from plumbline.captures.files import read
 from plumbline.captures.filters import parse
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Filter, JsonFile
+from plumbline.cli.output import print_line
 from plumbline.errors import ExitCode
 
 EPILOG = """
@@ -52,7 +52,7 @@ def diff(
     one, other = (filter(lambda row: filter_(row.fields), read([side], protocol)) for side in (first, second))
     pairs = compare(one, other)
     for line in diff_reports.as_text(pairs):
-        sys.stdout.write(line + "\n")
+        print_line(line)
     if json is not None:
         json.write_text(diff_reports.as_json(pairs))
     if html is not None:

@@ -13,6 +13,7 @@ import typer
 from plumbline.cli.command import command_app
 from plumbline.cli.exits import unexpected
 from plumbline.cli.options import Follow, output_option
+from plumbline.cli.output import print_line, warn
 from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.pipeline.input.files import capture_files
 from plumbline.pipeline.spark.storage import is_remote
@@ -125,7 +126,7 @@ def _judge(spark: SparkSession, options: JudgeOptions, most: int) -> Manifest:
         progress.step("writing the page")
         page = write_page(spark, options.output)
     print_result(Results(spark, options.output), options.output, sys.stdout, most)
-    sys.stdout.write(f"page: {page}\n")
+    print_line(f"page: {page}")
     return manifest
 
 
@@ -136,9 +137,9 @@ def _follow(spark: SparkSession, options: JudgeOptions) -> Manifest:
     following = FollowRun(spark, options, sys.stdout)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: following.stop())
-    typer.echo(f"plumbline: following {', '.join(options.paths)}; press Ctrl-C to end", err=True)
+    warn(f"following {', '.join(options.paths)}; press Ctrl-C to end")
     manifest = following.run()
-    sys.stdout.write(f"page: {write_page(spark, options.output)}\n")
+    print_line(f"page: {write_page(spark, options.output)}")
     return manifest
 
 

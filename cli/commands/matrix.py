@@ -10,6 +10,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.options import output_option
+from plumbline.cli.output import print_line, warn
 from plumbline.errors import ExitCode, PlumblineError, UsageProblem
 from plumbline.reports.files import usage_problem
 from plumbline.reports.matrix.batch import TargetRun, verify_all
@@ -62,7 +63,7 @@ def matrix(
         before = stored(output)
         if not (wanted or runs or before):
             raise UsageProblem("give result files, or targets with --run; see plumbline matrix --help")
-        ended, code = verify_all(wanted, lambda line: typer.echo(f"plumbline: {line}", err=True))
+        ended, code = verify_all(wanted, warn)
         runs += ended
         if code == ExitCode.INTERRUPTED and not runs:
             raise typer.Exit(code)
@@ -71,7 +72,7 @@ def matrix(
         raise
     except OSError as problem:
         raise usage_problem(problem) from None
-    typer.echo(str(page))
+    print_line(str(page))
     raise typer.Exit(code)
 
 

@@ -10,6 +10,7 @@ import typer
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
 from plumbline.cli.exits import exit_with
 from plumbline.cli.options import Faults
+from plumbline.cli.output import print_line, print_lines, warn
 from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.observe import observe as run_observed
 from plumbline.errors import ExitCode, UsageProblem
@@ -52,14 +53,12 @@ def observe(
 def _observe(command: tuple[str, ...], faults: list[str], capture: Path | None) -> ExitCode:
     if not command:
         raise UsageProblem("name the program to run: plumbline observe -- pytest tests/")
-    observed = run_observed(
-        command, ScenarioServices(), faults, capture, lambda line: typer.echo(f"plumbline: {line}", err=True)
-    )
+    observed = run_observed(command, ScenarioServices(), faults, capture, warn)
     for violation in observed.violations[:MAX_VIOLATIONS_SHOWN]:
-        typer.echo(str(violation))
+        print_lines(str(violation))
     if len(observed.violations) > MAX_VIOLATIONS_SHOWN:
-        typer.echo(f"... and {len(observed.violations) - MAX_VIOLATIONS_SHOWN} more")
-    typer.echo(observed.summary)
+        print_line(f"... and {len(observed.violations) - MAX_VIOLATIONS_SHOWN} more")
+    print_line(observed.summary)
     code = ExitCode.NOT_CONFORMANT if observed.reasons else ExitCode.CONFORMANT
     for reason in observed.reasons:
         exit_with(code, reason)

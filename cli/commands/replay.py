@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from plumbline.captures.files import read
 from plumbline.captures.operations import OperationRow
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
+from plumbline.cli.output import flush, print_line
 from plumbline.errors import ExitCode, TargetUnreachable
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
@@ -80,7 +80,7 @@ def replay(
         place = url.rpartition("@")[2]
         raise TargetUnreachable(f"{place} is not reachable: {error}") from None
     for line in diff_reports.as_text(pairs):
-        sys.stdout.write(line + "\n")
+        print_line(line)
     if differs(pairs):
         raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
@@ -91,7 +91,7 @@ def _replay_clients(chosen: list[OperationRow], url: str, output: Path, pace: Pa
         again = Replay(proxy.relay.address, ReplayCredentials.of(url), pace)
         again.run(chosen)
     late = f"{again.late} of them before all earlier answers had arrived"
-    typer.echo(f"{again.sent} operations sent, {late}; recorded in {output}")
+    print_line(f"{again.sent} operations sent, {late}; recorded in {output}")
     return read([Path(name) for name in proxy.counters.files], Endpoint.parse(url).protocol)
 
 
@@ -100,10 +100,10 @@ def _replay_server(chosen: list[OperationRow], url: str, output: Path, pace: Pac
     address = Endpoint.parse(url)
     server = ReplayedServer(chosen, pace)
     with recorded(f"{address.protocol}://{server.address}", output, listen=str(address)) as proxy:
-        typer.echo(f"{proxy.url}: waiting for {server.clients} clients")
-        sys.stdout.flush()
+        print_line(f"{proxy.url}: waiting for {server.clients} clients")
+        flush()
         server.run()
-    typer.echo(f"{server.sent_count} operations sent to {server.accepted} clients; recorded in {output}")
+    print_line(f"{server.sent_count} operations sent to {server.accepted} clients; recorded in {output}")
     for line in server.unheard:
-        typer.echo(line)
+        print_line(line)
     return read([Path(name) for name in proxy.counters.files], address.protocol)

@@ -9,6 +9,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.options import with_report_options
+from plumbline.cli.output import print_line
 from plumbline.cli.reporting import capture
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.reports import ReportOptions, ReportWriter, open_reports
@@ -65,5 +66,5 @@ def report(
     if earlier is not None:
         comparison = compare(earlier, found)
         for line in as_lines(comparison):
-            typer.echo(line)
+            print_line(line)
         raise typer.Exit(ExitCode.NOT_CONFORMANT if comparison.newly_failing else ExitCode.CONFORMANT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from plumbline.captures.operations import OperationReader
 from plumbline.captures.show import as_json, as_text
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, Filter, Follow
+from plumbline.cli.output import flush, print_json, print_line, print_lines, warn
 from plumbline.errors import ExitCode
 
 EPILOG = """
@@ -56,26 +56,25 @@ def show(
         filter_ = parse(where)
         source = CaptureSource(captures)
         reader = OperationReader(protocol)
-        form = as_json if json else as_text
-        as_violation = violation_json if json else violation_text
+        form, show_row = (as_json, print_json) if json else (as_text, print_line)
         packets = source.follow(lambda: False) if follow else source.packets()
         for row in rows(packets, reader):
             if row is None:
-                sys.stdout.flush()
+                flush()
             elif judge is not None:
                 for violation in judge.observe(row):
                     found += 1
-                    sys.stdout.write((as_violation(violation)) + "\n")
+                    if json:
+                        print_json(violation_json(violation))
+                    else:
+                        print_lines(violation_text(violation))
             elif filter_(row.fields):
-                sys.stdout.write(form(row) + "\n")
+                show_row(form(row))
     except KeyboardInterrupt:
         return
     for remark in source.remarks:
-        typer.echo(f"plumbline: {remark}", err=True)
+        warn(remark)
     if reader.lost or reader.undecodable:
-        typer.echo(
-            f"plumbline: {reader.lost} bytes lost, {reader.undecodable} places that could not be decoded",
-            err=True,
-        )
+        warn(f"{reader.lost} bytes lost, {reader.undecodable} places that could not be decoded")
     if found:
         raise typer.Exit(ExitCode.NOT_CONFORMANT)

@@ -11,6 +11,7 @@ from plumbline.conformance.explore.script import Script
 from plumbline.conformance.explore.search import Divergence, SearchProgress
 from plumbline.conformance.explore.trial import requirement_of, trace_text
 from plumbline.conformance.target import TargetAccess
+from plumbline.visible import write_line
 
 WIRE_LINES = 12
 LINE = 180  # characters of an operation
@@ -94,8 +95,7 @@ class FindingsPrinter:
             f"  again: plumbline verify {self._replay} --trace {path}",
             "",
         ]
-        self._out.write("\n".join(lines) + "\n")
-        self._out.flush()
+        self._print(*lines)
 
     def print_summary(self, progress: SearchProgress, found: int, seed: int) -> None:
         """The end."""
@@ -103,20 +103,22 @@ class FindingsPrinter:
         target = self._target.target
         races = sum(progress.unsteady.values())
         again = sum(progress.known.values())
-        self._out.write(
-            f"explored  {_rate(progress)}; --seed {seed}\n"
-            f"  target  server {target.version} at {target.url}\n"
-            f"    held  to the reference broker at level {self._level}\n"
-            f"  {self._restarts(progress)}\n"
+        self._print(
+            f"explored  {_rate(progress)}; --seed {seed}",
+            f"  target  server {target.version} at {target.url}",
+            f"    held  to the reference broker at level {self._level}",
+            f"  {self._restarts(progress)}",
             f"   found  {found} divergence{'' if found == 1 else 's'}"
-            f" (seen {again} times more), {races} that did not show again: races, not counted\n"
+            f" (seen {again} times more), {races} that did not show again: races, not counted",
+            *(f"   fault  {times} times, known: {why}" for why, times in progress.faults.most_common()),
+            *(f"    race  {times} times  {key}" for key, times in progress.unsteady.most_common()),
+            *(f" unclear  {times} times  {why}" for why, times in progress.unclear.most_common()),
         )
-        for reason, times in progress.faults.most_common():
-            self._out.write(f"   fault  {times} times, known: {reason}\n")
-        for key, times in progress.unsteady.most_common():
-            self._out.write(f"    race  {times} times  {key}\n")
-        for why, times in progress.unclear.most_common():
-            self._out.write(f" unclear  {times} times  {why}\n")
+
+    def _print(self, *lines: str) -> None:
+        """Lines, which may have text of the server in them."""
+        for line in lines:
+            write_line(self._out, self._target.mask.text(line))
         self._out.flush()
 
     def _restarts(self, progress: SearchProgress) -> str:

@@ -46,6 +46,7 @@ from plumbline.verdicts import (
     RunResult,
     RunStarted,
 )
+from plumbline.visible import one_line
 
 CRASHED = "???"  # `when` of the report that xdist makes up for a test in which its worker died
 MESSAGE_LIMIT = 500
@@ -216,7 +217,7 @@ class Controller:
         missing = [check for check in self._checks if check.id not in self._results]
         if self._deaths and not self._errors and not self._is_cut_off:
             self._record_error(f"{self._deaths} worker processes died")
-        catalogue = self._run.catalogue
+        catalogue, mask = self._run.catalogue, self._target.mask
         if (lost or self._time_limit) and self._complete:
             why = "the target was lost" if lost else self._time_limit
             self._results |= {check.id: not_run_result(check, catalogue, why) for check in missing}
@@ -231,8 +232,8 @@ class Controller:
             strict=self._run.wanted.strict,
             waivers=self._run.waivers,
             lost=lost,
-            notes=tuple(notes),
-            errors=tuple(self._errors),
+            notes=tuple(map(mask.text, notes)),
+            errors=tuple(map(mask.text, self._errors)),
             interrupted=self._interrupted,
             time_limit=self._time_limit,
         )
@@ -268,7 +269,7 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.problem:
-            terminalreporter.write_line(self.problem, red=True)
+            terminalreporter.write_line(one_line(self.problem), red=True)
         if self.result is None:
             return
         summary = self.result.summary
@@ -278,7 +279,7 @@ class Controller:
             f"{summary.tested} tested, {summary.passed} passed"
         )
         for reason in summary.reasons:
-            terminalreporter.write_line(f"  {reason}")
+            terminalreporter.write_line(f"  {one_line(reason)}")
 
 
 def _last_line(longrepr: object) -> str:

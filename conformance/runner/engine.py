@@ -24,6 +24,7 @@ from plumbline.conformance.requirements.catalogue import Catalogue, within_level
 from plumbline.conformance.session import DEATH_S, BaseSession
 from plumbline.conformance.sessions import open_session
 from plumbline.conformance.target import TargetAccess
+from plumbline.masking import Mask
 from plumbline.verdicts import CheckResult, Level, Outcome
 from plumbline.wire.errors import ProtocolError
 
@@ -62,7 +63,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         if isinstance(error, Failed) and _reported_server_trouble(session):
             outcome = Outcome.INCONCLUSIVE
     result = msgspec.structs.replace(
-        result_of(check, catalogue, outcome, ended),
+        _masked(result_of(check, catalogue, outcome, ended), access.mask),
         wire=session.journal.shown(),
         observations=session.observations,
         duration_s=time.monotonic() - began,
@@ -148,6 +149,16 @@ def result_of(check: Check, catalogue: Catalogue, outcome: Outcome, ended: Check
         expected=ended.expected if ended else "",
         actual=ended.actual if ended else "",
         variant=check.variant or "",
+    )
+
+
+def _masked(result: CheckResult, mask: Mask) -> CheckResult:
+    """Without the secrets of the run in what was received; the journal has masked the wire."""
+    return msgspec.structs.replace(
+        result,
+        message=mask.text(result.message),
+        expected=mask.text(result.expected),
+        actual=mask.text(result.actual),
     )
 
 
