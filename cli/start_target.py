@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.cli.embedded_brokers import MAIN, broker_program, broker_with, flags_of
-from plumbline.cli.output import warn
+from plumbline.cli.output import conceal, warn
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import UsageProblem
@@ -32,6 +32,7 @@ class TargetChoice(Struct, frozen=True):
     target: str | None = None
     level: str | None = None
     defects: tuple[str, ...] = ()
+    password: str | None = None  # for the URL, if it has none
 
 
 def choose_target(
@@ -56,7 +57,11 @@ def choose_target(
     if is_embedded_amqp:
         return _embedded_amqp(choice)
     if url:
-        return nullcontext(RunningTarget(parse_url(url)))
+        named = parse_url(url)
+        if choice.password is not None:
+            named = named.with_password(choice.password)
+        conceal(named.mask)
+        return nullcontext(RunningTarget(named))
     return _embedded_nats(choice, configurations)
 
 

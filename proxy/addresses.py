@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 
 from plumbline.errors import PlumblineError
+from plumbline.masking import masked_url
 
 PORTS = {
     "nats": 4222,
@@ -43,6 +44,7 @@ class Endpoint:
 
         A user, a password and a virtual host may stand in a URL; they are the clients' business.
         """
+        shown = masked_url(text)
         scheme, separator, rest = text.partition("://")
         named = scheme if separator else protocol
         if named.endswith("+unix") or (separator and named == "unix"):
@@ -51,14 +53,14 @@ class Endpoint:
             return cls(protocol, path=_path(text.removeprefix("unix:"), text))
         if separator and named not in (*PORTS, RAW, *ENCRYPTED):
             schemes = ", ".join(f"{name}://" for name in (*PORTS, *ENCRYPTED, RAW))
-            raise AddressError(f"{text}: known are {schemes} and unix:/path")
+            raise AddressError(f"{shown}: known are {schemes} and unix:/path")
         address = rest if separator else text
         found = _HOST_PORT.fullmatch(address.rpartition("@")[2])
         if found is None:
-            raise AddressError(f"{text}: expected host:port, [address]:port or unix:/path")
+            raise AddressError(f"{shown}: expected host:port, [address]:port or unix:/path")
         port = int(found["port"]) if found["port"] else (PORTS | _ENCRYPTED_PORTS).get(named)
         if port is None or port > 65535:
-            raise AddressError(f"{text}: expected a port, 0 to 65535")
+            raise AddressError(f"{shown}: expected a port, 0 to 65535")
         host = found["v6"] or found["host"] or "127.0.0.1"
         return cls(ENCRYPTED.get(named, named), host, port, encrypted=named in ENCRYPTED)
 

@@ -59,11 +59,11 @@ async def _serve(broker: DurableShell, traits: Sequence[str], ready: Tell, warn:
         loop.add_signal_handler(number, stopped.set)
     broker.report = warn
     allow_many_descriptors()
-    async with broker as url:
+    async with broker:
         for warning in (*broker.warnings, *broker.exposure()):
             warn(f"warning: {warning}")
         suffix = f" ({', '.join(traits)})" if traits else ""
-        ready(f"{url} ready{suffix}")
+        ready(f"{broker.shown_url} ready{suffix}")
         await _stopped_or_failed(stopped, broker)
     assert broker.failed is not None
     return broker.failed.result() if broker.failed.done() else ""  # it may have failed at its end

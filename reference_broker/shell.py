@@ -101,6 +101,11 @@ class Shell:
             f"{self.scheme}://[{host}]:{self.port}" if ":" in host else f"{self.scheme}://{host}:{self.port}"
         )
 
+    @property
+    def shown_url(self) -> str:
+        """``url`` without secrets."""
+        return self.url
+
     @classmethod
     def in_thread(cls, *arguments: Any, **options: Any) -> BrokerThread:
         """For programs without an event loop: ``with NatsBroker.in_thread() as url: ...``."""

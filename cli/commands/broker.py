@@ -15,8 +15,10 @@ from typer.core import TyperCommand
 
 from plumbline.cli.command import command_app
 from plumbline.cli.exits import CommandGroup, exit_with
-from plumbline.cli.output import flush, print_error, print_line
+from plumbline.cli.output import conceal, flush, print_error, print_line
+from plumbline.cli.passwords import read_password
 from plumbline.errors import ExitCode, UsageProblem
+from plumbline.masking import Mask
 from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.nats.levels import NEWEST, OLDEST
 from plumbline.reference_broker.registry import Defect
@@ -51,6 +53,11 @@ DefectNames = Annotated[
         "--defect", metavar="NAME", help="Enable a deliberate fault; see --list-defects. Repeatable."
     ),
 ]
+PassFile = Annotated[
+    Path | None,
+    typer.Option("--pass-file", metavar="FILE", help="Read that password from the first line of FILE."),
+]
+IN_PROCESS_LIST = "All users of this machine can read it in the list of processes: use --pass-file."
 NO_EFFECT = "Accepted for compatibility; has no effect."
 
 
@@ -162,10 +169,18 @@ def nats(
         str | None, typer.Option("--user", metavar="NAME", help="User name that clients must send.")
     ] = None,
     password: Annotated[
-        str | None, typer.Option("--pass", metavar="TEXT", help="Password that clients must send.")
+        str | None,
+        typer.Option("--pass", metavar="TEXT", help=f"Password that clients must send. {IN_PROCESS_LIST}"),
     ] = None,
+    pass_file: PassFile = None,
     token: Annotated[
-        str | None, typer.Option("--auth", metavar="TOKEN", help="Token that clients must send.")
+        str | None,
+        typer.Option(
+            "--auth",
+            metavar="TOKEN",
+            help="Token that clients must send. All users of this machine can read it in the list of "
+            "processes: write it to the file of --config as authorization.token.",
+        ),
     ] = None,
     level: Annotated[
         str | None,
@@ -202,7 +217,10 @@ def nats(
         jetstream=True if jetstream or store_dir is not None else None,
         store_dir=store_dir,
         fsync=_policy(fsync),
-        authorization=_given_flags(user=user, password=password, token=token) or None,
+        authorization=_given_flags(
+            user=user, password=_password(password, pass_file, user or ""), token=token
+        )
+        or None,
     )
     usual = {"port": NATS_PORT}
     settings = convert(usual, flags) if config is None else load(config, defaults=usual, overrides=flags)
@@ -212,6 +230,15 @@ def nats(
     traits = [f"level {'.'.join(map(str, broker.config.level))}"]
     traits += ["JetStream"] if broker.config.jetstream else []
     _serve(broker, traits + [f"defect {name}" for name in defect or []])
+
+
+def _password(given: str | None, file: Path | None, user: str) -> str | None:
+    """That of ``--pass`` or ``--pass-file``. Raises ``UsageProblem``."""
+    if given is not None and file is not None:
+        raise UsageProblem("give only one of --pass and --pass-file")
+    password = given if file is None else read_password(file, "--pass-file")
+    conceal(Mask.of(password, user=user))
+    return password
 
 
 def _policy(fsync: str | None) -> str | None:
@@ -251,7 +278,13 @@ def amqp(
         ),
     ] = None,
     user: Annotated[str, typer.Option("--user", metavar="NAME", help="User who may log in.")] = "guest",
-    password: Annotated[str, typer.Option("--pass", metavar="TEXT", help="Password of that user.")] = "guest",
+    password: Annotated[
+        str | None,
+        typer.Option(
+            "--pass", metavar="TEXT", help=f"Password of that user. Default: guest. {IN_PROCESS_LIST}"
+        ),
+    ] = None,
+    pass_file: PassFile = None,
     vhost: Annotated[
         list[str] | None,
         typer.Option("--vhost", metavar="NAME", help="Another virtual host besides /. Repeatable."),
@@ -287,7 +320,7 @@ def amqp(
     config = Config(
         host=addr,
         port=0 if port == ANY_PORT else port,
-        users={user: password},
+        users={user: _password(password, pass_file, user) or "guest"},
         vhosts=("/", *(vhost or ())),
         data_dir=data_dir,
         heartbeat=heartbeat,

@@ -26,6 +26,7 @@ from plumbline.cli.options import (
     output_option,
     time_limit,
 )
+from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.start_target import NATS, TargetChoice, choose_target
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
@@ -79,6 +80,7 @@ def explore(
             help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.",
         ),
     ] = None,
+    password_file: PasswordFile = None,
     server: ServerProgram = None,
     target: TargetName = None,
     budget: Annotated[
@@ -96,7 +98,9 @@ def explore(
     """Compare a server with the reference broker by random commands."""
 
     asked = _Asked(
-        choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
+        choice=TargetChoice(
+            url or "", server, target, level, tuple(defect or ()), given_passwords(url, password_file).url
+        ),
         seconds=time_limit(budget, "--budget"),
         examples=examples,
         most=most,

@@ -14,7 +14,8 @@ from plumbline.captures.files import read
 from plumbline.captures.operations import OperationRow
 from plumbline.cli.command import command_app
 from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
-from plumbline.cli.output import flush, print_line
+from plumbline.cli.output import conceal, flush, print_line
+from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.errors import ExitCode, TargetUnreachable
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
@@ -34,6 +35,7 @@ Examples:
 \b
   plumbline replay captures/ nats://host:4222
   plumbline replay captures/ amqp://guest:guest@host:5672 --pace original
+  plumbline replay captures/ nats://user@host:4222 --password-file FILE
   plumbline replay captures/ nats://127.0.0.1:4222 --serve
 
 \b
@@ -55,6 +57,7 @@ def replay(
         ),
     ],
     *,
+    password_file: PasswordFile = None,
     connection: Connections = None,
     pace: Annotated[
         Pace, typer.Option(help="Keep the pauses of the recording (original) or leave them out (fast).")
@@ -68,12 +71,16 @@ def replay(
     protocol: CaptureProtocol = None,
 ) -> None:
     """Replay recorded clients to a server and compare the answers."""
+    login = ReplayCredentials.of(url, given_passwords(url, password_file).url)
+    conceal(login.mask)
     try:
         chosen = [
             row for row in read(captures, protocol) if not connection or row.connection.number in connection
         ]
         again = (
-            _replay_server(chosen, url, output, pace) if serve else _replay_clients(chosen, url, output, pace)
+            _replay_server(chosen, url, output, pace)
+            if serve
+            else _replay_clients(chosen, url, login, output, pace)
         )
         pairs = compare(chosen, again)
     except ServerUnreachableError as error:
@@ -85,10 +92,12 @@ def replay(
         raise typer.Exit(ExitCode.NOT_CONFORMANT)
 
 
-def _replay_clients(chosen: list[OperationRow], url: str, output: Path, pace: Pace) -> Iterator[OperationRow]:
+def _replay_clients(
+    chosen: list[OperationRow], url: str, login: ReplayCredentials, output: Path, pace: Pace
+) -> Iterator[OperationRow]:
     """Replay the clients; gives the rows of the new recording."""
     with recorded(url, output) as proxy:
-        again = Replay(proxy.relay.address, ReplayCredentials.of(url), pace)
+        again = Replay(proxy.relay.address, login, pace)
         again.run(chosen)
     late = f"{again.late} of them before all earlier answers had arrived"
     print_line(f"{again.sent} operations sent, {late}; recorded in {output}")

@@ -27,6 +27,7 @@ from plumbline.cli.options import (
 from plumbline.cli.options import (
     max_time as read_max_time,
 )
+from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
 from plumbline.conformance.runner.prepare import RunOptions, prepare
@@ -43,7 +44,7 @@ Examples:
   plumbline verify amqp                              the embedded reference broker for AMQP
   plumbline verify nats://127.0.0.1:4222             any NATS server
   plumbline verify amqp://guest:guest@127.0.0.1/%2f  any AMQP 0-9-1 broker
-  plumbline verify nats://user:password@host:4222 --select 'JS-PULL-*' --strict --html report.html
+  plumbline verify nats://user@host:4222 --password-file FILE --select 'JS-PULL-*' --strict --html report.html
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
   plumbline verify --target nats-server@2.10.14      install and start that release
   plumbline verify URL --write-waivers waivers.toml  draft a list of known failures from a run
@@ -73,6 +74,7 @@ def verify(
         ),
     ] = None,
     *,
+    password_file: PasswordFile = None,
     server: ServerProgram = None,
     target: TargetName = None,
     select: Select = None,
@@ -112,9 +114,11 @@ def verify(
     reports: ReportOptions,
 ) -> None:
     """Verify a server and report a verdict per requirement."""
+    passwords = given_passwords(url, password_file)
     wanted = RunOptions(
         level=level,
         variants=tuple(variant or ()),
+        passwords=passwords,
         select=tuple(select or ()),
         waivers=waivers,
         traces=tuple(path.resolve() for path in trace or ()),
@@ -122,7 +126,7 @@ def verify(
     )
     asked = _Asked(
         wanted=wanted,
-        choice=TargetChoice(url or "", server, target, level, tuple(defect or ())),
+        choice=TargetChoice(url or "", server, target, level, tuple(defect or ()), passwords.url),
         reports=reports,
         write_waivers=write_waivers,
         workers=workers,

@@ -29,10 +29,10 @@ from plumbline.wire.amqp import (
     content_frames,
     frame,
 )
+from plumbline.wire.amqp.secrets import SECRETS
 
 HANDSHAKE_S = 5.0
 FLUSH_S = 2.0
-SECRETS = {"connection.start-ok": "response", "connection.update-secret": "new_secret"}
 # A check may see what a server sends too large; the decoder must not be what refuses it.
 LIMITS = Limits(frame_max=OPERATION_BYTES, max_body=OPERATION_BYTES)
 

@@ -11,6 +11,7 @@ from typing import Any
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.urls import AccessRefusedError, AmqpUrl
 from plumbline.errors import TargetUnreachable
+from plumbline.passwords import VARIABLE
 from plumbline.wire.amqp import Decoder, Limits, Method, Operation, ProtocolHeader, Sender
 from plumbline.wire.errors import ProtocolError
 
@@ -97,7 +98,8 @@ class _Probe:
         try:
             return self._receive("connection.tune", "does not answer connection.start-ok", REFUSED_S)
         except (OSError, TargetUnreachable, AccessRefusedError) as error:
-            advice = f"write the credentials into the URL: amqp://user:password@{self._url.address}/%2f"
+            place = f"amqp://user:password@{self._url.address}/%2f"
+            advice = f"write the credentials into the URL: {place}, or the password into {VARIABLE}."
             raise AccessRefusedError(f"{error} To log in, {advice}") from None
 
     def _round_trip(self, channel: int, pause_s: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from plumbline.conformance.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
+from plumbline.passwords import VARIABLE
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
 
@@ -107,7 +108,8 @@ def _round_trip(link: socket.socket, reader: _Reader, url: NatsUrl, pause_s: flo
         if isinstance(operation, Err):
             raise AccessRefusedError(
                 f"{url} refuses the connection: {operation.message}. "
-                f"Write the credentials into the URL: nats://user:password@{url.address}"
+                f"Write the credentials into the URL: nats://user:password@{url.address}, "
+                f"or the password into {VARIABLE}."
             )
 
 

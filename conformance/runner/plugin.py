@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from plumbline.conformance.runner.judge import SHARED
 from plumbline.conformance.suite import is_packaged
@@ -106,11 +108,14 @@ def _prepared(config: pytest.Config) -> PreparedRun:
     from plumbline.conformance.runner.prepare import prepare
     from plumbline.conformance.running import RunningTarget
     from plumbline.conformance.urls import parse_url
+    from plumbline.passwords import Passwords
 
-    running = RunningTarget(parse_url(config.getoption("plumbline_target")))
+    passwords = Passwords.taken_from(os.environ)
+    url = parse_url(config.getoption("plumbline_target"))
+    running = RunningTarget(url if passwords.url is None else url.with_password(passwords.url))
     shared = tempfile.TemporaryDirectory(prefix="plumbline-")
     config.add_cleanup(shared.cleanup)
-    return prepare(_run_options(config), running, Path(shared.name))
+    return prepare(replace(_run_options(config), passwords=passwords), running, Path(shared.name))
 
 
 def _run_options(config: pytest.Config) -> RunOptions:

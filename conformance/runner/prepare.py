@@ -30,6 +30,8 @@ from plumbline.conformance.urls import AnyUrl, parse_url
 from plumbline.conformance.variants import variants as known_variants
 from plumbline.conformance.waivers import Waiver, load_waivers
 from plumbline.errors import TargetUnreachable, UsageProblem
+from plumbline.masking import masked_url
+from plumbline.passwords import Passwords
 
 RUN_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # valid in names of every kind, none like another
 RUN_ID_LENGTH = 5
@@ -44,6 +46,7 @@ class RunOptions(Struct, frozen=True):
     waivers: Path | None = None
     traces: tuple[Path, ...] = ()  # the user's own
     strict: bool = False
+    passwords: Passwords = Passwords()  # for URLs without one
 
 
 class RunDescription(Struct, frozen=True):
@@ -72,7 +75,7 @@ def prepare(options: RunOptions, running: RunningTarget, shared: Path) -> Prepar
     Raises ``PlumblineError``; ``TargetUnreachable`` when nothing speaks the protocol at a URL.
     """
     url = running.url
-    variants = dict(_variant(text) for text in options.variants)
+    variants = dict(_variant(text, options.passwords) for text in options.variants)
     _require_level(options.level)
     user_traces = [
         check for path in options.traces for check in select_cases(_load_user_trace(path), options.select)
@@ -140,17 +143,19 @@ def _load_user_trace(path: Path) -> list[Check]:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 
 
-def _variant(text: str) -> tuple[str, AnyUrl]:
-    name, equals, url = text.partition("=")
-    if not equals:
+def _variant(text: str, passwords: Passwords) -> tuple[str, AnyUrl]:
+    name, equals, place = text.partition("=")
+    if not equals or "//" in name:
         raise UrlError(
-            f"--variant {text!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223"
+            f"--variant {masked_url(text)!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223"
         )
     known = list(known_variants())
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise UsageProblem(f"--variant {name!r}: unknown variant; did you mean {', '.join(near)}?")
-    return name, parse_url(url)
+    url = parse_url(place)
+    password = passwords.of_variant(name)
+    return name, url if password is None else url.with_password(password)
 
 
 def _require_level(level: str | None) -> None:

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from plumbline.captures.dialects import StreamDecoder
 from plumbline.errors import PlumblineError
-from plumbline.proxy.addresses import Endpoint
+from plumbline.masking import Mask, masked_url
+from plumbline.proxy.addresses import AddressError, Endpoint
 from plumbline.wire.errors import ProtocolError
 
 
@@ -33,15 +34,27 @@ class ReplayCredentials(Struct, frozen=True):
     virtual_host: str | None = None
 
     @classmethod
-    def of(cls, url: str) -> ReplayCredentials:
-        """What stands in a URL: ``user:password@`` or ``token@``, and a virtual host."""
+    def of(cls, url: str, password: str | None = None) -> ReplayCredentials:
+        """What a URL has: ``user:password@`` or ``token@``, and a virtual host. ``password`` is that of the
+        URL's user; without a user it is a token, or that of AMQP's ``guest``. Raises ``AddressError``."""
         parts = urlsplit(url)
+        if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+            raise AddressError(f"{masked_url(url)}: percent-encode / # ? @ in a user name or a password")
+        user = unquote(parts.username or "")
         path = parts.path.removeprefix("/")
-        return cls(
-            unquote(parts.username or ""),
-            None if parts.password is None else unquote(parts.password),
-            unquote(path) if path else None,
-        )
+        vhost = unquote(path) if path else None
+        if password is None:
+            return cls(user, None if parts.password is None else unquote(parts.password), vhost)
+        if parts.password is not None:
+            raise AddressError(f"{masked_url(url)} already has a password: give only one")
+        if user or url.startswith("amqp"):
+            return cls(user or "guest", password, vhost)
+        return cls(password, None, vhost)
+
+    @property
+    def mask(self) -> Mask:
+        """Masks the password, or the token."""
+        return Mask.of(self.user) if self.password is None else Mask.of(self.password, user=self.user)
 
 
 class ReplayClient(ABC):

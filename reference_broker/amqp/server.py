@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from plumbline.reference_broker.amqp.assembly import build
 from plumbline.reference_broker.amqp.config import DEFAULT_USER, Config
@@ -63,8 +64,17 @@ class AmqpBroker(DurableShell):
     def url(self) -> str:
         """Where clients connect to, with the first user and virtual host."""
         user, password = next(iter(self.config.users.items()))
+        return self._url_of(f"{quote(user, safe='')}:{quote(password, safe='')}")
+
+    @property
+    def shown_url(self) -> str:
+        """``url``, with the password only if it is RabbitMQ's default, which is no secret."""
+        user, password = next(iter(self.config.users.items()))
+        return self.url if user == password == "guest" else self._url_of(quote(user, safe=""))
+
+    def _url_of(self, login: str) -> str:
         vhost = self.config.vhosts[0].replace("/", "%2f")
-        return super().url.replace("://", f"://{user}:{password}@") + f"/{vhost}"
+        return f"{super().url.replace('://', f'://{login}@')}/{vhost}"
 
     async def stop(self) -> None:
         """Tell every client, and say in the journal that the end was an orderly one."""

@@ -83,3 +83,42 @@ def test_closed_port_is_reported() -> None:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(TargetUnreachable, match="connection refused"):
             open_target(parse_url(f"amqp://127.0.0.1:{unused.getsockname()[1]}"))
+
+
+@pytest.mark.parametrize("scheme", ["nats", "amqp"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "//alice:s3c/r3tPW@h:1",
+        "//alice:r3tPW#@h:1",
+        "//alice:r3tPW?@h:1",
+        "/alice:r3tPW@h:1",
+        "//alice:r3tPW",
+        "//alice:r3t@PW@h:x",
+        "//alice:s3c//r3tPW@h",
+        "//r3tPW#@",
+    ],
+)
+def test_an_error_shows_no_part_of_a_password(scheme: str, rest: str) -> None:
+    with pytest.raises(UrlError) as caught:
+        parse_url(f"{scheme}:{rest}")
+    assert not any(part in str(caught.value) for part in ("s3c", "r3t", "PW"))
+
+
+def test_an_error_says_what_to_encode() -> None:
+    with pytest.raises(UrlError, match=r"percent-encode / # \? @ in a user name or a password"):
+        parse_url("nats://alice:s3c/r3t@h")
+
+
+def test_a_password_that_comes_apart_belongs_to_the_user_of_the_url() -> None:
+    assert parse_url("nats://alice@h").with_password("a/b") == NatsUrl("h", user="alice", password="a/b")
+    assert parse_url("nats://h").with_password("a/b") == NatsUrl("h", token="a/b")
+    assert parse_url("amqp://alice@h").with_password("a/b") == AmqpUrl("h", user="alice", password="a/b")
+    for url in ("nats://alice:pw@h", "amqp://alice:pw@h"):
+        with pytest.raises(UrlError, match="already has a password"):
+            parse_url(url).with_password("a/b")
+
+
+def test_the_password_of_rabbitmq_is_no_secret() -> None:
+    shown = "\0guest\0guest amqp://guest:guest@h"
+    assert parse_url("amqp://h").mask.text(shown) == shown
