@@ -43,6 +43,9 @@ class CaptureDialect(Protocol):
     def text(self, operation: Any) -> str:
         """An operation on one line."""
 
+    def redacted_text(self, operation: Any) -> str:
+        """The same without the secrets that a capture does not have."""
+
 
 def known() -> dict[str, CaptureDialect]:
     """The protocols, by name."""

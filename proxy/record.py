@@ -63,6 +63,7 @@ class RecordingProxy:
             seed,
             lambda link, direction, text: self.recorder.note(link, direction, text, time.time_ns()),
             self.relay.finished.append,
+            keeps_secrets=not recording.redact,
         )
         self.faults.change({str(number): fault for number, fault in enumerate(faults, 1)})
         self.relay.disturb = self.faults.attach

@@ -6,7 +6,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from plumbline.captures.amqp.redaction import AmqpRedactor
 from plumbline.captures.dialects import StreamDecoder
+from plumbline.captures.redaction import redacted_text
 from plumbline.wire.amqp import (
     BY_NUMBERS,
     FRAME_END,
@@ -68,6 +70,11 @@ class AmqpCaptureDialect:
 
     def text(self, operation: Operation) -> str:
         return str(operation)
+
+    def redacted_text(self, operation: Operation) -> str:
+        redactor = AmqpRedactor()
+        redactor.feed(PROTOCOL_HEADER)  # which it would wait for
+        return redacted_text(operation, redactor, self.decoder_from(Direction.TO_SERVER))
 
 
 def _each(data: bytes, byte: int) -> Sequence[int]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from plumbline.captures.dialects import StreamDecoder
+from plumbline.captures.nats.redaction import NatsRedactor
+from plumbline.captures.redaction import redacted_text
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Decoder, Err, JsonOperation, Limits, Operation, Payload, Sub, Unsub
 from plumbline.wire.sender import Direction
@@ -66,6 +68,9 @@ class NatsCaptureDialect:
 
     def text(self, operation: Operation) -> str:
         return str(operation)
+
+    def redacted_text(self, operation: Operation) -> str:
+        return redacted_text(operation, NatsRedactor(), self.decoder(Direction.TO_SERVER))
 
 
 def _headers(operation: Payload) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Masks secrets in a copy of what a NATS client sends, byte for byte as it comes, at equal length.
 
-A line that begins with CONNECT and a brace is the operation, and the JSON on it is read by a machine that
-decides on each byte when it sees it: a key stands before its value, so nothing needs to be held back, however
-the line is cut into segments. What is not the JSON that a server would take is masked to the end of its line.
-A payload with a line of its own that begins like that is masked too: better too much than a secret on disk.
+A line that begins with CONNECT and a brace, with or without JSON's blanks between them, is the operation. A
+machine reads the JSON on it and decides on each byte when it sees it: a key comes before its value, so
+nothing needs to be held back, however the line is cut into segments. What is not the JSON that a server would
+take is masked to the end of its line. A payload with a line of its own that begins like that is masked too:
+better too much than a secret on disk.
 Source: docs.nats.io, "Client Protocol", CONNECT; servers match keys without their case.
 """
 
@@ -76,7 +77,7 @@ class NatsRedactor:
             elif self._matched == len(_VERB):
                 if data[at] == _OPEN_OBJECT:
                     self._json = _JsonMask()
-                elif data[at] in b" \t":
+                elif data[at] in _BLANK:
                     at += 1
                 else:
                     self._matched = None  # no JSON object: a payload that begins like this, or refused anyway

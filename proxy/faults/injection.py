@@ -42,6 +42,8 @@ class Faults:
         seed: int,
         note: Note,
         end: Callable[[Link], None],
+        *,
+        keeps_secrets: bool = False,
     ) -> None:
         self.active: dict[str, Fault] = {}
         self.loop = loop
@@ -49,6 +51,7 @@ class Faults:
         self.seed = seed
         self.note = note
         self.end = end
+        self.keeps_secrets = keeps_secrets  # in notes
         self.may_change = False  # every connection is followed from its beginning
         self._disturbed: dict[int, list[FaultyDirection]] = {}
 
@@ -220,9 +223,17 @@ class FaultyDirection:
         number = self.pipe.link.number
         fields = {"sender": sender, "connection": number, **self._faults.dialect.fields(operation)}
         struck = [applied for applied in faults if applied.strikes(fields)]
-        for applied in struck:
-            self._note(applied, f": {operation}")
+        if struck:
+            text = self._operation_text(operation)
+            for applied in struck:
+                self._note(applied, f": {text}")
         return struck
+
+    def _operation_text(self, operation: Any) -> str:
+        """For a note: it is in the capture, which has no secrets."""
+        dialect = self._faults.dialect
+        assert dialect is not None
+        return dialect.text(operation) if self._faults.keeps_secrets else dialect.redacted_text(operation)
 
     def _rewrite(self, operation: Any, struck: list[Fault]) -> bytes:
         changes = {name: value for fault in struck for name, value in fault.changes.items()}
@@ -327,5 +338,6 @@ class FaultyDirection:
 
     def _note(self, applied: _ActiveFault, more: str = "") -> None:
         number = f" operation {self._operations}" if more else ""
-        text = f"fault {applied.name}: {applied.fault.text}{number}{more}"
+        fault = applied.fault.text if self._faults.keeps_secrets else applied.fault.redacted_text
+        text = f"fault {applied.name}: {fault}{number}{more}"
         self._faults.note(self.pipe.link, self.pipe.direction, text[:NOTE_CHARACTERS])

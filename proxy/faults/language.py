@@ -35,6 +35,8 @@ from plumbline.bounds import MAX_FAULT_SIZE, MAX_FAULT_TIME_S
 from plumbline.captures.filters import Filter, match_all, parse
 from plumbline.errors import PlumblineError
 from plumbline.proxy.faults.rewriting import parse_changes
+from plumbline.wire.amqp.secrets import SECRETS as AMQP_SECRETS
+from plumbline.wire.nats.secrets import SECRETS as NATS_SECRETS
 from plumbline.wire.sender import BY_STREAM, Direction
 from plumbline.wire.units import DURATION_PATTERN, SECOND, SIZE_PATTERN, read_duration, read_number, read_size
 
@@ -81,6 +83,11 @@ class Fault(Struct, frozen=True):
     share: float = 1.0  # by chance
     changes: Mapping[str, Any] = {}  # of operations that are rewritten; msgspec copies it
 
+    @property
+    def redacted_text(self) -> str:
+        """``text`` without the secrets that it sets."""
+        return _SET_SECRET.sub(r"\1***", self.text)
+
     def concerns(self, direction: Direction) -> bool:
         """Whether it has to do with that direction."""
         return self.direction is None or self.direction is direction
@@ -101,6 +108,10 @@ _FORMS: dict[FaultKind, tuple[re.Pattern[str], str]] = {
 }
 _SET = re.compile(
     r'\s+set\s+(?P<set>(?:[A-Za-z_][\w.-]*=(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s",]+)[\s,]*)+)(?=\s|$)'
+)
+_SECRETS = "|".join(sorted({*NATS_SECRETS, *AMQP_SECRETS.values()}))
+_SET_SECRET = re.compile(
+    rf'\b((?:json\.)?(?:{_SECRETS})=)(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s",]+)', re.IGNORECASE
 )
 _WHERE = re.compile(r"\s+where\s+(?P<where>.+)$")
 _ON = re.compile(r"\s+on\s+(?P<way>\S+)$")

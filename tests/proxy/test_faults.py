@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,9 +16,12 @@ from typing import Any
 import pytest
 
 from plumbline.captures.files import read
+from plumbline.captures.rolling import CaptureFiles
+from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.faults.control import ControlApi
 from plumbline.proxy.faults.language import Fault, FaultError, FaultKind, parse_fault
 from plumbline.proxy.record import RecordingProxy, recorded
+from plumbline.proxy.recorder import Recording
 from plumbline.wire.amqp import PROTOCOL_HEADER, Method
 from plumbline.wire.nats import Pub
 from plumbline.wire.sender import Direction
@@ -281,3 +285,62 @@ def test_operations_of_amqp_are_dropped_whole(tmp_path: Path) -> None:
         client.sendall(PROTOCOL_HEADER + first.raw + second.raw)
         wanted = PROTOCOL_HEADER + second.raw
         assert receive(client, len(wanted)) == wanted
+
+
+CONNECT = b'CONNECT {"user":"u","pass":"TOPSECRET","auth\\u005ftoken":"TOPSECRET"}\r\n'
+
+
+@pytest.mark.parametrize(
+    "fault", [f"{kind} CONNECT" for kind in ("delay 1ms", "duplicate", "drop", "reorder")]
+)
+def test_a_note_on_a_connect_has_no_secret(tmp_path: Path, fault: str) -> None:
+    with disturbed(tmp_path, fault) as (_, client):
+        client.sendall(CONNECT + b"PING\r\n")
+        receive(client, 6)
+    (note,) = (note for note in notes(tmp_path) if "fault 1" in note)
+    assert note.startswith(f"plumbline: fault 1: {fault} operation 1: CONNECT")
+    assert '"pass":"*********"' in note
+    assert "TOPSECRET" not in "".join(notes(tmp_path))
+
+
+def test_a_note_on_a_login_to_amqp_has_no_secret(tmp_path: Path) -> None:
+    login = Method.make("connection.start-ok", mechanism="PLAIN", response="\0u\0TOPSECRET", locale="en_US")
+    with (
+        server(echo) as url,
+        recorded(url.replace("tcp", "amqp"), tmp_path, faults=["delay 1ms connection.start-ok"]) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        client.sendall(PROTOCOL_HEADER + login.raw)
+        receive(client, len(PROTOCOL_HEADER + login.raw))
+    assert any("connection.start-ok" in note for note in notes(tmp_path))
+    assert "TOPSECRET" not in "".join(notes(tmp_path))
+
+
+def test_a_note_does_not_have_the_secret_that_a_fault_sets(tmp_path: Path) -> None:
+    with disturbed(tmp_path, 'rewrite CONNECT set json.pass="TOP SECRET" json.user="bob"') as (_, client):
+        client.sendall(CONNECT)
+        receive(client, 20)
+    (note,) = (note for note in notes(tmp_path) if "fault 1" in note)
+    assert note.startswith(
+        'plumbline: fault 1: rewrite CONNECT set json.pass=*** json.user="bob" operation 1'
+    )
+
+
+def test_with_secrets_kept_a_note_has_them(tmp_path: Path) -> None:
+    files = CaptureFiles(tmp_path, "test")
+    with server(echo) as url:
+        proxy = RecordingProxy(
+            Endpoint.parse(url.replace("tcp", "nats")),
+            Endpoint.parse("127.0.0.1:0", "nats"),
+            files,
+            Recording("nats", redact=False),
+            faults=[parse_fault("duplicate CONNECT")],
+        )
+        thread = threading.Thread(target=proxy.run)
+        thread.start()
+        with connect(proxy.relay.address) as client:
+            client.sendall(CONNECT)
+            receive(client, 2 * len(CONNECT))
+        proxy.relay.stop()
+        thread.join()
+    assert any("TOPSECRET" in note for note in notes(tmp_path))
