@@ -17,6 +17,7 @@ class Counters:
     passed: list[int] = field(default_factory=lambda: [0, 0])  # bytes to the server, and to the client
     recorded: int = 0
     unrecorded: int = 0  # forwarded, but not in any file: the recording had stopped
+    withheld: int = 0  # received, and neither recorded nor forwarded for that reason
     redacted: int = 0  # bytes masked
     files: list[str] = field(default_factory=list)
 

@@ -96,6 +96,7 @@ def _problem_counts(counted: Counters) -> list[tuple[str, str]]:
         ("connections closed after an internal error", str(counted.failed), counted.failed),
         ("bytes masked", str(counted.redacted), counted.redacted),
         ("forwarded, not recorded", size(counted.unrecorded), counted.unrecorded),
+        ("received, neither recorded nor forwarded", size(counted.withheld), counted.withheld),
     ]
     return [(text, figure) for text, figure, number in problems if number]
 

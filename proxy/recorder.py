@@ -128,7 +128,7 @@ class Recorder:
 
     def data(self, link: RecordedConnection, direction: Direction, data: bytes, now: int) -> None:
         if self.stopped:
-            self._counters.unrecorded += len(data)
+            self._count_lost(len(data))
             return
         recorded = self._open[link]
         if direction is TO_SERVER and recorded.redactor is not None:
@@ -160,7 +160,7 @@ class Recorder:
     def _record_bytes(self, recorded: _ConnectionState, direction: Direction, data: bytes, now: int) -> None:
         """Puts on record what may be shown."""
         if self.stopped:
-            self._counters.unrecorded += len(data)
+            self._count_lost(len(data))
             return
         notes: tuple[str, ...] = ()
         if recorded.redactor is not None and (masked := recorded.redactor.masked - recorded.masked):
@@ -219,6 +219,14 @@ class Recorder:
     def _check_writable(self) -> bool:
         return not self.stopped or self._recording.when_full is WhenFull.FORWARD
 
+    def _count_lost(self, size: int) -> None:
+        """So many bytes are in no file. With ``strict`` they are not forwarded either, unless the user wants
+        that."""
+        if self._strict and self._recording.when_full is WhenFull.CLOSE:
+            self._counters.withheld += size
+        else:
+            self._counters.unrecorded += size
+
     def _begin(self, link: RecordedConnection, now: int) -> PacketFlow:
         flow = PacketFlow(link.number, link.client_address, link.server_address)
         about = f"connection {link.number}: {self._recording.protocol}"
@@ -251,7 +259,7 @@ class Recorder:
             if self._files.is_full():
                 self._roll()
         except OSError as error:
-            self._counters.unrecorded += self._carried
+            self._count_lost(self._carried)
             self._stop(error)
         self._parts.clear()
         self._size = self._carried = 0

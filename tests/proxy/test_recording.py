@@ -219,10 +219,12 @@ def test_a_full_disk_closes_everything_and_says_so(tmp_path: Path) -> None:
     with server(echo) as url, recording(url, *flags, limit=100_000) as (process, front):
         with client_of(front) as client, pytest.raises(OSError, match=r"reset|pipe"):
             pour_echoes(client, 1 << 30)
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        out, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 4
         assert "the recording stopped" in errors
         assert "File too large" in errors
+        assert "received, neither recorded nor forwarded: " in out
+        assert "forwarded, not recorded: " not in out
     (file,) = files_of([tmp_path])
     parser = CaptureParser()
     assert len(list(parser.feed(file.read_bytes()))) > 3
