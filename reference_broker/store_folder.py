@@ -32,6 +32,7 @@ TRASH = "trash"
 TEMPORARY = ".tmp"
 MAX_OPEN_FILES = 128
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a symbolic link would have us write into another file
+PRIVATE = 0o600  # of files: messages are not for every user of the machine
 
 
 class StoreError(PlumblineError):
@@ -87,7 +88,7 @@ class StoreFolder:
             self._lock = None
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, PRIVATE)
         try:
             if fcntl is not None:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -190,7 +191,7 @@ class StoreFolder:
         target = self.path / path
         temporary = target.with_name(target.name + TEMPORARY)
         self._make_folder(target.parent)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, PRIVATE)
         try:
             _write_all(descriptor, data)
             if self.synced:
@@ -225,7 +226,7 @@ class StoreFolder:
             return descriptor
         target = self.path / path
         self._make_folder(target.parent)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o644)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, PRIVATE)
         self._open[path] = descriptor
         self._dirty_folders.add(_parent(path))
         if len(self._open) > MAX_OPEN_FILES:

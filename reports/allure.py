@@ -32,7 +32,7 @@ from plumbline.reports.digest import (
     verdict_line,
     wire_excerpt,
 )
-from plumbline.reports.files import ReportError
+from plumbline.reports.files import ReportError, write_private
 from plumbline.reports.links import requirement_link
 from plumbline.reports.manual_script import manual_script
 from plumbline.reports.text import elide
@@ -116,12 +116,12 @@ class AllureReport:
                 old.unlink(missing_ok=True)
             files = dict(self._attachments(check, result, stop - check.duration_s))
             for name, data in files.items():
-                (self._folder / f"{uuid}-{name}").write_bytes(data)
+                write_private(self._folder / f"{uuid}-{name}", data)
             document = _result(check, result, uuid, stop, list(files), self._requirement_url)
-            (self._folder / f"{uuid}-result.json").write_bytes(msgspec.json.encode(document))
-        (self._folder / "environment.properties").write_bytes(_environment(result))
-        (self._folder / "categories.json").write_bytes(msgspec.json.encode(CATEGORIES))
-        (self._folder / "executor.json").write_bytes(msgspec.json.encode(_executor(result)))
+            write_private(self._folder / f"{uuid}-result.json", msgspec.json.encode(document))
+        write_private(self._folder / "environment.properties", _environment(result))
+        write_private(self._folder / "categories.json", msgspec.json.encode(CATEGORIES))
+        write_private(self._folder / "executor.json", msgspec.json.encode(_executor(result)))
 
     def _ends(self, result: RunResult) -> dict[str, float]:
         """When each check ended: as it was seen; of a run read from a file, one after the other."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from plumbline.errors import PlumblineError, UsageProblem
 
+PRIVATE = 0o600  # of reports that hold everything that was exchanged, payloads and all
+
 
 class ReportError(PlumblineError, OSError):
     """A report cannot be written where it was asked for; the message says what to do."""
@@ -24,11 +26,16 @@ def usage_problem(error: OSError) -> UsageProblem:
 
 
 class ReportFile:
-    """A place for one report. Raises ``ReportError`` at once if nothing can be written there."""
+    """A place for one report. Raises ``ReportError`` at once if nothing can be written there.
 
-    def __init__(self, path: Path, kind: str) -> None:
+    ``new_mode``: the permissions of a file that is not there yet; None: those of any new file. The mode of a
+    file that is replaced stays.
+    """
+
+    def __init__(self, path: Path, kind: str, new_mode: int | None = None) -> None:
         self.path = path
         self._kind = kind
+        self._new_mode = new_mode
         self._check()
 
     def _check(self) -> None:
@@ -69,27 +76,36 @@ class ReportFile:
             if self._is_device():
                 self.path.write_bytes(content)
             else:
-                _replace(self._resolved, content)
+                _replace(self._resolved, content, _mode(self._resolved, self._new_mode))
         except OSError as error:
             raise self._error(error) from error
 
 
-def _replace(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
+    """A file that only its owner may read. The mode of a file that is there already stays."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        Path(name).chmod(_mode(path))
+        Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
-def _mode(path: Path) -> int:
+def _mode(path: Path, new: int | None) -> int:
     """The mode of the file that is replaced, else what a new file gets; mkstemp alone gives 0600."""
     if path.exists():
         return path.stat().st_mode & 0o777
+    if new is not None:
+        return new
     umask = os.umask(0)
     os.umask(umask)
     return 0o666 & ~umask

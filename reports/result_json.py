@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from plumbline.errors import PlumblineError
-from plumbline.reports.files import ReportFile
+from plumbline.reports.files import PRIVATE, ReportFile
 from plumbline.untrusted import BadInputError, parse_json
 from plumbline.verdicts import Event, RunFinished, RunResult, with_red
 from plumbline.visible import escape, visible_json
@@ -36,7 +36,7 @@ class ResultJson:
     """Writes the result at the end of a run."""
 
     def __init__(self, path: Path) -> None:
-        self._file = ReportFile(path, "json")
+        self._file = ReportFile(path, "json", PRIVATE)
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, RunFinished):

@@ -120,3 +120,13 @@ def test_manual_sync_without_fsync_policy(tmp_path: Path) -> None:
     assert one.is_dirty
     one.sync()
     assert not one.is_dirty
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    one = folder(tmp_path)
+    one.open()
+    one.write([Append("a/log", [b"1"]), Replace("a/whole", b"2")])
+    one.close()
+    files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert len(files) > 2

@@ -106,3 +106,16 @@ def test_replaced_report_keeps_file_mode(tmp_path: Path) -> None:
     path.chmod(0o600)
     ReportFile(path, "json").write(b"{}")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_result_with_all_traffic_is_for_its_owner_alone(tmp_path: Path) -> None:
+    paths = {"json": tmp_path / "r.json", "allure": tmp_path / "allure", "html": tmp_path / "r.html"}
+    for consumer in open_reports(paths):
+        for event in events_of(sample_result()):
+            consumer.on_event(event)
+    files = [tmp_path / "r.json", *(tmp_path / "allure").iterdir()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert len(files) > 5
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / "r.html").stat().st_mode == plain.stat().st_mode
