@@ -36,12 +36,17 @@ def without_limit(line: str) -> str:
 def escaped(text: str) -> str:
     """What a trace reads as exactly this text."""
     text = _SPECIAL.sub(r"\\\g<0>", text)
-    result = "".join(_shown(char) for char in text)
+    result = without_control(text)
     bare = result.strip(" ")
     if not bare:
         return r"\x20" * len(result)
     before, after = len(result) - len(result.lstrip(" ")), len(result) - len(result.rstrip(" "))
     return r"\x20" * before + bare + r"\x20" * after
+
+
+def without_control(text: str) -> str:
+    """``text`` with an escape for each byte of what is not printable."""
+    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def _shown(char: str) -> str:

@@ -9,7 +9,8 @@ from plumbline.captures.amqp import trace as amqp_trace
 from plumbline.captures.nats import trace as nats_trace
 from plumbline.captures.operations import OperationRow
 from plumbline.captures.plain import plain_text
-from plumbline.captures.trace_text import TraceHeader
+from plumbline.captures.trace_text import TraceHeader, without_control
+from plumbline.visible import visible
 
 _WRITERS: dict[str, Callable[[Iterable[OperationRow], TraceHeader], str]] = {
     "nats": nats_trace.write,
@@ -25,7 +26,8 @@ def write(rows: Sequence[OperationRow], about: TraceHeader) -> str:
     spoken = {row.dialect.name for row in rows if row.dialect is not None and row.operation is not None}
     if len(spoken) > 1:
         raise ValueError(f"a trace can have only one protocol, not {' and '.join(sorted(spoken))}")
-    return plain_text(_WRITERS[spoken.pop() if spoken else "nats"](rows, about))
+    text = _WRITERS[spoken.pop() if spoken else "nats"](rows, about)
+    return "\n".join(visible(without_control(line)) for line in plain_text(text).split("\n"))
 
 
 def source_of(captures: str, rows: Sequence[OperationRow]) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from plumbline.captures.amqp.objects import OBJECTS, RecordedObjects
 from plumbline.captures.operations import OperationRow
 from plumbline.captures.trace_text import TraceHeader, escaped, without_limit
+from plumbline.visible import visible_json
 from plumbline.wire.amqp import SHAPES, Decimal, Method
 from plumbline.wire.sender import Direction
 
@@ -202,7 +203,7 @@ NAMED_BY_SERVER = frozenset({("queue.declare-ok", "queue"), ("basic.consume-ok",
 
 def _json(value: Any) -> str:
     """A table; texts that would mean something in a trace are written with escapes of JSON."""
-    text = json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+    text = visible_json(json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False))
     strings = re.compile(r'"(?:[^"\\]|\\.)*"')
     return strings.sub(
         lambda found: _MEANING_SOMETHING.sub(lambda mark: f"\\u{ord(mark[0]):04x}", found[0]), text

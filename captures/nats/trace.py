@@ -17,6 +17,7 @@ from typing import Any
 from plumbline.captures.operations import OperationRow
 from plumbline.captures.plain import parsed_json
 from plumbline.captures.trace_text import TraceHeader, escaped, without_limit
+from plumbline.visible import visible_json
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import (
     Connect,
@@ -267,13 +268,13 @@ class _NatsTraceWriter:
     def _request(self, operation: Payload) -> str:
         body = parsed_json(operation.payload) if operation.subject.startswith(API) else None
         if isinstance(body, dict) and _has_no(_MEANING_SOMETHING, body):
-            return json.dumps(self._renamed(body), separators=(",", ":"), ensure_ascii=False)
+            return visible_json(json.dumps(self._renamed(body), separators=(",", ":"), ensure_ascii=False))
         return _text(operation.payload)
 
     def _answer(self, operation: Payload) -> str:
         body = parsed_json(operation.payload)
         if isinstance(body, dict) and ("type" in body or {"stream", "seq"} <= body.keys() or "error" in body):
-            return json.dumps(_stable_fields(body), separators=(",", ":"), ensure_ascii=False)
+            return visible_json(json.dumps(_stable_fields(body), separators=(",", ":"), ensure_ascii=False))
         return _text(operation.payload)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import unicodedata
 from itertools import pairwise
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.reports.text import elide, hex_dump, is_binary
-from plumbline.visible import one_line, segments, visible
+from plumbline.visible import indented_line, one_line, segments, visible, visible_json, write_line
 from tests.reports.samples import HOSTILE
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -84,3 +86,43 @@ def test_the_hostile_sample_is_hostile() -> None:
     assert not HOSTILE.isprintable()
     with pytest.raises(UnicodeEncodeError):
         HOSTILE.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("::error::boo", "\\x3a:error::boo"),
+        ("a ::warning file=x,line=1::boo", "a \\x3a:warning file=x,line=1::boo"),
+        ("  ::Add-Mask::x", "  \\x3a:Add-Mask::x"),
+        ("x ##[error]boo", "x \\x23#[error]boo"),
+        ("x ##[add-matcher owner=a]", "x \\x23#[add-matcher owner=a]"),
+        ("core_publish::error_is_sent", "core_publish::error_is_sent"),
+        ("[::1]:4222 ## [x]", "[::1]:4222 ## [x]"),
+    ],
+)
+def test_what_a_ci_runner_takes_for_a_command_is_escaped(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert json.loads(visible_json(json.dumps(text))) == text
+    assert ("::" + text.partition("::")[2] in visible_json(json.dumps(text))) == (
+        text == shown and "::" in text
+    )
+
+
+@given(st.text(st.characters()))
+def test_json_means_the_same_and_holds_no_control_character(text: str) -> None:
+    encoded = json.dumps({"a": text}, ensure_ascii=False, indent=2)
+    shown = visible_json(encoded)
+    assert json.loads(shown) == {"a": text}
+    assert all(char.isprintable() or char == "\n" for char in shown)
+
+
+@given(st.text(st.characters()))
+def test_one_line_is_written_whatever_the_text(text: str) -> None:
+    out = io.StringIO()
+    write_line(out, text)
+    assert out.getvalue().splitlines() == [out.getvalue()[:-1]]
+    assert out.getvalue()[:-1].isprintable()
+
+
+def test_a_line_keeps_its_indentation() -> None:
+    assert indented_line("  a\tb\n") == "  a\\tb\\n"
