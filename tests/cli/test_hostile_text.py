@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -83,7 +84,11 @@ def no_level(link: socket.socket) -> None:
 def refusing_amqp(link: socket.socket) -> None:
     """An AMQP server that refuses the login."""
     link.recv(4096)
-    start = {"version_major": 0, "version_minor": 9, "server_properties": {"product": HOSTILE}}
+    start: dict[str, Any] = {
+        "version_major": 0,
+        "version_minor": 9,
+        "server_properties": {"product": HOSTILE},
+    }
     link.sendall(Method.make("connection.start", **start, mechanisms=b"PLAIN", locales=b"en_US").raw)
     link.recv(4096)
     reply = HOSTILE.encode()[:200].decode("utf-8", "ignore")
@@ -143,7 +148,11 @@ def amqp_traffic(url: str, folder: Path, text: str) -> None:
     with recorded(url, folder) as proxy, socket.create_connection(_place(proxy.url)) as client:
         client.sendall(PROTOCOL_HEADER)
         arrived = _methods(client)
-        login = {"client_properties": {"connection_name": text}, "mechanism": "PLAIN", "locale": "en_US"}
+        login: dict[str, Any] = {
+            "client_properties": {"connection_name": text},
+            "mechanism": "PLAIN",
+            "locale": "en_US",
+        }
         steps = [
             ("connection.start", Method.make("connection.start-ok", response="\0guest\0guest", **login)),
             ("connection.tune", Method.make("connection.tune-ok", channel_max=9, frame_max=131072)),
