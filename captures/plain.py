@@ -13,7 +13,7 @@ from typing import Any
 from plumbline import bounds
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_LONGS = range(-(2**63), 2**64)
+_LEAST_LONG, _LONG_LIMIT = -(2**63), 2**64
 CUT = "..."
 
 
@@ -47,7 +47,9 @@ def plain(value: Any, depth: int = bounds.JSON_DEPTH) -> Any:
         case bool():
             return value
         case int():
-            return value if value in _LONGS else str(value) if abs(value) < 10**4000 else CUT
+            return (
+                value if _LEAST_LONG <= value < _LONG_LIMIT else str(value) if abs(value) < 10**4000 else CUT
+            )
     return value
 
 
