@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.server import BrokerThread
     from plumbline.reference_broker.nats.virtual import VirtualBroker
 
+EMBEDDED_AMQP = "amqp"  # in the place of a URL: the embedded reference broker for AMQP
 MAIN = "main"
 
 

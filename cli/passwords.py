@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli.start_target import EMBEDDED_AMQP
+from plumbline.cli.embedded_brokers import EMBEDDED_AMQP
 from plumbline.errors import UsageProblem
 from plumbline.passwords import VARIABLE, Passwords
 

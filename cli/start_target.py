@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plumbline.cli.embedded_brokers import MAIN, broker_program, broker_with, flags_of
+from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, broker_program, broker_with, flags_of
 from plumbline.cli.output import conceal, warn
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from plumbline.servers.targets import Software
 
 NATS, AMQP = "nats", "amqp"
-EMBEDDED_AMQP = "amqp"  # in the place of a URL: the embedded reference broker for AMQP
 
 
 class TargetChoice(Struct, frozen=True):

@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from plumbline.cli.embedded_brokers import configurations
-from plumbline.cli.start_target import EMBEDDED_AMQP, TargetChoice, choose_target
+from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, configurations
+from plumbline.cli.start_target import TargetChoice, choose_target
 from plumbline.conformance.urls import AnyUrl, NatsUrl
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server

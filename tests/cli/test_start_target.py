@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.cli.embedded_brokers import MAIN, configurations
-from plumbline.cli.start_target import EMBEDDED_AMQP, NATS, TargetChoice, choose_target
+from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, configurations
+from plumbline.cli.start_target import NATS, TargetChoice, choose_target
 from plumbline.errors import UsageProblem
 
 PLAIN = {MAIN: configurations()[MAIN]}

@@ -22,13 +22,14 @@ from plumbline.conformance.outcomes import CheckEnded, Failed
 from plumbline.conformance.received import Received
 from plumbline.conformance.runner.engine import outcome_of
 from plumbline.conformance.unanswered import UnansweredApis
+from plumbline.masking import Mask
 from plumbline.verdicts import CheckResult, Level, Outcome, WireLine
 
 MOST = JOURNAL_FIRST_LINES + 2 * JOURNAL_LAST_LINES
 
 
 def journal_of(count: int) -> Journal:
-    journal = Journal()
+    journal = Journal(Mask())
     for number in range(count):
         journal.add(0.0, "client", "<", f"MSG {number}")
     return journal
@@ -82,7 +83,7 @@ def test_a_position_that_is_left_out_gives_what_is_kept_after_it() -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    journal = Journal()
+    journal = Journal(Mask())
     journal.add(0.0, "client", "<", "x" * 60_000, b"x" * 60_000)
     (line,) = journal.lines
     assert len(line.text) < JOURNAL_TEXT + 100
