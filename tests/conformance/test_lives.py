@@ -84,7 +84,7 @@ def test_inconclusive_part_is_played_again(target: TargetAccess) -> None:
 
 
 def test_part_with_too_many_restarts_is_rejected(target: TargetAccess) -> None:
-    with AmqpSession(target) as session, pytest.raises(AssertionError, match="more lives"):
+    with AmqpSession(target) as session, pytest.raises(AssertionError, match="more restarts"):
         judge_part(session, _three_lives, (_three_lives,), ())
 
 

@@ -118,7 +118,7 @@ def test_without_a_target_it_says_what_to_add(tmp_path: Path, options: tuple[str
         (("--target", "nats://127.0.0.1:1"), 3, "Nothing listens at 127.0.0.1:1"),
         (("--target", "nats://h", "--plumbline-select", "JS-PUL-015"), 2, "did you mean JS-PULL-015"),
         (("--target", "nats://h", "--plumbline-waivers", "none.toml"), 2, "No such file"),
-        (("--target", "nats://h", "--plumbline-level", "new"), 2, "such as 2.9"),
+        (("--target", "nats://h", "--plumbline-level", "new"), 2, "for example 2.9"),
         (("--target", "nats://h", "--plumbline-variant", "aut=nats://h"), 2, "did you mean auth"),
     ],
 )
