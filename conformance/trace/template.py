@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from plumbline.conformance.trace.names import Names
 
@@ -131,14 +131,19 @@ class NameOrText(Struct, frozen=True):
 
 
 class TraceScope(Struct, frozen=True):
-    """What the words of a trace stand for at one moment of its play."""
+    """The values of the words of a trace at one moment of its play.
+
+    ``received`` has the subjects that the target sent in another layout than the trace writes them: by the
+    written text, the one to send back.
+    """
 
     names: Names
     captures: dict[str, str]
+    received: dict[str, str] = field(default_factory=dict)
 
     def fork(self) -> TraceScope:
         """A copy whose captures can be thrown away."""
-        return TraceScope(self.names, dict(self.captures))
+        return TraceScope(self.names, dict(self.captures), self.received)
 
 
 def plain(template: Template) -> str | None:

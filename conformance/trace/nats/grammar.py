@@ -71,7 +71,8 @@ class SendPublish(Struct, frozen=True):
     size: str | None
 
     def operation(self, scope: TraceScope) -> Operation:
-        subject = fill(self.subject.template(scope), scope)
+        written = fill(self.subject.template(scope), scope)
+        subject = scope.received.get(written, written)
         reply = None if self.reply is None else fill(self.reply.template(scope), scope)
         payload = self.payload.fill(scope)
         if self.block is None:

@@ -19,6 +19,10 @@ from plumbline.conformance.trace.template import Subject, Template, TraceScope, 
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Err, HMsg, Info, Msg, Operation, Ping
 from plumbline.wire.nats.headers import Headers
+from plumbline.wire.nats.jetstream.acks import without_account
+
+# ADR-15, "JS Ack": a trace writes the layout of nine tokens for the meaning of both layouts.
+ACK_TOKENS = 9
 
 
 class FixedPattern(Struct, frozen=True):
@@ -127,13 +131,22 @@ class DeliveryPattern(Struct, frozen=True):
         yield from _dotted("subject", self.subject, operation.subject, scope)
         yield from _field("sid", self.sid, operation.sid, scope)
         if self.reply is not None:
-            yield from _dotted("reply", self.reply, operation.reply, scope)
+            yield from _dotted("reply", self.reply, self._meaning(operation.reply, scope), scope)
         elif operation.reply is not None:
             yield Mismatch("reply", "none", operation.reply)
         names = ("size",) if len(self.sizes) == 1 else ("header size", "total size")
         found = [arg.decode() for arg in operation.args[-len(self.sizes) :]] if self.sizes else []
         for name, size, actual in zip(names, self.sizes, found, strict=False):
             yield from _field(name, size, actual, scope)
+
+    def _meaning(self, reply: str | None, scope: TraceScope) -> str | None:
+        """The reply subject; in the layout of nine tokens if the trace writes that one."""
+        if reply is None or self.reply is None or len(self.reply.tokens) != ACK_TOKENS:
+            return reply
+        written = without_account(reply)
+        if written != reply:
+            scope.received[written] = reply
+        return written
 
     def _block(self, operation: Msg | HMsg, scope: TraceScope) -> Iterator[Mismatch]:
         if self.block is None:

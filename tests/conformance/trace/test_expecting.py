@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.conformance.trace.language import Expect, ExpectClosed, ExpectSilence, TimeWindow
-from tests.conformance.trace.writing import captures, compare, differences, only_step, scope
+from plumbline.conformance.trace.language import Expect, ExpectClosed, ExpectSilence, Send, TimeWindow
+from tests.conformance.trace.writing import captures, compare, differences, only_step, operation, scope, trace
 
 STREAM = "given stream ORDERS subjects=ORDERS.>\ngiven consumer ORDERS DISPATCH\n"
 NO_MESSAGES = b"HMSG _INBOX.PL.inbox 1 28 28\r\nNATS/1.0 404 No Messages\r\n\r\n\r\n"
@@ -17,6 +17,9 @@ TIMEOUT = (
 )
 ACK = b"$JS.ACK.PL_ORDERS.PL_DISPATCH.2.7.9.1795245184902535564.3"
 DELIVERY = b"MSG PL_ORDERS.new 1 " + ACK + b" 7\r\norder 4\r\n"
+# ADR-15, "JS Ack", Token Version 2: domain and account hash before the stream, perhaps more after the count.
+WITH_ACCOUNT = DELIVERY.replace(b"$JS.ACK.", b"$JS.ACK._.szMpdrwD.")
+WITH_TAIL = DELIVERY.replace(b"$JS.ACK.", b"$JS.ACK.hub.szMpdrwD.").replace(b".3 7", b".3.random.more 7")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,9 @@ DELIVERY = b"MSG PL_ORDERS.new 1 " + ACK + b" 7\r\norder 4\r\n"
         ("< MSG foo 1 | order {:int} of {:text}", b"MSG PL_foo 1 15\r\norder 4 of five\r\n"),
         ("< MSG ORDERS.new 1 $JS.ACK.ORDERS.DISPATCH.*.7.{:int}.{:ns}.{left} 7 | order 4", DELIVERY),
         ("< MSG ORDERS.new 1 {ack}", DELIVERY),
+        ("< MSG ORDERS.new 1 $JS.ACK.ORDERS.DISPATCH.*.7.{:int}.{:ns}.3 7", WITH_ACCOUNT),
+        ("< MSG ORDERS.new 1 $JS.ACK.ORDERS.DISPATCH.2.7.9.{:ns}.3 7", WITH_TAIL),
+        ("< MSG ORDERS.new 1 $JS.ACK._.*.ORDERS.DISPATCH.2.7.9.{:ns}.3 7", WITH_ACCOUNT),
         ("< HMSG $inbox 1 | NATS/1.0 404 No Messages", NO_MESSAGES),
         ("< HMSG $inbox 1  28 28\nNATS/1.0 404 No Messages", NO_MESSAGES),
         ("< HMSG $inbox 1 28 28", NO_MESSAGES),
@@ -229,3 +235,16 @@ def test_nothing_and_closed_are_expectations() -> None:
     assert only_step("raw< closed within 2s\n")[0] == ExpectClosed(
         4, "raw", TimeWindow(0, 2.0, since_send=True)
     )
+
+
+def test_an_ack_goes_to_the_subject_that_was_received() -> None:
+    ack = "$JS.ACK.ORDERS.DISPATCH.2.7.9.1795245184902535564.3"
+    read = trace(f"{STREAM}< MSG ORDERS.new 1 {ack}\n> PUB {ack} | +ACK\n< PONG\n")
+    expect, send = read.steps[-3:-1]
+    assert isinstance(expect, Expect)
+    assert isinstance(send, Send)
+    for delivery, subject in ((DELIVERY, ACK), (WITH_TAIL, WITH_TAIL.split()[3])):
+        played = scope(read)
+        # In a group of lines a pattern is tried with a fork of the captures.
+        assert expect.pattern.differences(operation(delivery), played.fork()) == []
+        assert send.outgoing.operation(played).raw == b"PUB " + subject + b" 4\r\n+ACK\r\n"

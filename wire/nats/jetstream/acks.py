@@ -67,6 +67,18 @@ class AckSubject(Struct, frozen=True):
         return ".".join([ACK_PREFIX, *layout, self.stream, self.consumer, *map(str, numbers), *tail])
 
 
+def without_account(subject: str) -> str:
+    """An acknowledgement subject of 11 or more tokens in the layout of nine; any other subject as it is.
+
+    Two subjects that differ only in domain, account hash and what follows the count have one meaning
+    (ADR-15, "JS Ack", Token Version 2).
+    """
+    tokens = subject.split(".")
+    if tokens[:2] != ACK_PREFIX.split(".") or len(tokens) < 11:
+        return subject
+    return ".".join((ACK_PREFIX, *tokens[4:11]))
+
+
 def _is_uint64(token: str) -> bool:
     return token.isascii() and token.isdigit() and len(token) <= 20 and int(token) <= _MAX_UINT64
 

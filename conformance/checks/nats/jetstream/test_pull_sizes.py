@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
+from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
@@ -24,14 +25,14 @@ def test_max_bytes_ends_a_batch_at_the_first_message_that_does_not_fit(session: 
     subject = session.name("bar")
     stream = session.stage.stream("bar", [subject])
     consumer = session.stage.consumer(stream, "dur")
-    for _ in range(4):
+    for _ in range(5):
         session.stage.publish(subject, PAYLOAD)
-    session.stage.await_consumer(stream, consumer, num_pending=4)
+    session.stage.await_consumer(stream, consumer, num_pending=5)
     client = session.connect()
     client.send(Sub.make(session.inbox(), 1))
     # Enough for two and a half messages, however long this run's names and the server's count make them.
-    probe = len(subject) + len(PAYLOAD) + len(f"$JS.ACK.{stream}.{consumer}.1.1.1.1795245203503019961.3")
-    body = PullRequest(batch=4, max_bytes=probe * 5 // 2, expires=2_000_000_000).encode()
+    size = _size_of_first_message(session, client, stream, consumer)
+    body = PullRequest(batch=4, max_bytes=size * 5 // 2, expires=2_000_000_000).encode()
     client.send(Pub.make(next_subject(stream, consumer), body, session.inbox()))
     for _ in range(2):
         client.expect(Msg, subject=subject, payload=PAYLOAD)
@@ -45,7 +46,7 @@ def test_max_bytes_ends_a_batch_at_the_first_message_that_does_not_fit(session: 
         expected=f"{PENDING_MESSAGES}: 2 and {PENDING_BYTES}",
         actual=str(status),
     )
-    session.stage.expect_consumer(stream, consumer, delivered="2/2", num_pending=2)
+    session.stage.expect_consumer(stream, consumer, delivered="3/3", num_pending=2)
 
 
 @verifies("JS-PULL-048", source='ADR-37, "Message Size Calculation"')
@@ -54,11 +55,12 @@ def test_a_message_counts_with_subject_ack_subject_headers_and_payload(session: 
     subject = session.name("bar")
     stream = session.stage.stream("bar", [subject])
     consumer = session.stage.consumer(stream, "dur")
-    session.stage.publish(subject, PAYLOAD)
-    session.stage.await_consumer(stream, consumer, num_pending=1)
+    for _ in range(2):
+        session.stage.publish(subject, PAYLOAD)
+    session.stage.await_consumer(stream, consumer, num_pending=2)
     client = session.connect()
     client.send(Sub.make(session.inbox(), 1))
-    size = len(subject) + len(PAYLOAD) + len(f"$JS.ACK.{stream}.{consumer}.1.1.1.1795245203503019961.0")
+    size = _size_of_first_message(session, client, stream, consumer)
     for max_bytes in (size - 1, size):
         body = PullRequest(batch=1, max_bytes=max_bytes, expires=2_000_000_000).encode()
         client.send(Pub.make(next_subject(stream, consumer), body, session.inbox()))
@@ -66,6 +68,18 @@ def test_a_message_counts_with_subject_ack_subject_headers_and_payload(session: 
             client.expect(HMsg, status=str(MESSAGE_SIZE_EXCEEDS_MAX_BYTES))
         else:
             client.expect(Msg, subject=subject, payload=PAYLOAD)
+
+
+def _size_of_first_message(session: NatsSession, client: NatsConnection, stream: str, consumer: str) -> int:
+    """Bytes of the first message, delivered without a limit: subject, acknowledgement subject and payload.
+
+    The next ones have the same size, as their numbers have one digit each. The length of the acknowledgement
+    subject depends on its layout and on the server's domain (ADR-15).
+    """
+    body = PullRequest(batch=1, expires=2_000_000_000).encode()
+    client.send(Pub.make(next_subject(stream, consumer), body, session.inbox()))
+    message = client.expect(Msg, payload=PAYLOAD)
+    return len(message.subject) + len(message.payload) + len(message.reply or "")
 
 
 @verifies("JS-PULL-041", source='ADR-13, "No Wait Pull Requests"')
