@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time
+from plumbline.wire.nats.jetstream.times import NEVER, format_time
 from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.reference_broker.nats.jetstream.timers import Timers
-from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.levels import NEWEST, Level
 from plumbline.reference_broker.write_queue import WriteQueue
 from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import CONSUMER_IS_PUSH_BASED
+from plumbline.wire.nats.jetstream.times import format_time
 from plumbline.wire.nats.subjects import covers
 
 _SYSTEM = b"$"

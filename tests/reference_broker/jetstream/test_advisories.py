@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.levels import NEWEST, Level
 from plumbline.wire.nats import Decoder, Msg, Pub, Sender, Sub
+from plumbline.wire.nats.jetstream.times import format_time
 from plumbline.wire.units import SECOND
 from tests.reference_broker.jetstream.bench import OLDEST, START, Bench
 from tests.reference_broker.virtual import Virtual

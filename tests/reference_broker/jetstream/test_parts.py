@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, memory_record_size
 from plumbline.reference_broker.nats.jetstream.timers import Timers
-from plumbline.reference_broker.nats.jetstream.times import format_time, parse_time
+from plumbline.wire.nats.jetstream.times import format_time, parse_time
 
 
 def test_timers_run_in_order_and_only_their_latest_setting_counts() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from plumbline.reference_broker.nats.jetstream.consumers.rate_limit import RateLimit
-from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.levels import NEWEST
+from plumbline.wire.nats.jetstream.times import format_time
 from plumbline.wire.units import MILLISECOND, SECOND
 from tests.reference_broker.jetstream.bench import LEVELS, START, Bench, shown
 from tests.reference_broker.jetstream.pushing import DLV, delivered, publish, push, statuses, with_stream

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.statuses import status_code
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
-from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
+from plumbline.wire.nats import Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import AckSubject, PullRequest, next_subject
+from plumbline.wire.nats.jetstream.times import parse_time
 
 NS = 1_000_000_000
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @verifies("JS-ACK-003", source='ADR-15, "JS Ack"')
@@ -22,9 +21,9 @@ def test_the_timestamp_is_the_time_of_storing(session: NatsSession) -> None:
     stored = session.stage.api("STREAM.MSG.GET", stream, body={"seq": 1})["message"]["time"]
     timestamp = AckSubject.parse(ack).timestamp
     session.require(
-        timestamp == _nanoseconds(stored),
+        timestamp == parse_time(stored),
         "the timestamp is not the time of storing",
-        expected=f"{_nanoseconds(stored)} (STREAM.MSG.GET: {stored})",
+        expected=f"{parse_time(stored)} (STREAM.MSG.GET: {stored})",
         actual=f"{timestamp} in {ack}",
     )
 
@@ -39,7 +38,7 @@ def test_twelve_tokens_are_accepted_or_refused_with_503(session: NatsSession) ->
     twelve = ack.replace("$JS.ACK.", "$JS.ACK._.ACCHASH.") + ".random"
     client.send(Sub.make(reply, 2), Pub.make(twelve, b"+ACK", reply))
     answer = client.arrival(1.0, "an empty message, or 503").operation
-    if _is_503(answer):
+    if status_code(answer) == 503:
         session.stage.expect_consumer(stream, consumer, ack_floor="0/0", num_ack_pending=1)
     elif isinstance(answer, Msg) and not answer.payload:
         session.stage.expect_consumer(stream, consumer, ack_floor="1/1", num_ack_pending=0)
@@ -54,7 +53,7 @@ def test_ack_of_a_consumer_without_acks_changes_nothing(session: NatsSession) ->
     reply = session.inbox("reply")
     client.send(Sub.make(reply, 2), Pub.make(ack, b"+ACK", reply))
     answer = client.arrival(1.0, "an empty message, or 503").operation
-    if not (_is_503(answer) or (isinstance(answer, Msg) and not answer.payload)):
+    if not (status_code(answer) == 503 or (isinstance(answer, Msg) and not answer.payload)):
         raise Failed("another answer", expected="an empty message, or 503", actual=str(answer))
     consumer = AckSubject.parse(ack).consumer
     session.stage.expect_consumer(stream, consumer, delivered="1/1", ack_floor="1/1", num_ack_pending=0)
@@ -104,17 +103,3 @@ def _pull(session: NatsSession, client: NatsConnection, stream: str, consumer: s
     body = PullRequest(batch=batch, expires=3 * NS).encode()
     client.send(Sub.make(inbox, 1), Pub.make(next_subject(stream, consumer), body, inbox))
     return client.expect(Msg, sid="1").reply or ""
-
-
-def _is_503(operation: Operation) -> bool:
-    if not isinstance(operation, HMsg) or operation.headers is None:
-        return False
-    status = operation.headers.status
-    return status is not None and status.code == 503
-
-
-def _nanoseconds(time: str) -> int:
-    """RFC 3339 in UTC with up to nine decimals, as nanoseconds since 1970: datetime alone would round."""
-    whole, _, decimals = time.removesuffix("Z").partition(".")
-    since = datetime.datetime.fromisoformat(f"{whole}+00:00") - EPOCH
-    return (since.days * 86_400 + since.seconds) * NS + int(decimals.ljust(9, "0") or 0)

@@ -30,7 +30,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consume
 from plumbline.reference_broker.nats.jetstream.consumers.priority import PinnedQueue
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_NAME
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time, parse_time
+from plumbline.wire.nats.jetstream.times import NEVER, format_time, parse_time
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream

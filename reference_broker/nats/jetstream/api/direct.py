@@ -17,8 +17,8 @@ from plumbline.reference_broker.nats.jetstream.api.streams import MessageGetRequ
 from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.wire.nats.headers import VERSION, Status, encode_headers
+from plumbline.wire.nats.jetstream.times import format_time
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream

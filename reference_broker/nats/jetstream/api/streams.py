@@ -27,7 +27,7 @@ from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.reference_broker.nats.jetstream.times import NEVER, format_time, parse_time
+from plumbline.wire.nats.jetstream.times import NEVER, format_time, parse_time
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream

@@ -18,7 +18,7 @@ from plumbline.reference_broker.nats.jetstream.streams.config import (
     StreamConfig,
     version_metadata,
 )
-from plumbline.reference_broker.nats.jetstream.times import parse_time
+from plumbline.wire.nats.jetstream.times import parse_time
 from plumbline.wire.units import MILLISECOND, MINUTE, SECOND, read_number
 
 DEFAULT_ACK_WAIT = 30 * SECOND

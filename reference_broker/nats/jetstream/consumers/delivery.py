@@ -21,8 +21,8 @@ from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueu
 from plumbline.reference_broker.nats.jetstream.consumers.replay import OriginalReplay
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage, SubjectTest
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
-from plumbline.reference_broker.nats.jetstream.times import parse_time
 from plumbline.wire.nats.headers import VERSION
+from plumbline.wire.nats.jetstream.times import parse_time
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.files.consumer_log import ConsumerLog

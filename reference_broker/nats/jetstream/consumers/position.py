@@ -11,7 +11,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerC
 from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage, SubjectTest
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
-from plumbline.reference_broker.nats.jetstream.times import parse_time
+from plumbline.wire.nats.jetstream.times import parse_time
 
 
 class ConsumerPosition:

@@ -15,9 +15,9 @@ from plumbline.reference_broker.nats.jetstream.streams.config import mapping_end
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.subjects import covers
-from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
+from plumbline.wire.nats.jetstream.times import format_time
 from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:
