@@ -22,7 +22,8 @@ def poll_state(
 ) -> dict[str, Any]:
     """What ``read_state`` gives, once it ``shows`` these fields. Raises ``outcome`` if it never does.
 
-    Of many looks the journal keeps the last one: that is what a reader wants.
+    A field that is expected to be False may be left out. Of many looks the journal keeps the last one: that
+    is what a reader wants.
     """
     deadline = time.monotonic() + within + session.target.slack_s
     journal = session.journal
@@ -30,7 +31,7 @@ def poll_state(
     moment = session.moment
     while True:
         state = read_state()
-        found = {name: shows(state, name) for name in fields}
+        found = {name: _flag(shows(state, name), value) for name, value in fields.items()}
         if found == fields or time.monotonic() > deadline:
             break
         journal.forget_since(before)
@@ -44,6 +45,11 @@ def poll_state(
             actual=_pairs(found),
         )
     return state
+
+
+def _flag(found: Any, expected: Any) -> Any:
+    """JSON of Go leaves out what is false, other JSON does not: both have one meaning."""
+    return False if expected is False and found is None else found
 
 
 def _pairs(fields: Mapping[str, Any]) -> str:

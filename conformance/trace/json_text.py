@@ -26,10 +26,12 @@ from plumbline.conformance.trace.template import (
     as_text,
     fill,
     match,
+    plain,
     show,
 )
 from plumbline.conformance.trace.text import Text, TraceLineError
 from plumbline.untrusted import BadInputError, parse_json
+from plumbline.wire.nats.jetstream.times import parse_time
 
 DEEPEST = 50
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -320,7 +322,7 @@ def node_differences(node: Node, actual: Any, path: str, scope: TraceScope) -> I
             yield path, _shown(node.value), _shown(actual)
     elif isinstance(node, NameOrText):
         template = node.resolved(scope)
-        if not isinstance(actual, str) or not match(template, actual, scope):
+        if not isinstance(actual, str) or not (match(template, actual, scope) or _is_same_time(node, actual)):
             yield path, _quote(show(template, scope)), _shown(actual)
     elif not _fits(node.hole, actual, scope):
         yield path, show((node.hole,), scope), _shown(actual)
@@ -329,13 +331,13 @@ def node_differences(node: Node, actual: Any, path: str, scope: TraceScope) -> I
 def _field(
     child: Node, actual: dict[str, Any], key: str, path: str, scope: TraceScope
 ) -> Iterator[tuple[str, str, str]]:
-    absent = isinstance(child, OpenValue) and child.hole.kind is CaptureKind.ABSENT
-    if key in actual and absent:
-        yield path, "no such field", _shown(actual[key])
-    elif key in actual:
-        yield from node_differences(child, actual[key], path, scope)
-    elif not absent:
-        yield path, _expected_value(child, scope), "no such field"
+    if not isinstance(child, OpenValue) or child.hole.kind is not CaptureKind.ABSENT:
+        if key in actual:
+            yield from node_differences(child, actual[key], path, scope)
+        else:
+            yield path, _expected_value(child, scope), "no such field"
+    elif key in actual and json.dumps(actual[key]) not in child.hole.choices:
+        yield path, " or ".join(("no such field", *child.hole.choices)), _shown(actual[key])
 
 
 def shown_node(node: Node, scope: TraceScope) -> str:
@@ -360,6 +362,12 @@ def _expected_value(node: Node, scope: TraceScope) -> str:
 def _same(expected: Any, actual: Any) -> bool:
     # In Python True == 1; in JSON it is not.
     return isinstance(expected, bool) == isinstance(actual, bool) and bool(expected == actual)
+
+
+def _is_same_time(node: NameOrText, actual: str) -> bool:
+    """RFC 3339 has several texts for one moment."""
+    moment = parse_time(plain(node.template) or "")
+    return moment is not None and moment == parse_time(actual)
 
 
 def _fits(hole: Hole, actual: Any, scope: TraceScope) -> bool:

@@ -127,6 +127,8 @@ class TraceReader:
         if written is not None:
             if "|" in written:
                 kind, choices = CaptureKind.CHOICE, tuple(choice.strip() for choice in written.split("|"))
+                if choices[0] == CaptureKind.ABSENT:
+                    kind, choices = CaptureKind.ABSENT, choices[1:]
             elif written.strip() in WRITTEN_KINDS:
                 kind = CaptureKind(written.strip())
             else:

@@ -15,7 +15,15 @@ from msgspec import Struct
 from plumbline.conformance.trace.json_text import JsonText
 from plumbline.conformance.trace.language import Mismatch
 from plumbline.conformance.trace.segments import HeaderBlock, JsonPayload, PayloadText, printable
-from plumbline.conformance.trace.template import Subject, Template, TraceScope, match, show, token_difference
+from plumbline.conformance.trace.template import (
+    Subject,
+    Template,
+    TraceScope,
+    match,
+    plain,
+    show,
+    token_difference,
+)
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Err, HMsg, Info, Msg, Operation, Ping
 from plumbline.wire.nats.headers import Headers
@@ -23,6 +31,7 @@ from plumbline.wire.nats.jetstream.acks import without_account
 
 # ADR-15, "JS Ack": a trace writes the layout of nine tokens for the meaning of both layouts.
 ACK_TOKENS = 9
+STATUS_DIGITS = 3
 
 
 class FixedPattern(Struct, frozen=True):
@@ -157,6 +166,8 @@ class DeliveryPattern(Struct, frozen=True):
             yield Mismatch("headers", "a header block", str(error))
             return
         status = "" if headers.status is None else str(headers.status)
+        if headers.status is not None and (plain(self.block.status) or "").isdigit():
+            status = status[:STATUS_DIGITS]  # a code alone says nothing of the description
         if not match(self.block.status, status, scope):
             yield Mismatch("status", show(self.block.status, scope) or "none", status or "none")
         left = list(headers.fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import goes_on
+from plumbline.conformance.checks.nats.statuses import status_code
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
@@ -32,15 +33,6 @@ def answers(session: NatsSession, connection: NatsConnection, subject: str, repl
         expected=f"HMSG {reply} with status 503",
         actual="nothing (as it must be where somebody else subscribes to >)",
     )
-
-
-def status_code(answer: HMsg) -> int | None:
-    """The code of the status line; None without one, or in a block that is none."""
-    try:
-        headers = answer.headers
-    except ProtocolError:
-        return None
-    return headers.status.code if headers and headers.status else None
 
 
 def require_one_503(session: NatsSession, came: list[Operation], reply: str) -> None:

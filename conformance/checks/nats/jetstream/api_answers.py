@@ -41,8 +41,13 @@ def accepted(answer: Answer, what: str) -> None:
 
 
 def shows(session: NatsSession, answer: Answer, path: str, value: object) -> None:
-    """The field of ``answer`` at ``path`` (``config.retention``) has this value, and this JSON type."""
+    """The field of ``answer`` at ``path`` (``config.retention``) has this value, and this JSON type.
+
+    A flag that is False may be left out: both say the same.
+    """
     found = field(answer, path)
+    if value is False and found is None:
+        found = False
     session.require(
         type(found) is type(value) and found == value,
         f"{path} is another",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.statuses import status_code
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
-from plumbline.wire.nats.headers import Status
 from plumbline.wire.nats.jetstream import (
     MESSAGE_SIZE_EXCEEDS_MAX_BYTES,
     PENDING_BYTES,
@@ -103,6 +103,6 @@ def _expect_503_or_nothing(session: NatsSession, stream: str) -> None:
     answer = client.take(0.2)
     if answer is None:
         client.flush()
-    elif not isinstance(answer, HMsg) or answer.headers is None or answer.headers.status != Status(503):
+    elif status_code(answer) != 503:
         raise Failed("another answer", expected="503, or nothing for 0.2 s", actual=str(answer))
     session.count_observation()
