@@ -32,7 +32,7 @@ CONSUMER_CONFIG = _words("""
 """)
 STREAM_STATE = _words("messages bytes first_seq last_seq consumer_count num_subjects num_deleted")
 CONSUMER_STATE = _words("""
-    delivered ack_floor num_ack_pending num_redelivered num_waiting num_pending push_bound
+    delivered ack_floor num_ack_pending num_redelivered num_waiting num_pending push_bound paused
 """)
 
 SHORT_FOR = {
