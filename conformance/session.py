@@ -77,6 +77,10 @@ class BaseSession:
         """Which server the stage is on; empty for the target itself."""
         return OWN_SERVER if self._home is not None else self.variant or ""
 
+    def missing_grant(self) -> str:
+        """What the login of this run was seen to lack, in a sentence; empty if nothing."""
+        return ""
+
     def _on_sent(self, at: float, operation: Any) -> None:
         """Called for every operation that is sent."""
         self.moment = at

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from plumbline.conformance.amqp import probe as amqp_probe
 from plumbline.conformance.nats import probe as nats_probe
+from plumbline.conformance.nats.grants import Grants
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import (
@@ -62,7 +63,7 @@ class TargetAccess(Struct, frozen=True):
 
     ``target``: what it says of itself and how quick it is. ``info``: the fields of its INFO, or its server
     properties. ``run`` and ``worker`` are in the names of all that is made on it. ``shared``: the folder that
-    all processes of the run share; None if there is no run.
+    all processes of the run share; None if there is no run. ``grants``: what its login may do with JetStream.
     """
 
     running: RunningTarget
@@ -71,6 +72,7 @@ class TargetAccess(Struct, frozen=True):
     run: str = "0"
     worker: str = ""
     shared: Path | None = None
+    grants: Grants = Grants()
 
     @property
     def url(self) -> AnyUrl:
@@ -186,7 +188,17 @@ def open_target(
         variants=tuple(sorted(running.variants)),
         arguments=running.arguments,
     )
-    return TargetAccess(running, target, dict(info), run=run, shared=shared)
+    grants = _grants(url) if isinstance(url, NatsUrl) and info.get("jetstream") else Grants()
+    return TargetAccess(running, target, dict(info), run=run, shared=shared, grants=grants)
+
+
+def _grants(url: NatsUrl) -> Grants:
+    """What the login may do with JetStream; nothing known if the target does not say it."""
+    try:
+        with socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S) as link:
+            return nats_probe.ask_grants(link, url)
+    except (OSError, TargetUnreachable):
+        return Grants()
 
 
 def _slack(round_trips: Sequence[float]) -> float:

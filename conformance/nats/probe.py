@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from plumbline.conformance.nats.grants import Grants, grants_of
 from plumbline.conformance.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.passwords import VARIABLE
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats import Connect, Decoder, Err, Info, Operation, Ping, Pong, Sender
+from plumbline.wire.nats import Connect, Decoder, Err, Info, Msg, Operation, Ping, Pong, Pub, Sender, Sub
+from plumbline.wire.nats.jetstream import API_PREFIX
 
 SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
 ANSWER_S = 1.0
@@ -82,6 +85,27 @@ def _greet(
     return info, _round_trips(link, reader, url, round_trips, pause_s)
 
 
+def ask_grants(link: socket.socket, url: NatsUrl) -> Grants:
+    """What this login may do with JetStream, over a fresh connection; nothing known if it is not answered.
+
+    Raises ``OSError`` if the peer breaks off, and ``TargetUnreachable``.
+    """
+    reader = _Reader(link, url, time.monotonic() + PROBE_S)
+    inbox = f"_INBOX.PL{secrets.token_hex(8)}"
+    connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials})
+    try:
+        reader.next(SPEAK_FIRST_S)
+        _send(link, connect, Sub.make(inbox, 1), Pub.make(f"{API_PREFIX}.INFO", b"", inbox))
+        while not isinstance(operation := reader.next(ANSWER_S), Msg | Err):
+            if isinstance(operation, Ping):
+                _send(link, Pong.make())
+    except (TimeoutError, ProtocolError):
+        return Grants()
+    if isinstance(operation, Err):
+        return Grants(no_jetstream=operation.message)  # it may not even ask
+    return grants_of(operation.payload)
+
+
 def _round_trips(
     link: socket.socket, reader: _Reader, url: NatsUrl, count: int, pause_s: float
 ) -> list[float]:
@@ -113,10 +137,10 @@ def _round_trip(link: socket.socket, reader: _Reader, url: NatsUrl, pause_s: flo
             )
 
 
-def _send(link: socket.socket, operation: Operation) -> None:
-    """Write it. If the server has closed already, what it said before is still to be read: no error here."""
+def _send(link: socket.socket, *operations: Operation) -> None:
+    """Write them. If the server has closed already, what it sent before is still to be read: no error."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        link.sendall(operation.raw)
+        link.sendall(b"".join(operation.raw for operation in operations))
 
 
 class _Reader:

@@ -6,6 +6,7 @@ Every stream that a session made is deleted with it.
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from plumbline.wire.nats.jetstream import API_PREFIX
 
 __all__ = ["BUCKET_PREFIXES", "ForeignObjectError", "NatsSession"]
 
+PERMISSIONS = "permissions"  # the variant whose user may not do everything
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 STREAM_CREATE = "STREAM.CREATE"
 _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
@@ -144,9 +146,28 @@ class NatsSession(BaseSession):
 
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""
+        if self.variant is None and feature == "jetstream" and self.target.grants.no_jetstream:
+            raise Unsupported(f"this login has no JetStream: {self.target.grants.no_jetstream}")
         if self.variant is None and feature not in self.target.target.features:
             value = self.target.info.get(feature)
             raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {value!r})")
+
+    @property
+    def has_plain_settings(self) -> bool:
+        """Whether the server has the configuration that Plumbline gives it, which sets no defaults."""
+        return bool(self.target.running.program) or self.variant is not None or self._home is not None
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of headers and payload that a message may have, as INFO says; no limit if it does not."""
+        announced = self.target.info.get("max_payload")
+        return announced if isinstance(announced, int) and announced > 0 else sys.maxsize
+
+    def missing_grant(self) -> str:
+        """A refused subject or a limit of the account. Checks of ``permissions`` want to be refused."""
+        if self._home is not None or self.variant == PERMISSIONS:
+            return ""
+        return self.target.grants.missing(self.wire, is_plain=self.has_plain_settings)
 
     # -- stage -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from msgspec import Struct
 
 from plumbline.bounds import ASK_AGAIN
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.outcomes import Failed, Inconclusive, Untestable
-from plumbline.conformance.polling import poll_state
+from plumbline.conformance.nats.statuses import status_code
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.polling import POLL_INTERVAL_S, poll_state
 from plumbline.untrusted import BadInputError, parse_json
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
-from plumbline.wire.nats.jetstream import API_PREFIX, ApiError, api_subject
+from plumbline.wire.nats import Err, HMsg, HPub, Msg, Pub, Sub
+from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.nats.jetstream import API_PREFIX, NO_RESPONDERS, ApiError, api_subject
 
 if TYPE_CHECKING:
     from plumbline.conformance.nats.connection import NatsConnection
@@ -76,6 +79,7 @@ class JetStreamStage:
     ) -> Msg | HMsg:
         """Publish with a reply subject and wait for the answer. Raises ``Untestable``, ``Inconclusive``."""
         asked = _Request(subject, payload, tuple(headers), within)
+        self._require_room(asked)
         unanswered, api = self._session.unanswered, f"{asked.api}{self._server}"
         if reason := unanswered.given_up(api):
             self.is_silent = True
@@ -84,6 +88,8 @@ class JetStreamStage:
             reply = self._send_request(asked)
             while True:
                 operation = self._reply(asked)
+                if isinstance(operation, Err):
+                    raise Untestable(f"{subject} was refused", actual=str(operation))
                 if operation.subject == reply:
                     unanswered.record_answer(api)
                     return operation
@@ -105,14 +111,14 @@ class JetStreamStage:
         )
         return reply
 
-    def _reply(self, asked: _Request) -> Msg | HMsg:
-        """The next answer, to any request. Raises ``Failed`` if none comes in time."""
+    def _reply(self, asked: _Request) -> Msg | HMsg | Err:
+        """The next answer, to any request, or error. Raises ``Failed`` if none comes in time."""
         moment = self._session.moment
         while True:
             operation = self._connection.arrival(
                 asked.within, f"an answer to {asked.subject}", since=moment
             ).operation
-            if isinstance(operation, Msg | HMsg):
+            if isinstance(operation, Msg | HMsg | Err):
                 return operation
 
     def _answers_now(self, asked: _Request) -> bool:
@@ -129,6 +135,13 @@ class JetStreamStage:
             else:
                 return True
         return False
+
+    def _require_room(self, asked: _Request) -> None:
+        """Raises ``Unsupported`` for a message that INFO's max_payload does not allow."""
+        size = len(asked.payload) + (len(encode_headers(asked.headers)) if asked.headers else 0)
+        most = self._session.max_payload
+        if size > most:
+            raise Unsupported(f"INFO allows a max_payload of {most} bytes, and the check needs {size}")
 
     def answer(
         self, verb: str, *names: str, body: dict[str, Any] | None = None, within: float = REQUEST_WITHIN_S
@@ -156,12 +169,14 @@ class JetStreamStage:
     # -- objects -----------------------------------------------------------------------------
 
     def stream(self, label: str, subjects: Iterable[str], **config: Any) -> str:
-        """Create a stream (in memory unless ``storage`` says otherwise); its name on the target.
+        """Create a stream (in memory unless ``storage`` or the account demands files); its name.
 
         ``subjects`` are used as they are: make them from ``session.name``.
         """
         name = self._session.name(label)
-        body = {"name": name, "subjects": list(subjects), "storage": "memory", **config}
+        grants = self._session.target.grants
+        place = {"storage": grants.storage, **grants.stream_options}
+        body = {"name": name, "subjects": list(subjects), **place, **config}
         self.api("STREAM.CREATE", name, body=body)
         return name
 
@@ -175,8 +190,17 @@ class JetStreamStage:
     def publish(
         self, subject: str, payload: bytes = b"", headers: Iterable[tuple[str, str]] = ()
     ) -> dict[str, Any]:
-        """Publish and wait for the PubAck. Raises ``Untestable`` if it is an error."""
+        """Publish and wait for the PubAck. Raises ``Untestable`` if it is an error.
+
+        In a cluster a node may learn of a new stream after the client has. Its 503 says that nothing was
+        stored, so the message is published again (docs.nats.io, "Publishing to Streams").
+        """
         operation = self.request(subject, payload, headers)
+        deadline = time.monotonic() + REQUEST_WITHIN_S
+        in_cluster = bool(self._session.target.info.get("cluster"))
+        while in_cluster and status_code(operation) == NO_RESPONDERS.code and time.monotonic() < deadline:
+            self._session.pause(POLL_INTERVAL_S)
+            operation = self.request(subject, payload, headers)
         if isinstance(operation, HMsg):
             raise Untestable(f"publishing on {subject} got no PubAck", actual=str(operation))
         reply = _decoded(operation)

@@ -36,6 +36,8 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
     Inconclusive: Outcome.INCONCLUSIVE,
     Flooded: Outcome.FAILED,
 }
+# What a check ends with that was refused what it needs: the login lacks it, the server is not wrong.
+_UNDONE = (Outcome.FAILED, Outcome.UNTESTABLE, Outcome.INCONCLUSIVE)
 # nats-server may fail to create a file store while it deletes another: "error creating store for stream".
 # That is its own trouble and no answer to what a check asks; alone, it does not happen.
 _SERVER_ERROR = b'"err_code":10049'
@@ -60,7 +62,9 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
                 )
     except Exception as error:
         outcome, ended = outcome_of(error)
-        if isinstance(error, Failed) and _reported_server_trouble(session):
+        if outcome in _UNDONE and (missing := session.missing_grant()):
+            outcome, ended = Outcome.UNSUPPORTED, Unsupported(missing, actual=ended.actual)
+        elif isinstance(error, Failed) and _reported_server_trouble(session):
             outcome = Outcome.INCONCLUSIVE
     result = msgspec.structs.replace(
         _masked(result_of(check, catalogue, outcome, ended), access.mask),

@@ -27,7 +27,7 @@ def sweep(access: TargetAccess, until: float = math.inf) -> list[str]:
 
 
 def _sweep_streams(access: TargetAccess, until: float) -> list[str]:
-    if "jetstream" not in access.target.features:
+    if "jetstream" not in access.target.features or access.grants.no_jetstream:
         return []
     with NatsSession(access) as session:
         prefixes = tuple(kind + access.prefix for kind in ("", *BUCKET_PREFIXES))

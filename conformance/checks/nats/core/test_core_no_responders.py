@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import goes_on
-from plumbline.conformance.checks.nats.statuses import status_code
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object

@@ -11,10 +11,13 @@ from typing import Any
 
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.nats.stage import SERVER_ERROR_CODE
-from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
 from plumbline.wire.nats.jetstream import ApiError
 
 Answer = dict[str, Any]
+
+# docs.nats.io, "Configuring JetStream": what settings of a server or an account may fill in.
+CONFIGURABLE = frozenset({"duplicate_window", "max_ack_pending", "max_batch", "max_bytes", "max_consumers"})
 
 
 def refused(session: NatsSession, answer: Answer, code: int, *err_codes: int, what: str) -> None:
@@ -46,7 +49,8 @@ def shows(session: NatsSession, answer: Answer, path: str, value: object) -> Non
     A flag that is False may be left out: both say the same.
     """
     found = field(answer, path)
-    if value is False and found is None:
+    parent, _, name = path.rpartition(".")
+    if value is False and name not in (field(answer, parent) if parent else answer):
         found = False
     session.require(
         type(found) is type(value) and found == value,
@@ -54,6 +58,22 @@ def shows(session: NatsSession, answer: Answer, path: str, value: object) -> Non
         expected=f"{path}: {json.dumps(value)}",
         actual=f"{path}: {json.dumps(found)}",
     )
+
+
+def shows_default(session: NatsSession, answer: Answer, path: str, value: object) -> None:
+    """As ``shows``, of what the server fills in.
+
+    Settings of a server (``jetstream.limits``) change some of it. Where they may be the reason, because
+    Plumbline did not start the server, the check is unsupported.
+    """
+    found = field(answer, path)
+    name = path.rpartition(".")[2]
+    may_be_configured = name in CONFIGURABLE and type(found) is type(value) and not session.has_plain_settings
+    if may_be_configured and found != value:
+        raise Unsupported(
+            f"the server fills in {name} {found}: whether that was configured, the wire does not say"
+        )
+    shows(session, answer, path, value)
 
 
 def fits(session: NatsSession, answer: Answer, path: str, fit: Callable[[Any], bool], expected: str) -> None:

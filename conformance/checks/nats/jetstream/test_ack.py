@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.statuses import status_code
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import AckSubject, PullRequest, next_subject

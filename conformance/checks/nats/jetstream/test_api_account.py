@@ -5,22 +5,30 @@ Others use the account as well: counters are only compared with what this check 
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import field, fits
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.wire.nats.jetstream import ApiError
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
-LIMITS = ("max_memory", "max_storage", "max_streams", "max_consumers")
+STORAGES = {"memory": "max_memory", "file": "max_storage"}
+COUNTS = ("max_streams", "max_consumers")
 
 
 @verifies("JS-API-003", source=SOURCE)
 def test_a_limit_that_is_not_set_is_minus_one(session: NatsSession) -> None:
-    """Each limit of the account is -1, or a number above 0."""
+    """Each limit is -1, or a number above 0; or 0 for a storage in which no stream is accepted."""
     info = session.stage.answer("INFO")
-    for name in LIMITS:
+    for name in COUNTS:
         fits(session, info, f"limits.{name}", _is_limit, f"limits.{name}: -1, or a number above 0")
+    for storage, limit in STORAGES.items():
+        if field(info, f"limits.{limit}") == 0:
+            _require_no_room(session, storage, limit)
+        else:
+            fits(session, info, f"limits.{limit}", _is_limit, f"limits.{limit}: -1, or a number from 0 on")
 
 
 @verifies("JS-API-004", source=SOURCE)
@@ -37,6 +45,18 @@ def test_requests_and_errors_are_counted(session: NatsSession) -> None:
 
 def _is_count(found: object, least: int = 0) -> bool:
     return isinstance(found, int) and not isinstance(found, bool) and found >= least
+
+
+def _require_no_room(session: NatsSession, storage: str, limit: str) -> None:
+    stream = session.name(storage)
+    body = {"name": stream, "subjects": [stream], "storage": storage, "max_bytes": 1024}
+    answer = session.stage.answer("STREAM.CREATE", stream, body=body)
+    session.require(
+        ApiError.of(answer) is not None,
+        f"the account shows {limit} 0, and a stream there is accepted",
+        expected=f"limits.{limit}: -1, or streams in {storage} refused",
+        actual=json.dumps(answer),
+    )
 
 
 def _is_limit(found: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.jetstream.api_answers import fits, shows
+from plumbline.conformance.checks.nats.jetstream.api_answers import fits, shows, shows_default
 from plumbline.conformance.nats.session import NatsSession
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
@@ -130,4 +130,5 @@ def _default(session: NatsSession, name: str, value: object) -> None:
     body: dict[str, object] = {"name": stream, "subjects": [session.name("s")]}
     if name != "storage":
         body["storage"] = "memory"
-    shows(session, session.stage.answer("STREAM.CREATE", stream, body=body), f"config.{name}", value)
+    answer = session.stage.answer("STREAM.CREATE", stream, body=body)
+    shows_default(session, answer, f"config.{name}", value)

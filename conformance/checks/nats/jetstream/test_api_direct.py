@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.statuses import status_code
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import Pub, Sub
 

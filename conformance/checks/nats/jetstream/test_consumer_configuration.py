@@ -9,7 +9,14 @@ import json
 from typing import Any
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, field, fits, refused, shows
+from plumbline.conformance.checks.nats.jetstream.api_answers import (
+    Answer,
+    field,
+    fits,
+    refused,
+    shows,
+    shows_default,
+)
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.nats.jetstream import ApiError
 
@@ -98,6 +105,8 @@ def test_nothing_else_is_in_force(session: NatsSession) -> None:
             name in config, f"{name} is not shown", expected=f"config.{name}", actual=json.dumps(config)
         )
     others = {name: value for name, value in config.items() if value and name not in (*SHOWN, *LABELS)}
+    if "max_batch" in others:
+        shows_default(session, {"config": config}, "config.max_batch", 0)
     session.require(
         not others,
         "more is in force than was asked for",
@@ -158,7 +167,7 @@ def test_more_replicas_than_the_stream_has_are_refused(session: NatsSession) -> 
 
 
 def _default(session: NatsSession, name: str) -> None:
-    shows(session, _created(session), f"config.{name}", SHOWN[name])
+    shows_default(session, _created(session), f"config.{name}", SHOWN[name])
 
 
 def _created(session: NatsSession, **config: Any) -> Answer:

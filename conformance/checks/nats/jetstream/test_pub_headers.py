@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.jetstream.api_answers import shows_default
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, HPub, Msg, Sub
@@ -15,6 +16,13 @@ WINDOW_NS = 100_000_000  # the shortest duplicate_window that servers take
 FORGOTTEN_WITHIN_S = 2.0  # from when the window has passed; servers forget by a timer
 TOO_LARGE = 65 * 1024
 WRONG_LAST_SEQUENCE, ROLLUP_FAILED, HEADER_TOO_LARGE = 10071, 10111, 10097
+
+
+@verifies("JS-PUB-007", source='JetStream Model Deep Dive, "Message Deduplication"')
+def test_duplicates_are_tracked_for_two_minutes_by_default(session: NatsSession) -> None:
+    """The duplicate_window of a stream that says nothing of it is two minutes."""
+    stream = session.stage.stream("ORDERS", [session.name("orders")])
+    shows_default(session, session.stage.stream_info(stream), "config.duplicate_window", 120_000_000_000)
 
 
 @verifies("JS-PUB-007", source='JetStream Model Deep Dive, "Message Deduplication"')
@@ -63,6 +71,18 @@ def test_header_block_over_64_kib(session: NatsSession) -> None:
     answer = _publish(session, subject, "K", "v" * TOO_LARGE)
     _refused(session, answer, HEADER_TOO_LARGE)
     session.stage.expect_stream(stream, messages=0, last_seq=0)
+
+
+@verifies("JS-PUB-031", source="observed, nats-server 2.9.10 and 2.15")
+def test_the_puback_names_the_domain_of_info(session: NatsSession) -> None:
+    """The PubAck names the JetStream domain that INFO announces, and none if there is none."""
+    subject = session.name("orders")
+    session.stage.stream("ORDERS", [subject])
+    domain = session.target.info.get("domain") or None
+    found = session.stage.publish(subject).get("domain")
+    session.require(
+        found == domain, "another domain", expected=f"domain: {domain or 'none'}", actual=f"domain: {found}"
+    )
 
 
 @verifies("JS-PUB-028", source="observed, nats-server 2.9.10 and 2.15")

@@ -6,15 +6,17 @@ import time
 from typing import Any
 
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.jetstream.api_answers import shows_default
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed
+from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
 from plumbline.wire.nats.jetstream import CONSUMER_STALLED, FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
 
 SOURCE = 'docs.nats.io, "Consumers", "Push-specific"'
-QUARTER_MIB = b"x" * (256 * 1024)
-A_LOT = 24  # of these messages are more than a server has on its way unanswered
+LARGE = 256 * 1024
+TOO_SMALL = 8 * 1024  # a max_payload with which so much would take too many messages
+A_LOT = 24 * LARGE  # bytes, which are more than a server has on its way unanswered
 HEARTBEAT_NS = 300_000_000
 PAUSED_FOR_EVER = "2099-01-01T00:00:00Z"
 
@@ -54,6 +56,14 @@ def test_push_bound_follows_the_subscriber(session: NatsSession) -> None:
     session.stage.expect_consumer(stream, consumer, push_bound=True)
     client.close()
     session.stage.expect_consumer(stream, consumer, push_bound=False)
+
+
+@verifies("JS-CONS-073", source='docs.nats.io, "JetStream wire API Reference"')
+def test_max_ack_pending_of_a_push_consumer(session: NatsSession) -> None:
+    """By default max_ack_pending is 1000."""
+    stream = session.stage.stream("P", [session.name("p")])
+    consumer = push_consumer(session, stream)
+    shows_default(session, session.stage.consumer_info(stream, consumer), "config.max_ack_pending", 1000)
 
 
 @verifies("JS-CONS-076", source='docs.nats.io, "Consumers", "Push-specific", "DeliverGroup"')
@@ -96,16 +106,20 @@ def _payload(operation: Operation) -> bytes:
 # Flow control
 
 
-def controlled(session: NatsSession, messages: int) -> NatsConnection:
-    """The subscriber of a consumer with flow control that has ``messages`` large messages to deliver."""
+def controlled(session: NatsSession) -> tuple[NatsConnection, int]:
+    """The subscriber of a consumer with flow control that gets ``A_LOT``, and the number of messages."""
     session.needs("headers")
+    if session.max_payload < TOO_SMALL:
+        raise Unsupported(f"INFO's max_payload is {session.max_payload}: flow control takes {A_LOT} bytes")
+    size = min(LARGE, session.max_payload)
+    messages = A_LOT // size
     subject = session.name("fc")
     stream = session.stage.stream("FC", [subject])
     for _ in range(messages):
-        session.stage.publish(subject, QUARTER_MIB)
+        session.stage.publish(subject, b"x" * size)
     client = subscribed(session)
     push_consumer(session, stream, ack_policy="none", flow_control=True, idle_heartbeat=HEARTBEAT_NS)
-    return client
+    return client, messages
 
 
 def arrival_of(client: NatsConnection, wanted: str) -> Msg | HMsg:
@@ -119,8 +133,8 @@ def arrival_of(client: NatsConnection, wanted: str) -> Msg | HMsg:
 @verifies("JS-CONS-081", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
 def test_a_flow_control_request_comes(session: NatsSession) -> None:
     """After a while a status 100 FlowControl Request comes, with a reply subject."""
-    client = controlled(session, A_LOT)
-    for _ in range(A_LOT):
+    client, messages = controlled(session)
+    for _ in range(messages):
         operation = arrival_of(client, str(FLOW_CONTROL_REQUEST))
         if status(operation):
             break
@@ -131,7 +145,7 @@ def test_a_flow_control_request_comes(session: NatsSession) -> None:
         and operation.subject == session.inbox()
         and bool(operation.reply)
         and not operation.payload,
-        f"no flow control request among {A_LOT} messages of 256 KiB",
+        f"no flow control request among {messages} messages of {A_LOT} bytes",
         expected=f"HMSG {session.inbox()} 1 <a reply subject> | NATS/1.0 {FLOW_CONTROL_REQUEST}",
         actual=str(operation),
     )
@@ -140,7 +154,7 @@ def test_a_flow_control_request_comes(session: NatsSession) -> None:
 @verifies("JS-CONS-082", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
 def test_without_an_answer_delivery_stops(session: NatsSession) -> None:
     """Delivery stops, and two heartbeats in a row name the request that was not answered."""
-    client = controlled(session, A_LOT)
+    client, messages = controlled(session)
     delivered, asked, stalled = 0, "", 0
     while stalled < 2:
         operation = arrival_of(client, f"{IDLE_HEARTBEAT} with {CONSUMER_STALLED}")
@@ -157,9 +171,9 @@ def test_without_an_answer_delivery_stops(session: NatsSession) -> None:
                     actual=str(operation),
                 )
     session.require(
-        delivered < A_LOT,
+        delivered < messages,
         "everything was delivered without an answer",
-        expected=f"fewer than {A_LOT} messages of 256 KiB",
+        expected=f"fewer than {messages} messages of {A_LOT} bytes",
         actual=f"{delivered} messages",
     )
 
@@ -167,10 +181,10 @@ def test_without_an_answer_delivery_stops(session: NatsSession) -> None:
 @verifies("JS-CONS-083", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')
 def test_an_answer_makes_delivery_go_on(session: NatsSession) -> None:
     """Once it has stalled, and its requests are answered, everything is delivered."""
-    client = controlled(session, A_LOT)
+    client, messages = controlled(session)
     delivered, asked, heartbeats, has_stalled = 0, "", 0, False
-    while delivered < A_LOT and heartbeats < 3:
-        operation = arrival_of(client, f"message {delivered + 1} of {A_LOT}")
+    while delivered < messages and heartbeats < 3:
+        operation = arrival_of(client, f"message {delivered + 1} of {messages}")
         if not status(operation):
             delivered, heartbeats = delivered + 1, 0
         elif status(operation) == str(FLOW_CONTROL_REQUEST):
@@ -181,9 +195,9 @@ def test_an_answer_makes_delivery_go_on(session: NatsSession) -> None:
             client.send(Pub.make(asked))
             asked = ""
     session.require(
-        has_stalled and delivered == A_LOT,
+        has_stalled and delivered == messages,
         "delivery does not go on" if has_stalled else "delivery never stalled",
-        expected=f"a stall, and {A_LOT} messages once the requests are answered",
+        expected=f"a stall, and {messages} messages once the requests are answered",
         actual=f"{delivered} messages",
     )
 

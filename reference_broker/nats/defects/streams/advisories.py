@@ -51,9 +51,9 @@ def adv_audit_decodes_the_response(broker: Broker) -> None:
 
 
 @method_defect(JetStream.new_name, "JS-ADV-013")
-def adv_ids_are_long(self: JetStream, length: int) -> str:
-    """The id of an event has 32 characters."""
-    return JetStream.new_name(self, 32 if length == 22 else length)
+def adv_ids_are_empty(self: JetStream, length: int) -> str:
+    """The id of an event is an empty text."""
+    return "" if length == 22 else JetStream.new_name(self, length)
 
 
 @method_defect(JetStream.new_name, "JS-ADV-013")

@@ -1,4 +1,4 @@
-"""What checks read of the status line of an answer. Holds no check."""
+"""What is read of the status line of an answer."""
 
 from __future__ import annotations
 
