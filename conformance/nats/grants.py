@@ -72,6 +72,8 @@ class Grants(Struct, frozen=True):
             verb = {"publish": "publish to", "subscription": "subscribe to"}.get(violation[1].lower(), "use")
             return f"this login may not {verb} {violation[2]}"
         for code in map(int, _ERR_CODE.findall(line.raw)):
+            if code in NO_JETSTREAM and self.no_jetstream:
+                return f"this login has no JetStream: {self.no_jetstream}"
             if code == MAX_BYTES_REQUIRED and self.limits.get("max_bytes_required"):
                 return "this account requires max_bytes of every stream (max_bytes_required)"
             name, what = LIMIT_OF.get(code, ("", ""))

@@ -45,7 +45,10 @@ def test_streams_are_made_as_the_account_allows(answer: bytes, storage: str, opt
 
 def test_an_account_without_jetstream_says_so() -> None:
     error = b'{"error":{"code":503,"err_code":10039,"description":"not enabled for account"}}'
-    assert grants_of(error).no_jetstream == "503 not enabled for account (10039)"
+    grants = grants_of(error)
+    assert grants.no_jetstream == "503 not enabled for account (10039)"
+    assert grants.missing([received("MSG", error)], is_plain=False).startswith("this login has no JetStream")
+    assert Grants().missing([received("MSG", error)], is_plain=False) == ""
 
 
 def test_another_error_of_the_account_info_shows_no_grant() -> None:
