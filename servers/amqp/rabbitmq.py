@@ -16,6 +16,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from plumbline.servers.debian_suites import write_wrapper
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
 from plumbline.servers.process import ServerProcess
 
@@ -32,14 +33,31 @@ def rabbitmq_server() -> ServerBinary | MissingServer:
     path = Path(named) if named else PACKAGED
     if not path.exists():
         return MissingServer("rabbitmq", "the distribution's rabbitmq-server is not installed", COMMAND)
-    return ServerBinary("rabbitmq", path, _version(path))
+    return ServerBinary("rabbitmq", path, version_of(path))
 
 
-def _version(path: Path) -> str:
+def version_of(path: Path) -> str:
     """From where its libraries are: to ask the program itself takes seconds."""
-    folders = sorted(path.resolve().parents[1].glob("lib/rabbitmq_server-*")) or [path.resolve().parents[1]]
-    found = re.search(r"rabbitmq_server-([0-9.]+)", str(folders[-1]))
+    folder = path.resolve().parents[1]
+    return packaged_version(folder / "root") or packaged_version(folder, "lib") or _named_version(folder)
+
+
+def packaged_version(root: Path, libraries: str = "usr/lib/rabbitmq/lib") -> str:
+    """The version of the RabbitMQ that is unpacked in ``root``; nothing if there is none."""
+    folders = sorted(root.glob(f"{libraries}/rabbitmq_server-*"))
+    return _named_version(folders[-1]) if folders else ""
+
+
+def _named_version(folder: Path) -> str:
+    found = re.search(r"rabbitmq_server-([0-9.]+)", str(folder))
     return found[1] if found else "unknown"
+
+
+def install_unpacked(folder: Path, place: Path) -> None:
+    """The programs to start, in ``folder/bin``, for a Debian that is unpacked in ``folder/root``: once that
+    has been moved to ``place``."""
+    for program in ("/usr/lib/rabbitmq/bin/rabbitmq-server", "/usr/bin/epmd"):
+        write_wrapper(folder / "bin" / Path(program).name, place / "root", program)
 
 
 class RabbitMQ(ServerProcess):
@@ -67,8 +85,9 @@ class RabbitMQ(ServerProcess):
 
     def _commands(self) -> Sequence[Sequence[str | Path]]:
         self._ports = self._ports or free_ports(3)
-        epmd = str(self._ports[2])
-        return [["epmd", "-port", epmd, "-address", "127.0.0.1"], [self.binary]]
+        epmd = self.binary.with_name("epmd")  # of its own Erlang, where it was unpacked
+        program = epmd if epmd.exists() else "epmd"
+        return [[program, "-port", str(self._ports[2]), "-address", "127.0.0.1"], [self.binary]]
 
     def _ready_url(self, deadline: float) -> str:
         port = self._ports[0]

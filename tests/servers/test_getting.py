@@ -220,3 +220,74 @@ def test_a_jar_with_another_checksum_is_named(tmp_path: Path) -> None:
     (jars / "stranger.jar").write_bytes(b"")
     assert "stranger.jar" in qpid.unexpected_jars(jars, qpid.VERSION)
     assert qpid.unexpected_jars(jars, "1.0.0") == []
+
+
+APT = r"""
+echo "$@" >> "$HOME/asked"
+[ -z "$UNSIGNED" ] || { echo "E: The repository is not signed."; exit 100; }
+cache=$(echo "$*" | sed "s/.*Dir::Cache=\([^ ]*\) .*/\1/")
+case "$*" in *install*) touch "$cache/archives/rabbitmq-server.deb";; esac
+"""
+TAR = """
+for root; do :; done
+/bin/mkdir -p "$root/usr/bin" "$root/usr/lib/rabbitmq/lib/rabbitmq_server-4.3.9/sbin"
+"""
+SUITE_TOOLS = {
+    "apt-get": APT,
+    "dpkg-deb": "echo archive",
+    "tar": TAR,
+    "unshare": "exit 0",
+    "chroot": "exit 0",
+}
+
+
+@pytest.fixture
+def suite_tools(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with Debian's tools, whose suites have RabbitMQ 4.3.9, and none installed."""
+    for name, script in SUITE_TOOLS.items():
+        command(machine, name, script)
+    (machine / "tools" / "touch").symlink_to("/usr/bin/touch")
+    keyring = tmp_path / "keyring.gpg"
+    keyring.touch()
+    monkeypatch.setattr("plumbline.servers.debian_suites.KEYRING", keyring)
+    monkeypatch.setattr("plumbline.servers.amqp.rabbitmq.PACKAGED", Path("/nowhere/rabbitmq-server"))
+    monkeypatch.delenv("PLUMBLINE_RABBITMQ_SERVER", raising=False)
+    return machine
+
+
+def test_a_series_is_unpacked_from_its_suite_and_keeps_the_release_it_got(suite_tools: Path) -> None:
+    path, said = get(target("rabbitmq@4.3"))
+    assert said == [
+        "installing rabbitmq@4.3 (only once): apt-get download of rabbitmq-server from Debian forky"
+    ]
+    assert path.parts[-3:] == ("rabbitmq-4.3.9", "bin", "rabbitmq-server")
+    root = path.parents[1] / "root"
+    assert f"'{root}' \"$PWD\" '/usr/lib/rabbitmq/bin/rabbitmq-server'" in path.read_text()
+    assert path.with_name("epmd").exists()
+    assert find_installed(target("rabbitmq@4.3")) == path
+    assert find_installed(target("rabbitmq@4.3.9")) == path
+    assert find_installed(target("rabbitmq@4.0")) is None
+    assert [entry.name for entry in path.parents[2].iterdir()] == ["rabbitmq-4.3.9"]
+    assert "AllowUnauthenticated=false" in (suite_tools / "asked").read_text()
+
+
+def test_a_release_that_the_suite_does_not_have_any_more_is_named(suite_tools: Path) -> None:
+    with pytest.raises(TargetError, match=r"Debian forky has version 4\.3\.9 now"):
+        get(target("rabbitmq@4.3.6"))
+
+
+def test_a_suite_that_is_not_signed_is_refused(suite_tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSIGNED", "1")
+    with pytest.raises(TargetError, match="cannot read Debian's suite forky: E: The repository is n"):
+        get(target("rabbitmq@4.3"))
+
+
+def test_a_machine_without_mount_namespaces_says_so(suite_tools: Path) -> None:
+    command(suite_tools, "unshare", "exit 1")
+    with pytest.raises(TargetError, match="it needs a mount namespace, and this machine allows none: run as"):
+        get(target("rabbitmq@4.3"))
+
+
+def test_a_release_of_no_known_suite_is_left_to_its_package(suite_tools: Path) -> None:
+    with pytest.raises(TargetError, match="apt-get install rabbitmq-server: it installs a service"):
+        get(target("rabbitmq@3.13.0"))
