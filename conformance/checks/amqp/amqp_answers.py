@@ -7,6 +7,8 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.amqp import Method, Operation
 
+FRAME_MAX = 8192  # a frame_max that every broker takes: RabbitMQ 4.3 refuses a smaller one
+
 
 def expect_one_of(
     session: AmqpSession, connection: AmqpConnection, request: Operation, *allowed: tuple[str, int]

@@ -7,14 +7,13 @@ import time
 
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.amqp.amqp_answers import expect_refusal
+from plumbline.conformance.checks.amqp.amqp_answers import FRAME_MAX, expect_refusal
 from plumbline.conformance.checks.amqp.amqp_opening import expect_end
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.amqp import FRAME_OVERHEAD, FrameType, Heartbeat, Method, Raw, frame
 
 FRAMES = "AMQP 0-9-1, section 4.2.3"
 HEARTBEATS = "AMQP 0-9-1, section 4.2.7"
-FRAME_MAX = 8192  # what every broker takes
 HEARTBEAT_S = 1
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.amqp.amqp_answers import FRAME_MAX
 from plumbline.wire.amqp import FRAME_OVERHEAD, Method
-
-FRAME_MAX = 8192  # what every broker takes
 
 
 @verifies("AMQP-PUB-007", source="AMQP 0-9-1, section 4.2.3")

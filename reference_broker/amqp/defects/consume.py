@@ -42,6 +42,17 @@ def everything_is_redelivered(broker: Broker) -> None:
 
 
 @defect("AMQP-CONSUME-004")
+def delivery_tags_fall(broker: Broker) -> None:
+    """Delivery tags fall by 1."""
+
+    def next_tag(channel: Channel) -> int:
+        channel.last_tag = (channel.last_tag or 10_000) - 1
+        return channel.last_tag
+
+    replace(broker.deliveries, "next_tag", next_tag)
+
+
+@defect("AMQP-CONSUME-029")
 def delivery_tags_skip(broker: Broker) -> None:
     """Delivery tags grow by 2."""
 
