@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.journal import Journal
-from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
@@ -87,6 +87,10 @@ class BaseSession:
 
     def _clean_up(self) -> None:
         """Delete what the check made on the target, as far as it lets us."""
+
+    def explained(self, ended: CheckEnded) -> CheckEnded:
+        """How the check ended, as the target explains it: ``Unsupported`` for what it does not grant."""
+        return ended
 
     # -- connections -------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ is opened when it is first used, unless the check opens its channels itself.
 
 from __future__ import annotations
 
+import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from plumbline.bounds import OPERATION_BYTES
@@ -33,24 +35,57 @@ from plumbline.wire.amqp.secrets import SECRETS
 
 HANDSHAKE_S = 5.0
 FLUSH_S = 2.0
+QUEUE_TYPE = "x-queue-type"
+ALARMS = ("connection.blocked", "connection.unblocked")
+# A refusal for what the login may not do, in the words of RabbitMQ and LavinMQ. Not so an exclusive queue or
+# a reserved name, which are refused with the same code.
+ACCESS_REFUSED = 403
+_NO_PERMISSION = re.compile(r"\b(user|permissions?)\b", re.IGNORECASE)
 # A check may see what a server sends too large; the decoder must not be what refuses it.
 LIMITS = Limits(frame_max=OPERATION_BYTES, max_body=OPERATION_BYTES)
+
+
+class Alarm(Method, frozen=True, gc=False):
+    """connection.blocked or connection.unblocked: a server short of memory or disk sends them at any time."""
+
+
+class _AlarmDecoder(Decoder):
+    """As ``Decoder``; alarms are of a type of their own, so that they can be skipped."""
+
+    def feed(self, data: bytes) -> list[Operation]:
+        return [_as_alarm(operation) for operation in super().feed(data)]
+
+
+def _as_alarm(operation: Operation) -> Operation:
+    if not isinstance(operation, Method) or operation.method not in ALARMS:
+        return operation
+    return Alarm(
+        operation.raw,
+        operation.channel,
+        operation.shape,
+        operation.arguments,
+        operation.properties,
+        operation.head,
+    )
 
 
 class AmqpConnection(BaseConnection):
     """An AMQP client under the check's full control."""
 
-    unsolicited = (Heartbeat,)
+    unsolicited = (Heartbeat, Alarm)
     liveness_request = "channel.open"
 
     def __init__(self, name: str, link: socket.socket, wiring: ConnectionContext) -> None:
-        super().__init__(name, link, Decoder(Sender.SERVER, LIMITS), wiring)
+        super().__init__(name, link, _AlarmDecoder(Sender.SERVER, LIMITS), wiring)
         self.start: Method | None = None  # connection.start, if a handshake took it
         self.tuned: dict[str, Any] = {}  # the arguments of our connection.tune-ok
         self.opens_channels = True
         self._used: set[int] = set()  # channels that are not opened by themselves any more
         self._open_channels: set[int] = set()  # channels that are open, as far as we know
         self.declared: set[str] = set()  # queues that the server has told the names of: it may make them up
+        self.missing_permission = ""  # the server's refusal, if the login lacked a permission
+        self.queue_type: Callable[[], str] | None = None  # what queues are declared as: queue_types
+        self.blocked = ""  # why the server makes publishers wait, while it does
         self._spare = 0
 
     # -- out ---------------------------------------------------------------------------------
@@ -62,6 +97,10 @@ class AmqpConnection(BaseConnection):
                 self._used.add(operation.channel)
                 if self.opens_channels and operation.method != "channel.open":
                     self._open_channel(operation.channel)
+        if self.queue_type is not None and any(map(_declares_queue, operations)):
+            queue_type = self.queue_type()
+            if queue_type:
+                operations = tuple(with_queue_type(operation, queue_type) for operation in operations)
         super().send(*map(self._split_body, operations))
         for operation in operations:
             self._follow(operation)
@@ -119,8 +158,19 @@ class AmqpConnection(BaseConnection):
     def _auto_reply(self, operation: Operation) -> None:
         if operation.channel != self._spare or not self._spare:
             self._follow(operation)
-        if isinstance(operation, Method) and operation.method == "queue.declare-ok":
-            self.declared.add(operation.arguments["queue"])
+        if not isinstance(operation, Method):
+            return
+        match operation.method:
+            case "queue.declare-ok":
+                self.declared.add(operation.arguments["queue"])
+            case "connection.blocked":
+                self.blocked = operation.arguments["reason"] or "no reason given"
+            case "connection.unblocked":
+                self.blocked = ""
+            case "channel.close" if operation.arguments["reply_code"] == ACCESS_REFUSED:
+                text = operation.arguments["reply_text"]
+                if _NO_PERMISSION.search(text):
+                    self.missing_permission = text
 
     def _send_liveness_request(self) -> bool:
         if not self.tuned or self.may_end:
@@ -210,6 +260,21 @@ class AmqpConnection(BaseConnection):
         operation = self.arrival(HANDSHAKE_S, method, stream=channel, judge=judge).operation
         assert isinstance(operation, Method)
         return operation
+
+
+def _declares_queue(operation: Operation) -> bool:
+    return isinstance(operation, Method) and operation.method == "queue.declare"
+
+
+def with_queue_type(operation: Operation, queue_type: str) -> Operation:
+    """queue.declare with ``queue_type``, unless it names a type, or only asks for the queue."""
+    if not isinstance(operation, Method) or not _declares_queue(operation):
+        return operation
+    table = operation.arguments["arguments"]
+    if QUEUE_TYPE in table or operation.arguments["passive"]:
+        return operation
+    arguments = {**operation.arguments, "arguments": {**table, QUEUE_TYPE: queue_type}}
+    return Method.make(operation.method, operation.channel, **arguments)
 
 
 def redacted(operation: Operation) -> Operation:

@@ -63,10 +63,17 @@ class AmqpSession(BaseSession):
     def _connect(self, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any) -> AmqpConnection:
         connection = AmqpConnection(name, self._open_socket(name, url), self._connection_context(url))
         self._connections.append(connection)
+        if options.pop("declares_types", True):
+            connection.queue_type = self._queue_type
         connection.opens_channels = handshake and options.pop("channels", "auto") == "auto"
         if handshake:
             connection.handshake(url, options)
         return connection
+
+    def _queue_type(self) -> str:
+        from plumbline.conformance.amqp.queue_types import type_to_declare
+
+        return type_to_declare(self)
 
     def url(self, variant: str | None) -> AmqpUrl:
         if self._home is not None:
@@ -104,6 +111,21 @@ class AmqpSession(BaseSession):
         """Raises ``Unsupported`` unless connection.start claims the capability, or names the product."""
         if feature not in self.target.target.features:
             raise Unsupported(f"connection.start does not claim {feature!r}")
+
+    def explained(self, ended: CheckEnded) -> CheckEnded:
+        """``Unsupported`` where the login lacks a permission, or the server makes publishers wait."""
+        if isinstance(ended, Unsupported):
+            return ended
+        for connection in self._connections:
+            if not isinstance(connection, AmqpConnection):
+                continue
+            if connection.missing_permission:
+                return Unsupported(f"no permission: {connection.missing_permission}")
+            if connection.blocked:
+                return Unsupported(
+                    f"the server makes publishers wait (connection.blocked: {connection.blocked})"
+                )
+        return ended
 
     # -- a server of its own -----------------------------------------------------------------
 

@@ -70,6 +70,13 @@ class AmqpStage:
             )
         return answer
 
+    def _send(self, *operations: Operation) -> None:
+        """Raises ``Untestable`` if a channel that this uses first is not opened."""
+        try:
+            self._connection.send(*operations)
+        except Failed as error:
+            raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
+
     def _new_channel(self) -> int:
         """Opened when it is first used."""
         self._last_channel += 1
@@ -91,7 +98,7 @@ class AmqpStage:
         if reason := unanswered.given_up(api):
             self.is_silent = True
             raise Untestable(reason)
-        self._connection.send(asked)
+        self._send(asked)
         try:
             operation = self._next_on(asked.channel, expected)
         except Failed as error:
@@ -164,7 +171,11 @@ class AmqpStage:
         """Publish and wait for the confirm. Raises ``Untestable`` without one."""
         if not self._confirming:
             self._confirming = self._new_channel()
-            self._connection.call("confirm.select", self._confirming, within=REQUEST_WITHIN_S)
+            answer = self._ask(Method.make("confirm.select", self._confirming), "confirm.select-ok")
+            if answer.method != "confirm.select-ok":
+                raise Untestable(
+                    "confirms are not available", expected="confirm.select-ok", actual=str(answer)
+                )
         message = Method.make(
             "basic.publish",
             self._confirming,

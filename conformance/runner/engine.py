@@ -113,7 +113,7 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
 def _run_to_its_end(check: Check, session: BaseSession) -> None:
     """Where a check has a server to itself, that server's death is the verdict, whatever else was seen."""
     try:
-        check.run(session)
+        _run_explained(check, session)
     except (Inconclusive, Untestable):
         _require_alive(session, SERVER_EXIT_WAIT_S)
         raise
@@ -121,6 +121,16 @@ def _run_to_its_end(check: Check, session: BaseSession) -> None:
         _require_alive(session)
         raise
     _require_alive(session)
+
+
+def _run_explained(check: Check, session: BaseSession) -> None:
+    try:
+        check.run(session)
+    except CheckEnded as ended:
+        explained = session.explained(ended)
+        if explained is ended:
+            raise
+        raise explained from None
 
 
 def _require_alive(session: BaseSession, within: float = DEATH_S) -> None:

@@ -22,7 +22,7 @@ def _require_growing(session: AmqpSession, *deliveries: Method) -> None:
 
 @verifies(
     "AMQP-CONSUME-004",
-    source='RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", "Delivery Identifiers: Delivery Tags"',
+    source='RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", "Delivery Tags"',
 )
 def test_delivery_tags_grow(session: AmqpSession) -> None:
     """Delivery tags grow, for two consumers and a get of one channel together."""

@@ -268,6 +268,13 @@ def test_connection_is_opened_once(session: AmqpSession) -> None:
     expect_refusal(session, session.connect("open"), Method.make("connection.open", virtual_host="/"))
 
 
+@verifies("AMQP-ERRORS-018", source='RabbitMQ, "Protocol Extensions"')
+def test_secret_may_be_renewed(session: AmqpSession) -> None:
+    """A client may renew its secret; it sends the one that it has logged in with."""
+    password = getattr(session.url(None), "password", "")
+    session.connect().call("connection.update-secret", 0, new_secret=password, reason="it is time")
+
+
 @verifies("AMQP-CONN-024", source=CLOSE)
 def test_close_is_answered_and_the_last_word(session: AmqpSession) -> None:
     """connection.close is answered with close-ok, and what follows it is ignored."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.conformance.amqp.connection import ALARMS, Alarm
 from plumbline.conformance.trace.amqp import stage as amqp_stage
 from plumbline.conformance.trace.amqp.values import (
     BODY,
@@ -107,7 +108,7 @@ class MethodPattern(Struct, frozen=True):
 
     @property
     def explicit_kinds(self) -> tuple[type[Operation], ...]:
-        return ()
+        return (Alarm,) if self.method in ALARMS else ()
 
     @property
     def stream(self) -> int | None:
