@@ -67,6 +67,18 @@ def confirmed_messages_are_lost(broker: Broker) -> None:
     _when_restored(broker, change)
 
 
+@defect("AMQP-DURABILITY-006")
+def mode_1_messages_survive(broker: Broker) -> None:
+    """Messages with delivery_mode 1 survive a restart."""
+    original = broker.store.is_durable_message
+
+    def keeps(queue: Queue, message: PublishedMessage) -> bool:
+        transient = message.properties.get("delivery_mode") == 1
+        return original(queue, message) or (queue.number != 0 and transient)
+
+    replace(broker.store, "is_durable_message", keeps)
+
+
 @defect("AMQP-DURABILITY-007")
 def transient_messages_survive(broker: Broker) -> None:
     """Messages without a delivery_mode survive a restart."""
@@ -76,6 +88,23 @@ def transient_messages_survive(broker: Broker) -> None:
         return original(queue, message) or (queue.number != 0 and "delivery_mode" not in message.properties)
 
     replace(broker.store, "is_durable_message", keeps)
+
+
+@defect("AMQP-DURABILITY-009")
+def nothing_is_redelivered_after_a_restart(broker: Broker) -> None:
+    """After a restart no message has redelivered set."""
+
+    def change(restored: RestoredState) -> None:
+        original = restored.entries
+
+        def entries(number: int) -> Iterator[QueueEntry]:
+            for entry in original(number):
+                entry.redelivered = False
+                yield entry
+
+        replace(restored, "entries", entries)
+
+    _when_restored(broker, change)
 
 
 @defect("AMQP-DURABILITY-008")
