@@ -18,6 +18,9 @@ from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.session import ForeignObjectError
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
+from plumbline.reference_broker.amqp.connections.blocking import Blocking
+from plumbline.reference_broker.amqp.connections.channels import Channels
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Heartbeat, Method, Sender
 from tests.conformance.scripted import scripted
@@ -159,6 +162,80 @@ def test_stage_failure_gives_reason(session: AmqpSession) -> None:
     session.stage.queue("R")  # its channel is another
     with pytest.raises(Untestable, match="not confirmed"):
         session.stage.publish("PLabcde-nowhere")
+
+
+def test_stage_without_a_channel_is_untestable(session: AmqpSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hinders the stage is no verdict."""
+    stage = session.stage
+
+    def answers_otherwise(channels: Channels, connection: AmqpClientConnection, number: int) -> None:
+        channels.outbox.send(connection, number, "basic.qos-ok")
+
+    monkeypatch.setattr(Channels, "open", answers_otherwise)
+    with pytest.raises(Untestable, match="channel 1 was refused"):
+        stage.queue("ORDERS")
+
+
+def test_alarms_come_unasked(access: TargetAccess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server short of memory may send connection.blocked and unblocked at any time."""
+
+    def comes_and_goes(blocking: Blocking, connection: AmqpClientConnection) -> None:
+        blocking.outbox.send(connection, 0, "connection.blocked", "low on memory")
+        blocking.outbox.send(connection, 0, "connection.unblocked")
+
+    monkeypatch.setattr(Blocking, "notify", comes_and_goes)
+    with AmqpSession(access) as session:
+        client = session.connect()
+        client.call("basic.qos")
+        client.expect_silence(for_s=0.05)
+        session.stage.queue("ORDERS")
+        texts = [line.text for line in session.wire]
+        assert any("connection.blocked" in text for text in texts)
+        failed = Failed("nothing came")
+        assert session.explained(failed) is failed
+
+
+def test_a_blocked_publisher_is_no_failure(access: TargetAccess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stays(blocking: Blocking, connection: AmqpClientConnection) -> None:
+        blocking.outbox.send(connection, 0, "connection.blocked", "low on memory")
+
+    monkeypatch.setattr(Blocking, "notify", stays)
+    with AmqpSession(access) as session:
+        session.connect().call("basic.qos")
+        explained = session.explained(Failed("nothing came"))
+    assert isinstance(explained, Unsupported)
+    assert "makes publishers wait (connection.blocked: low on memory)" in explained.message
+
+
+@pytest.mark.parametrize(
+    ("text", "is_missing"),
+    {
+        "ACCESS_REFUSED - configure access to exchange 'amq.direct' in vhost '/' refused for user 'u'": True,
+        "ACCESS_REFUSED - User doesn't have permissions to declare queue 'q'": True,
+        "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use": False,
+        "ACCESS_REFUSED - exchange name 'amq.q' contains reserved prefix 'amq.*'": False,
+    }.items(),
+)
+def test_a_missing_permission_is_unsupported(session: AmqpSession, text: str, is_missing: bool) -> None:
+    client = session.connect()
+    client._auto_reply(Method.make("channel.close", 1, reply_code=403, reply_text=text))
+    failed = Failed("expected exchange.declare-ok, got channel.close")
+    explained = session.explained(failed)
+    assert explained.message == (f"no permission: {text}" if is_missing else failed.message)
+    assert isinstance(explained, Unsupported) is is_missing
+
+
+@pytest.mark.parametrize(("arguments", "sent"), [({}, "classic"), ({"x-queue-type": "quorum"}, "quorum")])
+def test_queues_are_classic_where_another_type_is_the_default(
+    session: AmqpSession, arguments: dict[str, str], sent: str
+) -> None:
+    client = session.connect()
+    client.queue_type = lambda: "classic"
+    client.send(Method.make("queue.declare", 1, queue=session.name("Q"), durable=True, arguments=arguments))
+    (declared,) = [line.text for line in session.wire if "queue.declare " in line.text]
+    assert f"'x-queue-type': '{sent}'" in declared
+    client.send(Method.make("queue.declare", 2, queue=session.name("Q"), passive=True))
+    assert "x-queue-type" not in session.wire[-1].text
 
 
 def test_await_queue_polls_and_reports_state(session: AmqpSession) -> None:

@@ -27,9 +27,7 @@ def test_a_deployment_is_conformant(name: str, tmp_path: Path) -> None:
         with started(deployment) as arguments:
             command = [sys.executable, "-m", "plumbline", "verify", *arguments, "--json", str(result)]
             command += [f"--select={pattern}" for pattern in deployment.select]
-            run = subprocess.run(
-                command, capture_output=True, text=True, timeout=RUN_WITHIN_S, check=False
-            )
+            run = subprocess.run(command, capture_output=True, text=True, timeout=RUN_WITHIN_S, check=False)
     except ServerError as error:
         if servers_required():
             pytest.fail(str(error), pytrace=False)

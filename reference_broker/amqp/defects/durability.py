@@ -55,6 +55,19 @@ def transient_exchanges_survive(broker: Broker) -> None:
     replace(broker.store, "record_exchange_declared", exchange_declared)
 
 
+@defect("AMQP-DURABILITY-010", "AMQP-DURABILITY-013")
+def transient_queues_survive(broker: Broker) -> None:
+    """Transient queues survive a restart."""
+    original = broker.store.record_queue_declared
+
+    def queue_declared(queue: Queue) -> None:
+        durable, queue.durable = queue.durable, True
+        original(queue)
+        queue.durable = durable
+
+    replace(broker.store, "record_queue_declared", queue_declared)
+
+
 @defect("AMQP-DURABILITY-004")
 def confirmed_messages_are_lost(broker: Broker) -> None:
     """Of the messages of a queue a restart gives only the first one back."""
