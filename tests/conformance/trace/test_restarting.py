@@ -124,4 +124,4 @@ def test_an_amqp_broker_is_restarted_too() -> None:
         access = open_target(RunningTarget(AmqpUrl.parse(url), program=(*BROKER, "amqp", "-p", "-1")))
         with AmqpSession(access) as session:
             play(parse_trace(AMQP, "amqp.trace"), session)
-            assert session.observations == 4
+            assert session.observations == 3
