@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH, MAX_MAPPING_CHARACTERS
-from plumbline.reference_broker.nats.jetstream.times import format_time
 from plumbline.reference_broker.nats.sublist import Sublist
+from plumbline.wire.nats.jetstream.times import format_time
 from plumbline.wire.units import read_number
 from tests.reference_broker.jetstream.bench import Bench
 
