@@ -38,6 +38,12 @@ class _Connection:
     def makefile(self, *_: object) -> io.BytesIO:
         return io.BytesIO(self._data)
 
+    def recv_into(self, buffer: bytearray) -> int:
+        """Zero at the end."""
+        taken, self._data = self._data[: len(buffer)], self._data[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
+
     def sendall(self, data: bytes) -> None:
         self.sent += bytes(data)
 
