@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from plumbline.bounds import UNANSWERED_CHECKS
+from plumbline.bounds import ASK_AGAIN, UNANSWERED_CHECKS
+from plumbline.conformance.outcomes import Failed, Inconclusive
+
+if TYPE_CHECKING:
+    from plumbline.conformance.connection import BaseConnection
 
 _COUNT, _GIVEN_UP = ".unanswered", ".given-up"
 
@@ -68,3 +73,20 @@ class UnansweredApis:
     def _file(self, api: str, kind: str) -> Path:
         assert self._shared is not None
         return self._shared / (quote(api, safe="") + kind)
+
+
+def answers_now(connection: BaseConnection, ask: Callable[[], object]) -> bool:
+    """Whether an API is not silent if it is asked again: any answer comes, also a late one, or a close.
+
+    ``ask`` sends a request and waits for the next answer. It raises ``Failed`` if none comes."""
+    for _ in range(ASK_AGAIN):
+        try:
+            ask()
+        except Failed:
+            if connection.has_ended:
+                return True
+        except Inconclusive:  # an answer that came too late, or a server that is busy
+            return True
+        else:
+            return True
+    return False

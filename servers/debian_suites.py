@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from plumbline.servers.commands import run_command
 from plumbline.servers.targets import TargetError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -54,7 +55,7 @@ def missing() -> str:
     if not KEYRING.exists():
         return f"{KEYRING} is missing: apt-get install debian-archive-keyring"
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    if _run(["unshare", *user, "--mount", "true"], STEP_WITHIN_S).returncode != 0:
+    if run_command(["unshare", *user, "--mount", "true"], within=STEP_WITHIN_S).returncode != 0:
         return (
             "it needs a mount namespace, and this machine allows none: run as root, "
             "or in a container with --cap-add SYS_ADMIN"
@@ -145,23 +146,9 @@ def _unpack_archive(archive: Path, root: Path) -> None:
 
 def _step(command: Sequence[str], failure: str) -> None:
     try:
-        done = _run(command, FETCHED_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        raise TargetError(f"{failure}: it did not finish within {FETCHED_WITHIN_S:g} s") from None
+        done = run_command(command, {**os.environ, "LC_ALL": "C.UTF-8"}, within=FETCHED_WITHIN_S)
+    except TargetError as error:
+        raise TargetError(f"{failure}: {error}") from None
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if line.startswith(("E:", "tar:"))]
         raise TargetError(f"{failure}: {(errors or done.stdout.strip().splitlines() or ['no output'])[0]}")
-
-
-def _run(command: Sequence[str], within: float) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-        timeout=within,
-    )

@@ -13,13 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from plumbline.servers import debian_suites
 from plumbline.servers.amqp import qpid, rabbitmq
+from plumbline.servers.commands import run_command
 from plumbline.servers.debian import debian_package
 from plumbline.servers.nats.nats_server import (
     ServerBinary,
@@ -161,7 +162,7 @@ def _go(target: NamedServer) -> Path:
         # Without C, so that old releases build wherever Go does, and the program runs wherever it is put.
         environment = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
         command = ["go", "install", f"{target.software.go}@v{target.version}"]
-        done = _run(command, environment, within=FETCHED_WITHIN_S)
+        done = run_command(command, environment, within=FETCHED_WITHIN_S)
         built = Path(folder, target.software.program)
         if not built.exists():
             raise TargetError(_go_error(done))
@@ -226,7 +227,7 @@ def _maven(target: NamedServer) -> Path:
             f"-DoutputDirectory={whole / 'lib'}",
             "-DincludeScope=runtime",
         ]
-        done = _run(["mvn", *options, "dependency:copy-dependencies"], within=FETCHED_WITHIN_S)
+        done = run_command(["mvn", *options, "dependency:copy-dependencies"], within=FETCHED_WITHIN_S)
         if done.returncode != 0:
             error = re.search(r"\[ERROR\] (.*)", done.stdout)
             raise TargetError(error[1] if error else f"mvn ended with {done.returncode}")
@@ -261,7 +262,7 @@ def _container(target: NamedServer) -> Path:
         f'{target.image} "$@"\n'
     )
     place.chmod(0o755)
-    done = _run([str(tool), "pull", "--quiet", target.image], within=FETCHED_WITHIN_S)
+    done = run_command([str(tool), "pull", "--quiet", target.image], within=FETCHED_WITHIN_S)
     if done.returncode != 0:
         raise TargetError(_last_line(done) or f"{tool} pull ended with {done.returncode}")
     return _verify_version(target, place)
@@ -285,27 +286,7 @@ def _container_tool() -> str | None:
 
 @cache
 def _has_engine(tool: str) -> bool:
-    return _run([tool, "info"], within=ENGINE_WITHIN_S).returncode == 0
-
-
-def _run(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, *, within: float
-) -> subprocess.CompletedProcess[str]:
-    """What it printed is kept, both streams in one. Raises ``TargetError`` if it takes too long."""
-    try:
-        return subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=within,
-        )
-    except subprocess.TimeoutExpired:
-        raise TargetError(f"it did not finish within {within:g} s") from None
+    return run_command([tool, "info"], within=ENGINE_WITHIN_S).returncode == 0
 
 
 def _go_error(done: subprocess.CompletedProcess[str]) -> str:

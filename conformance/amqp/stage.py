@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from plumbline.bounds import ASK_AGAIN
 from plumbline.conformance.amqp.probe import is_rabbitmq
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.outcomes import Failed, Unsupported, Untestable
 from plumbline.conformance.polling import poll_state
+from plumbline.conformance.unanswered import answers_now
 from plumbline.wire.amqp import Method, Operation
 
 if TYPE_CHECKING:
@@ -70,13 +70,6 @@ class AmqpStage:
             )
         return answer
 
-    def _send(self, *operations: Operation) -> None:
-        """Raises ``Untestable`` if a channel that this uses first is not opened."""
-        try:
-            self._connection.send(*operations)
-        except Failed as error:
-            raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
-
     def _new_channel(self) -> int:
         """Opened when it is first used."""
         self._last_channel += 1
@@ -98,13 +91,14 @@ class AmqpStage:
         if reason := unanswered.given_up(api):
             self.is_silent = True
             raise Untestable(reason)
-        self._send(asked)
         try:
-            operation = self._next_on(asked.channel, expected)
+            operation = self._answer_to(asked, expected)
         except Failed as error:
             if not self._connection.has_ended:
                 self.is_silent = True
-                unanswered.record_silence(api, lambda: self._answers_now(asked, expected))
+                unanswered.record_silence(
+                    api, lambda: answers_now(self._connection, lambda: self._answer_to(asked, expected))
+                )
             raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
         unanswered.record_answer(api)
         if operation.method == "connection.close":
@@ -112,27 +106,13 @@ class AmqpStage:
         assert isinstance(operation, Method)
         return operation
 
-    def _next_on(self, channel: int, expected: str) -> Operation:
-        """Raises ``Failed`` if nothing comes in time."""
+    def _answer_to(self, asked: Method, expected: str) -> Operation:
+        """Send it; what comes on its channel. Raises ``Failed`` if nothing comes, also to channel.open."""
+        self._connection.send(asked)
         moment = self._session.moment
-        arrival = self._connection.arrival(REQUEST_WITHIN_S, expected, since=moment, stream=channel)
+        arrival = self._connection.arrival(REQUEST_WITHIN_S, expected, since=moment, stream=asked.channel)
         operation: Operation = arrival.operation
         return operation
-
-    def _answers_now(self, asked: Method, expected: str) -> bool:
-        """Whether it is not silent if it is asked again: any answer comes, also a late one, or a close."""
-        for _ in range(ASK_AGAIN):
-            self._connection.send(asked)
-            try:
-                self._next_on(asked.channel, expected)
-            except Failed:
-                if self._connection.has_ended:
-                    return True
-            except Inconclusive:  # an answer that came too late, or a server that is busy
-                return True
-            else:
-                return True
-        return False
 
     # -- objects -----------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from plumbline.bounds import ASK_AGAIN
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.polling import POLL_INTERVAL_S, poll_state
+from plumbline.conformance.unanswered import answers_now
 from plumbline.untrusted import BadInputError, parse_json
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Err, HMsg, HPub, Msg, Pub, Sub
@@ -96,7 +96,9 @@ class JetStreamStage:
         except Failed as error:
             if not self._connection.has_ended:
                 self.is_silent = True
-                unanswered.record_silence(api, lambda: self._answers_now(asked))
+                unanswered.record_silence(
+                    api, lambda: answers_now(self._connection, lambda: self._answer_to(asked))
+                )
             raise Untestable(
                 f"{subject} got no answer", expected=error.expected, actual=error.actual
             ) from None
@@ -121,20 +123,9 @@ class JetStreamStage:
             if isinstance(operation, Msg | HMsg | Err):
                 return operation
 
-    def _answers_now(self, asked: _Request) -> bool:
-        """Whether it is not silent if it is asked again: any answer comes, also a late one, or a close."""
-        for _ in range(ASK_AGAIN):
-            self._send_request(asked)
-            try:
-                self._reply(asked)
-            except Failed:
-                if self._connection.has_ended:
-                    return True
-            except Inconclusive:  # an answer that came too late, or a server that is busy
-                return True
-            else:
-                return True
-        return False
+    def _answer_to(self, asked: _Request) -> Msg | HMsg | Err:
+        self._send_request(asked)
+        return self._reply(asked)
 
     def _require_room(self, asked: _Request) -> None:
         """Raises ``Unsupported`` for a message that INFO's max_payload does not allow."""
