@@ -51,10 +51,20 @@ class CaptureJudge:
 
 
 class RecordingJudge:
-    """Follows what a recorder writes, from ``first`` on, in a thread; ``tell`` hears of each violation."""
+    """Judges what a recorder writes, from ``first`` on, in a thread, which calls ``on_violation``.
 
-    def __init__(self, first: Path, protocol: str | None, on_violation: Callable[[Violation], None]) -> None:
+    If it fails, it calls ``on_failure`` and judges no more; ``end`` raises the error."""
+
+    def __init__(
+        self,
+        first: Path,
+        protocol: str | None,
+        on_violation: Callable[[Violation], None],
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> None:
         self.violation_count = 0
+        self._failure: Exception | None = None
+        self._on_failure = on_failure
         self._source = CaptureSource([first.parent], since=first)
         self._reader = OperationReader(protocol)
         self._on_violation = on_violation
@@ -65,11 +75,21 @@ class RecordingJudge:
         self._thread.start()
 
     def end(self) -> None:
-        """Judge what is written by now, and stop."""
+        """Judge what is written by now, and stop. Raises what judging raised."""
         self._ended.set()
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
+        try:
+            self._judge()
+        except Exception as error:
+            self._failure = error
+            if self._on_failure is not None:
+                self._on_failure(error)
+
+    def _judge(self) -> None:
         judge = CaptureJudge()
         for row in rows(self._source.follow(self._ended.is_set), self._reader):
             if row is not None:

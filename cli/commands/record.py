@@ -15,6 +15,7 @@ from plumbline.captures.judging import RecordingJudge
 from plumbline.captures.rolling import CaptureFiles
 from plumbline.cli.command import command_app
 from plumbline.cli.options import Faults, Seed, output_option, seconds, size
+from plumbline.cli.output import warn
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.faults.control import ControlApi
@@ -186,7 +187,11 @@ def record(
         raise UsageProblem(f"cannot record to {output}: {error.strerror or error}") from None
     for caught in (signal.SIGINT, signal.SIGTERM):
         signal.signal(caught, lambda *_: proxy.relay.stop(drain_s))
-    judge = RecordingJudge(files.path, server.protocol, live.on_violation) if live_rules else None
+    judge = (
+        RecordingJudge(files.path, server.protocol, live.on_violation, _warn_of_failed_judge)
+        if live_rules
+        else None
+    )
     serving = f"; control API at {controls.url}" if controls else ""
     live.start(proxy, serving + (f"; clients trust {certificate.trusted}" if certificate.trusted else ""))
     if judge:
@@ -201,6 +206,10 @@ def record(
         raise typer.Exit(ExitCode.HARNESS_ERROR)
     if judge and judge.violation_count:
         raise typer.Exit(ExitCode.NOT_CONFORMANT)
+
+
+def _warn_of_failed_judge(error: Exception) -> None:
+    warn(f"judging has stopped: {error}; recording goes on")
 
 
 class PresentedCertificate(Struct, frozen=True):

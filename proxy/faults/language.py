@@ -159,7 +159,7 @@ def parse_fault(text: str) -> Fault:
         where=where,
         every=_ordinal(text, chosen.get("every")),
         only=_ordinal(text, chosen.get("only")),
-        share=float(chosen.get("share", 100)) / 100,
+        share=_share(text, chosen.get("share", "100")),
         changes=changes,
     )
 
@@ -216,6 +216,13 @@ def _direction(text: str, word: str) -> Direction:
     if word not in BY_STREAM:
         raise FaultError(f"{text}: on {word}: expected upstream or downstream")
     return BY_STREAM[word]
+
+
+def _share(text: str, percent: str) -> float:
+    share = float(percent) / 100
+    if share > 1:
+        raise FaultError(f"{text}: with {percent[:100]}%: the most is 100%")
+    return share
 
 
 def _ordinal(text: str, number: str | None) -> int:

@@ -100,6 +100,22 @@ def test_live_judge_matches_offline_and_ignores_older_files(capture: Path) -> No
     assert len(only) == len(RULES)
 
 
+def test_a_failure_of_live_judging_is_reported_and_raised_at_the_end(capture: Path) -> None:
+    """Here it is the caller's, who cannot take a violation."""
+    (first,) = capture.iterdir()
+    error = RuntimeError("no room")
+    reported: list[Exception] = []
+
+    def refuse(_: Violation) -> None:
+        raise error
+
+    live = RecordingJudge(first, "nats", refuse, reported.append)
+    live.start()
+    with pytest.raises(RuntimeError, match="no room"):
+        live.end()
+    assert reported == [error]
+
+
 def test_record_prints_violations_while_recording(tmp_path: Path) -> None:
     with server(faulty) as url:
         command = [sys.executable, "-m", "plumbline", "record", url.replace("tcp", "nats")]

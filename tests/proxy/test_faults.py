@@ -260,6 +260,7 @@ def test_the_language_of_choices() -> None:
             "latency 5ms every 2nd: latency applies to bytes, so every, the and where are not allowed",
         ),
         ("drop PUB on sideways", "drop PUB on sideways: on sideways: expected upstream or downstream"),
+        ("drop PUB with 101%", "drop PUB with 101%: with 101%: the most is 100%"),
         ("drop PUB every 0th", "drop PUB every 0th: numbers start at 1st"),
         ("drop a b", "drop a b: expected an operation, such as MSG, basic.ack or +ACK, not 'a b'"),
         ("drop PUB where size >", "expected a value"),
