@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,23 +183,34 @@ def with_report_options(command: Callable[..., None]) -> Callable[..., None]:
     ``--requirement-url``. The command gets what was asked for."""
     from plumbline.reports import FORMATS, ReportOptions
 
-    own = inspect.signature(command, eval_str=True).parameters
-    added = {
-        **{name: Annotated[Path | None, _format_option(name)] for name in FORMATS},
-        "requirement_url": RequirementUrl,
-    }
+    options = [keyword(name, Annotated[Path | None, _format_option(name)]) for name in FORMATS]
+    options.append(keyword("requirement_url", RequirementUrl, default=""))
+
+    def asked(requirement_url: str, **paths: Path | None) -> ReportOptions:
+        found = {name: path for name, path in paths.items() if path is not None}
+        return ReportOptions(found, requirement_url)
+
+    return with_options(command, "reports", options, asked)
+
+
+def with_options(
+    command: Callable[..., None],
+    replaced: str,
+    options: Sequence[inspect.Parameter],
+    asked: Callable[..., Any],
+) -> Callable[..., None]:
+    """``command`` with ``options`` in place of its parameter ``replaced``, which is what ``asked`` makes of
+    their values."""
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
-        url = given.pop("requirement_url")
-        paths = {name: given.pop(name) for name in FORMATS}
-        asked = {name: path for name, path in paths.items() if path is not None}
-        command(**given, reports=ReportOptions(asked, url))
+        values = {option.name: given.pop(option.name) for option in options}
+        command(**given, **{replaced: asked(**values)})
 
     parameters: list[inspect.Parameter] = []
-    for name, parameter in own.items():
-        if name == "reports":
-            parameters += [_keyword(option, annotation) for option, annotation in added.items()]
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if name == replaced:
+            parameters += options
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -213,6 +224,6 @@ def _format_option(name: str) -> Any:
     return typer.Option(f"--{name}", metavar=FORMATS[name].metavar, help=FORMATS[name].help)
 
 
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    default = "" if name == "requirement_url" else None
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """A parameter for an option."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

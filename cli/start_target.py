@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, broker_program, broker_with, flags_of
 from plumbline.cli.output import conceal, warn
+from plumbline.conformance.access import Access
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import UsageProblem
@@ -32,6 +33,7 @@ class TargetChoice(Struct, frozen=True):
     level: str | None = None
     defects: tuple[str, ...] = ()
     password: str | None = None  # for the URL, if it has none
+    access: Access = Access()
 
 
 def choose_target(
@@ -49,6 +51,8 @@ def choose_target(
         raise UsageProblem(
             "--defect works only with the embedded reference broker: remove the URL, --server and --target"
         )
+    if not url or is_embedded_amqp:
+        choice.access.require_none()
     if target:
         return _named(target, configurations, protocols)
     if server:
@@ -59,6 +63,7 @@ def choose_target(
         named = parse_url(url)
         if choice.password is not None:
             named = named.with_password(choice.password)
+        named = choice.access.applied_to(named)
         conceal(named.mask)
         return nullcontext(RunningTarget(named))
     return _embedded_nats(choice, configurations)

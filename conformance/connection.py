@@ -18,6 +18,7 @@ from msgspec import Struct
 from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
+from plumbline.conformance.links import Link, TlsLink
 from plumbline.conformance.outcomes import Failed, Inconclusive
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
@@ -83,7 +84,7 @@ class BaseConnection:
     unsolicited: ClassVar[tuple[type[Any], ...]] = ()  # skipped unless a check asks for it
     liveness_request: ClassVar[str] = ""  # how reports call the question
 
-    def __init__(self, name: str, link: socket.socket, decoder: Decoder, wiring: ConnectionContext) -> None:
+    def __init__(self, name: str, link: Link, decoder: Decoder, wiring: ConnectionContext) -> None:
         self.name = name
         self.answers_pings = True
         self.is_closed = False
@@ -104,6 +105,8 @@ class BaseConnection:
         self._is_read = True
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pump.add(self, link)
+        if isinstance(link, TlsLink) and link.early:
+            self.readable()  # no selector would wake up for it
 
     # -- what a protocol adds ----------------------------------------------------------------
 
@@ -157,7 +160,7 @@ class BaseConnection:
 
     def readable(self) -> None:
         """Called by the pump: read what is there. Raises ``Flooded``."""
-        self._link.setblocking(False)
+        self._link.settimeout(0)
         try:
             data = self._link.recv(RECEIVE_BYTES)
         except BlockingIOError:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import selectors
-import socket
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+from plumbline.conformance.links import Link
 
 
 class Readable(Protocol):
@@ -22,10 +23,10 @@ class Pump:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def add(self, connection: Readable, link: socket.socket) -> None:
+    def add(self, connection: Readable, link: Link) -> None:
         self._selector.register(link, selectors.EVENT_READ, connection)
 
-    def remove(self, link: socket.socket) -> None:
+    def remove(self, link: Link) -> None:
         self._selector.unregister(link)
 
     def run(self, until: Callable[[], bool], deadline: float) -> bool:

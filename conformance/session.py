@@ -6,7 +6,6 @@ that it made on the target is deleted.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -14,13 +13,15 @@ from typing import Any, Self
 
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.journal import Journal
+from plumbline.conformance.links import Link, open_link
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
-from plumbline.conformance.target import CONNECT_TIMEOUT_S, TargetAccess
+from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.unanswered import UnansweredApis
-from plumbline.conformance.urls import AnyUrl
+from plumbline.conformance.urls import AccessRefusedError, AnyUrl
+from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import WireLine
 
 STAGE = "stage"
@@ -104,12 +105,14 @@ class BaseSession:
             )
         return url
 
-    def _open_socket(self, name: str, url: AnyUrl) -> socket.socket:
-        """Raises ``Inconclusive`` if nobody answers."""
+    def _open_link(self, name: str, url: AnyUrl) -> Link:
+        """Raises ``Inconclusive`` if nothing answers, or TLS fails."""
         try:
-            return socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
+            return open_link(url)
         except OSError as error:
             raise Inconclusive(f"{name}: {url.address} cannot be reached ({error})") from None
+        except (TargetUnreachable, AccessRefusedError) as error:
+            raise Inconclusive(f"{name}: {error}") from None
 
     def _connection_context(self, url: AnyUrl) -> ConnectionContext:
         return ConnectionContext(

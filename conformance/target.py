@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.conformance.amqp import probe as amqp_probe
+from plumbline.conformance.links import CONNECT_TIMEOUT_S, open_link, tls_problem
 from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.grants import Grants
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
@@ -46,7 +48,6 @@ __all__ = [
     "probe",
 ]
 
-CONNECT_TIMEOUT_S = 2.0
 ROUND_TRIPS = 9
 BUSY_ROUND_TRIPS = 30
 BUSY_PAUSE_S = 0.01
@@ -195,9 +196,9 @@ def open_target(
 def _grants(url: NatsUrl) -> Grants:
     """What the login may do with JetStream; nothing known if the target does not say it."""
     try:
-        with socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S) as link:
+        with open_link(url) as link:
             return nats_probe.ask_grants(link, url)
-    except (OSError, TargetUnreachable):
+    except (OSError, TargetUnreachable, AccessRefusedError):
         return Grants()
 
 
@@ -231,7 +232,7 @@ def probe(url: AnyUrl, round_trips: int = 1, *, pause_s: float = 0.0) -> tuple[d
 
 def _probe(url: AnyUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
     try:
-        link = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
+        link = open_link(url)
     except socket.gaierror as error:
         raise TargetUnreachable(f"{url.host} is not a known host ({error.strerror}).") from None
     except ConnectionRefusedError:
@@ -243,5 +244,7 @@ def _probe(url: AnyUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any
             if isinstance(url, AmqpUrl):
                 return amqp_probe.probe(link, url, round_trips, pause_s)
             return nats_probe.probe(link, url, round_trips, pause_s)
+        except ssl.SSLError as error:
+            raise tls_problem(url, error) from None
         except OSError as error:
             raise TargetUnreachable(f"{url.address} closed the connection ({error}).") from None

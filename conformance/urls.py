@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from typing import ClassVar, Self
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.errors import PlumblineError
 from plumbline.masking import Mask, masked_url
+from plumbline.tls import TlsOptions
 
 DEFAULT_USER = DEFAULT_PASSWORD = "guest"  # of RabbitMQ
 _ENCODE = "percent-encode / # ? @ in a user name or a password (/ is %2F)"
@@ -23,8 +24,26 @@ class AccessRefusedError(PlumblineError):
     """The target speaks the protocol and does not let us in; the text says what to write instead."""
 
 
-class NatsUrl(Struct, frozen=True):
-    """A NATS URL: ``nats://[user:password@|token@]host[:port]``."""
+class BaseUrl(Struct, frozen=True, kw_only=True):
+    """What URLs of every protocol share. ``tls``: how the connection is encrypted; None: it is not."""
+
+    tls: TlsOptions | None = None
+
+    def with_tls(self, options: TlsOptions) -> Self:
+        """The same server with these options if the URL asks for TLS; as it is if it does not."""
+        return self if self.tls is None else replace(self, tls=options)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The options of a command line that reach it, besides the URL. Without secrets."""
+        return self.tls.flags if self.tls is not None else ()
+
+
+class NatsUrl(BaseUrl, frozen=True):
+    """A NATS URL: ``nats://[user:password@|token@]host[:port]``, or ``tls://`` for TLS.
+
+    With ``?handshake_first=true`` TLS begins before INFO, as the server's option of that name.
+    """
 
     protocol: ClassVar[str] = "nats"
 
@@ -33,24 +52,31 @@ class NatsUrl(Struct, frozen=True):
     user: str | None = None
     password: str | None = None
     token: str | None = None
+    is_tls_first: bool = False
 
     @classmethod
     def parse(cls, text: str) -> NatsUrl:
         """Raises ``UrlError``."""
         example = "write nats://127.0.0.1:4222 or nats://user:password@host:4222"
         parts = _split(text if "://" in text else f"nats://{text}", text, example)
-        if parts.scheme != "nats":
+        if parts.scheme not in ("nats", "tls"):
             raise UrlError(
                 f"{masked_url(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}"
             )
-        if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        if not parts.hostname or parts.path not in ("", "/") or parts.fragment:
             raise _no_server(text, example)
-        port = parts.port or 4222
         user = unquote(parts.username) if parts.username else None
         password = unquote(parts.password) if parts.password is not None else None
-        if user is not None and password is None:
-            return cls(parts.hostname, port, token=user)
-        return cls(parts.hostname, port, user=user, password=password)
+        is_token = user is not None and password is None
+        return cls(
+            tls=TlsOptions() if parts.scheme == "tls" else None,
+            host=parts.hostname,
+            port=parts.port or 4222,
+            user=None if is_token else user,
+            password=password,
+            token=user if is_token else None,
+            is_tls_first=_is_tls_first(parts, text, example),
+        )
 
     def with_password(self, password: str) -> NatsUrl:
         """The same server with this password for the user of the URL; without a user it is a token.
@@ -80,11 +106,15 @@ class NatsUrl(Struct, frozen=True):
 
     def __str__(self) -> str:
         """The URL without its secrets."""
-        return f"nats://{self.user}@{self.address}" if self.user else f"nats://{self.address}"
+        scheme = "nats" if self.tls is None else "tls"
+        first = "?handshake_first=true" if self.is_tls_first else ""
+        user = f"{self.user}@" if self.user else ""
+        return f"{scheme}://{user}{self.address}{first}"
 
 
-class AmqpUrl(Struct, frozen=True):
-    """An AMQP URL: ``amqp://[user:password@]host[:port][/virtual-host]``, the virtual host percent-encoded.
+class AmqpUrl(BaseUrl, frozen=True):
+    """An AMQP URL: ``amqp://[user:password@]host[:port][/virtual-host]``, the virtual host percent-encoded;
+    ``amqps://`` for TLS, whose port is 5671.
 
     Source: RabbitMQ, "URI Specification".
     """
@@ -103,11 +133,15 @@ class AmqpUrl(Struct, frozen=True):
         example = "write amqp://guest:guest@127.0.0.1:5672/%2f"
         parts = _split(text, text, example)
         path = parts.path.removeprefix("/")
-        if parts.scheme != "amqp" or not parts.hostname or "/" in path or parts.query or parts.fragment:
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname or "/" in path:
             raise _no_server(text, example)
+        if parts.query or parts.fragment:
+            raise _no_server(text, example)
+        is_tls = parts.scheme == "amqps"
         return cls(
-            parts.hostname,
-            parts.port or 5672,
+            tls=TlsOptions() if is_tls else None,
+            host=parts.hostname,
+            port=parts.port or (5671 if is_tls else 5672),
             user=unquote(parts.username) if parts.username else DEFAULT_USER,
             password=unquote(parts.password) if parts.password is not None else DEFAULT_PASSWORD,
             virtual_host=unquote(path) if path else "/",
@@ -131,7 +165,8 @@ class AmqpUrl(Struct, frozen=True):
 
     def __str__(self) -> str:
         """The URL without its secrets."""
-        return f"amqp://{self.user}@{self.address}/{quote(self.virtual_host, safe='')}"
+        scheme = "amqp" if self.tls is None else "amqps"
+        return f"{scheme}://{self.user}@{self.address}/{quote(self.virtual_host, safe='')}"
 
 
 AnyUrl = NatsUrl | AmqpUrl
@@ -139,7 +174,21 @@ AnyUrl = NatsUrl | AmqpUrl
 
 def parse_url(text: str) -> AnyUrl:
     """A URL of any protocol; NATS if it does not say. Raises ``UrlError``."""
-    return AmqpUrl.parse(text) if text.startswith("amqp:") else NatsUrl.parse(text)
+    return AmqpUrl.parse(text) if text.startswith(("amqp:", "amqps:")) else NatsUrl.parse(text)
+
+
+def _is_tls_first(parts: SplitResult, text: str, example: str) -> bool:
+    """Whether the query says that TLS begins before INFO. Raises ``UrlError`` for any other query."""
+    if not parts.query:
+        return False
+    if parts.scheme != "tls" or parse_qsl(parts.query) not in (
+        [("handshake_first", "true")],
+        [("handshake_first", "false")],
+    ):
+        raise UrlError(
+            f"{masked_url(text)!r}: ?handshake_first=true is for URLs that begin with tls://; {example}"
+        )
+    return parts.query.endswith("true")
 
 
 def _split(url: str, text: str, example: str) -> SplitResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import shlex
 import sys
 import time
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import typer
 from msgspec import Struct
 
 from plumbline.bounds import EXPLORE_ENDING_S, SWEEP_S
+from plumbline.cli.access import with_access_options
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
 from plumbline.cli.exits import exit_with
@@ -28,6 +30,7 @@ from plumbline.cli.options import (
 )
 from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.start_target import NATS, TargetChoice, choose_target
+from plumbline.conformance.access import Access
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.running import RunningTarget
@@ -72,15 +75,18 @@ class _Asked(Struct, frozen=True):
 
 
 @app.command("explore", epilog=EPILOG)
+@with_access_options
 def explore(
     url: Annotated[
         str | None,
         typer.Argument(
             metavar="URL",
-            help="nats://[user:password@|token@]host[:port]. Default: the embedded reference broker.",
+            help="nats:// or tls://[user:password@|token@]host[:port]. Default: the embedded broker.",
         ),
     ] = None,
+    *,
     password_file: PasswordFile = None,
+    access: Access,
     server: ServerProgram = None,
     target: TargetName = None,
     budget: Annotated[
@@ -99,7 +105,13 @@ def explore(
 
     asked = _Asked(
         choice=TargetChoice(
-            url or "", server, target, level, tuple(defect or ()), given_passwords(url, password_file).url
+            url or "",
+            server,
+            target,
+            level,
+            tuple(defect or ()),
+            given_passwords(url, password_file).url,
+            access,
         ),
         seconds=time_limit(budget, "--budget"),
         examples=examples,
@@ -125,7 +137,11 @@ def _explore(options: _Asked) -> ExitCode:
         witness = _opened(embedded)
         if "jetstream" not in target.target.features:
             raise UsageProblem(f"{target.url} does not offer JetStream, and explore compares JetStream only")
-        replay = str(target.url) if running.arguments is None else " ".join(running.arguments)
+        replay = (
+            shlex.join((str(target.url), *target.url.flags))
+            if running.arguments is None
+            else " ".join(running.arguments)
+        )
         teller = FindingsPrinter(target, level, options.folder, replay, out=sys.stdout, err=sys.stderr)
         search = Search(
             target,

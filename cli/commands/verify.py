@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct
 
 from plumbline.bounds import MAX_TIME_S
+from plumbline.cli.access import with_access_options
 from plumbline.cli.command import PytestPassThrough, after_dashes, command_app
 from plumbline.cli.embedded_brokers import configurations
 from plumbline.cli.exits import exit_with
@@ -30,6 +31,7 @@ from plumbline.cli.options import (
 from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
+from plumbline.conformance.access import Access
 from plumbline.conformance.runner.prepare import RunOptions, prepare
 from plumbline.conformance.runner.verify import Finished, run_suite
 from plumbline.conformance.waivers import draft_waivers
@@ -45,6 +47,7 @@ Examples:
   plumbline verify nats://127.0.0.1:4222             any NATS server
   plumbline verify amqp://guest:guest@127.0.0.1/%2f  any AMQP 0-9-1 broker
   plumbline verify nats://user@host:4222 --password-file FILE --select 'JS-PULL-*' --strict --html report.html
+  plumbline verify tls://host:4222 --tls-ca ca.pem   TLS, with a certificate authority of your own
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
   plumbline verify --target nats-server@2.10.14      install and start that release
   plumbline verify URL --write-waivers waivers.toml  draft a list of known failures from a run
@@ -63,18 +66,20 @@ app = command_app()
 
 @app.command("verify", cls=PytestPassThrough, epilog=EPILOG)
 @with_report_options
+@with_access_options
 def verify(
     context: typer.Context,
     url: Annotated[
         str | None,
         typer.Argument(
             metavar="URL",
-            help="nats://[user:password@|token@]host[:port], amqp://[user:password@]host[:port][/vhost], or "
-            "amqp. Default: the embedded reference broker for NATS.",
+            help="nats://[user:password@|token@]host[:port], amqp://[user:password@]host[:port][/vhost], "
+            "with TLS tls:// and amqps://, or amqp. Default: the embedded reference broker for NATS.",
         ),
     ] = None,
     *,
     password_file: PasswordFile = None,
+    access: Access,
     server: ServerProgram = None,
     target: TargetName = None,
     select: Select = None,
@@ -119,6 +124,7 @@ def verify(
         level=level,
         variants=tuple(variant or ()),
         passwords=passwords,
+        access=access,
         select=tuple(select or ()),
         waivers=waivers,
         traces=tuple(path.resolve() for path in trace or ()),
@@ -126,7 +132,7 @@ def verify(
     )
     asked = _Asked(
         wanted=wanted,
-        choice=TargetChoice(url or "", server, target, level, tuple(defect or ()), passwords.url),
+        choice=TargetChoice(url or "", server, target, level, tuple(defect or ()), passwords.url, access),
         reports=reports,
         write_waivers=write_waivers,
         workers=workers,

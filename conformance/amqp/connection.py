@@ -7,7 +7,6 @@ is opened when it is first used, unless the check opens its channels itself.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
+from plumbline.conformance.links import Link
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.wire.amqp import (
@@ -75,7 +75,7 @@ class AmqpConnection(BaseConnection):
     unsolicited = (Heartbeat, Alarm)
     liveness_request = "channel.open"
 
-    def __init__(self, name: str, link: socket.socket, wiring: ConnectionContext) -> None:
+    def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
         super().__init__(name, link, _AlarmDecoder(Sender.SERVER, LIMITS), wiring)
         self.start: Method | None = None  # connection.start, if a handshake took it
         self.tuned: dict[str, Any] = {}  # the arguments of our connection.tune-ok

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import ssl
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
+from plumbline.conformance.links import Link
 from plumbline.conformance.urls import AccessRefusedError, AmqpUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.passwords import VARIABLE
@@ -50,9 +51,7 @@ def identity(info: Mapping[str, Any]) -> Any:
     return info.get("cluster_name"), info.get("product"), info.get("version")
 
 
-def probe(
-    link: socket.socket, url: AmqpUrl, round_trips: int, pause_s: float
-) -> tuple[dict[str, Any], list[float]]:
+def probe(link: Link, url: AmqpUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
     """The server properties, and the round trips of some channel.open in seconds, over a fresh connection.
 
     Raises ``TargetUnreachable`` or ``AccessRefusedError``; ``OSError`` if the peer breaks off.
@@ -69,7 +68,7 @@ def probe(
 class _Probe:
     """One connection, one operation at a time, each within a deadline."""
 
-    def __init__(self, link: socket.socket, url: AmqpUrl) -> None:
+    def __init__(self, link: Link, url: AmqpUrl) -> None:
         self._link = link
         self._url = url
         self._decoder = Decoder(Sender.SERVER, LIMITS)
@@ -97,6 +96,8 @@ class _Probe:
     def _login(self) -> Method:
         try:
             return self._receive("connection.tune", "does not answer connection.start-ok", REFUSED_S)
+        except ssl.SSLError:
+            raise  # it is about a certificate
         except (OSError, TargetUnreachable, AccessRefusedError) as error:
             place = f"amqp://user:password@{self._url.address}/%2f"
             advice = f"write the credentials into the URL: {place}, or the password into {VARIABLE}."

@@ -61,7 +61,7 @@ class AmqpSession(BaseSession):
         return self._connect(name, self.url(variant or self.variant), handshake=handshake, **options)
 
     def _connect(self, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any) -> AmqpConnection:
-        connection = AmqpConnection(name, self._open_socket(name, url), self._connection_context(url))
+        connection = AmqpConnection(name, self._open_link(name, url), self._connection_context(url))
         self._connections.append(connection)
         if options.pop("declares_types", True):
             connection.queue_type = self._queue_type

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection
 from typing import Any, TypeVar
 
 from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.connection import Arrival, BaseConnection, ConnectionClosed, ConnectionContext
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
+from plumbline.conformance.links import Link
 from plumbline.conformance.nats.differences import field_differences
 from plumbline.conformance.nats.redaction import redacted
 from plumbline.conformance.outcomes import Failed
@@ -40,7 +40,7 @@ class NatsConnection(BaseConnection):
     unsolicited = (Ping, Info)  # what a server may send at any time
     liveness_request = "PING"
 
-    def __init__(self, name: str, link: socket.socket, wiring: ConnectionContext) -> None:
+    def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from plumbline.conformance.links import Link
 from plumbline.conformance.nats.grants import Grants, grants_of
 from plumbline.conformance.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
@@ -23,6 +23,9 @@ PROBE_S = 3.0  # all of a probe: what answers every second byte in time is no ta
 ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
 
 FEATURES = ("headers", "jetstream", "auth_required", "tls_required", "tls_available", "nonce")
+
+
+_FOR_TLS = "(and --tls-ca FILE if its certificate authority is not one of the system's)"
 
 
 def identity(info: Mapping[str, Any]) -> Any:
@@ -42,9 +45,7 @@ CONNECT_DEFAULTS: dict[str, Any] = {
 }
 
 
-def probe(
-    link: socket.socket, url: NatsUrl, round_trips: int, pause_s: float
-) -> tuple[dict[str, Any], list[float]]:
+def probe(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
     """INFO's fields, and the round trips of some PINGs in seconds, over a fresh connection.
 
     Raises ``TargetUnreachable`` or ``AccessRefusedError``; ``OSError`` if the peer breaks off.
@@ -57,9 +58,7 @@ def probe(
         raise TargetUnreachable(f"{url.address} does not speak NATS: {error}.") from None
 
 
-def _greet(
-    link: socket.socket, url: NatsUrl, round_trips: int, pause_s: float
-) -> tuple[dict[str, Any], list[float]]:
+def _greet(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
     try:
         first = reader.next(SPEAK_FIRST_S)
@@ -75,17 +74,15 @@ def _greet(
     if not isinstance(first, Info):
         raise TargetUnreachable(f"{url.address} does not speak NATS; it sent first: {str(first)[:80]!r}.")
     info = first.fields
-    if info.get("tls_required"):
-        raise AccessRefusedError(
-            f"{url} requires TLS, which Plumbline does not speak yet: use a plain listener"
-        )
+    if info.get("tls_required") and url.tls is None:
+        raise AccessRefusedError(f"{url} requires TLS: write tls://{url.address} {_FOR_TLS}")
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
     connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
     _send(link, Connect.make(connect))
     return info, _round_trips(link, reader, url, round_trips, pause_s)
 
 
-def ask_grants(link: socket.socket, url: NatsUrl) -> Grants:
+def ask_grants(link: Link, url: NatsUrl) -> Grants:
     """What this login may do with JetStream, over a fresh connection; nothing known if it is not answered.
 
     Raises ``OSError`` if the peer breaks off, and ``TargetUnreachable``.
@@ -106,9 +103,7 @@ def ask_grants(link: socket.socket, url: NatsUrl) -> Grants:
     return grants_of(operation.payload)
 
 
-def _round_trips(
-    link: socket.socket, reader: _Reader, url: NatsUrl, count: int, pause_s: float
-) -> list[float]:
+def _round_trips(link: Link, reader: _Reader, url: NatsUrl, count: int, pause_s: float) -> list[float]:
     until = time.monotonic() + ROUND_TRIPS_S
     found = [_round_trip(link, reader, url, pause_s)]
     while len(found) < count and time.monotonic() < until:
@@ -116,7 +111,7 @@ def _round_trips(
     return found
 
 
-def _round_trip(link: socket.socket, reader: _Reader, url: NatsUrl, pause_s: float) -> float:
+def _round_trip(link: Link, reader: _Reader, url: NatsUrl, pause_s: float) -> float:
     began = time.monotonic() + pause_s
     time.sleep(pause_s)
     _send(link, Ping.make())
@@ -137,7 +132,7 @@ def _round_trip(link: socket.socket, reader: _Reader, url: NatsUrl, pause_s: flo
             )
 
 
-def _send(link: socket.socket, *operations: Operation) -> None:
+def _send(link: Link, *operations: Operation) -> None:
     """Write them. If the server has closed already, what it sent before is still to be read: no error."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         link.sendall(b"".join(operation.raw for operation in operations))
@@ -146,7 +141,7 @@ def _send(link: socket.socket, *operations: Operation) -> None:
 class _Reader:
     """Operations one at a time from a blocking socket, each within a deadline."""
 
-    def __init__(self, link: socket.socket, url: NatsUrl, deadline: float) -> None:
+    def __init__(self, link: Link, url: NatsUrl, deadline: float) -> None:
         self._link = link
         self._url = url
         self._deadline = deadline

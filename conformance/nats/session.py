@@ -97,7 +97,7 @@ class NatsSession(BaseSession):
         wiring = self._connection_context(url)
         if own or self._home is not None:
             wiring = msgspec.structs.replace(wiring, on_send=self._on_sent_to_own_server)
-        connection = NatsConnection(name, self._open_socket(name, url), wiring)
+        connection = NatsConnection(name, self._open_link(name, url), wiring)
         self._connections.append(connection)
         return connection
 

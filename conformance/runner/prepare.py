@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from plumbline.conformance.access import Access
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.running import RunningTarget
@@ -47,6 +48,7 @@ class RunOptions(Struct, frozen=True):
     traces: tuple[Path, ...] = ()  # the user's own
     strict: bool = False
     passwords: Passwords = Passwords()  # for URLs without one
+    access: Access = Access()
 
 
 class RunDescription(Struct, frozen=True):
@@ -75,7 +77,7 @@ def prepare(options: RunOptions, running: RunningTarget, shared: Path) -> Prepar
     Raises ``PlumblineError``; ``TargetUnreachable`` when nothing speaks the protocol at a URL.
     """
     url = running.url
-    variants = dict(_variant(text, options.passwords) for text in options.variants)
+    variants = dict(_variant(text, options) for text in options.variants)
     _require_level(options.level)
     user_traces = [
         check for path in options.traces for check in select_cases(_load_user_trace(path), options.select)
@@ -102,7 +104,7 @@ def _with_arguments(running: RunningTarget, wanted: RunOptions) -> RunningTarget
     arguments = running.arguments
     if arguments is None:
         variants = (f"--variant={name}={running.variants[name]}" for name in sorted(running.variants))
-        arguments = (str(running.url), *variants)
+        arguments = (str(running.url), *running.url.flags, *variants)
     return replace(running, arguments=(*arguments, *(f"--trace={path}" for path in wanted.traces)))
 
 
@@ -143,7 +145,7 @@ def _load_user_trace(path: Path) -> list[Check]:
         raise UsageProblem(f"the trace {path} cannot be read: {error.strerror}") from None
 
 
-def _variant(text: str, passwords: Passwords) -> tuple[str, AnyUrl]:
+def _variant(text: str, options: RunOptions) -> tuple[str, AnyUrl]:
     name, equals, place = text.partition("=")
     if not equals or "//" in name:
         raise UrlError(
@@ -153,8 +155,8 @@ def _variant(text: str, passwords: Passwords) -> tuple[str, AnyUrl]:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise UsageProblem(f"--variant {name!r}: unknown variant; did you mean {', '.join(near)}?")
-    url = parse_url(place)
-    password = passwords.of_variant(name)
+    url = options.access.applied_to_variant(parse_url(place))
+    password = options.passwords.of_variant(name)
     return name, url if password is None else url.with_password(password)
 
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from plumbline.proxy.tls.contexts import TlsError
+from plumbline.tls import TlsError
 
 AUTHORITY_FILE = "authority.pem"  # certificate and key
 TRUSTED = "ca.pem"  # the certificate alone, for clients

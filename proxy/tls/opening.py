@@ -16,7 +16,8 @@ from typing import Any
 
 from plumbline.proxy.info import client_changes, rewrite_info
 from plumbline.proxy.link import Link
-from plumbline.proxy.tls.contexts import ProxySide, TlsSettings, TlsSocket
+from plumbline.proxy.tls.contexts import ProxySide, TlsSettings
+from plumbline.tls import TlsSocket
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Decoder, Info, Sender
 

@@ -17,15 +17,9 @@ from plumbline.captures.files import read
 from plumbline.captures.filters import parse
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
-from plumbline.proxy.tls.contexts import (
-    ProxySide,
-    TlsError,
-    TlsSettings,
-    client_context,
-    server_context,
-    tls_settings,
-)
+from plumbline.proxy.tls.contexts import ProxySide, TlsSettings, client_context, tls_settings
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.tls import TlsError, server_context
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat
 from tests.proxy.peers import connect, receive, server
 

@@ -72,7 +72,7 @@ def started(deployment: Deployment) -> Iterator[str]:
 
 @contextmanager
 def _nats(which: str, deployment: Deployment) -> Iterator[str]:
-    binary = _nats_binary(which)
+    binary = nats_binary(which)
     with ExitStack() as running:
         servers = [NatsServer(binary, config) for config in _nats_configs(deployment)]
         for server in servers:
@@ -86,7 +86,7 @@ def _nats(which: str, deployment: Deployment) -> Iterator[str]:
         yield url
 
 
-def _nats_binary(which: str) -> Path:
+def nats_binary(which: str) -> Path:
     """Raises ``ServerError`` with the command that installs it."""
     for found in real_servers():
         if found.name == which and isinstance(found, ServerBinary):
