@@ -128,27 +128,33 @@ def _named(
     known = targets.target(target)
     _require_protocol(known.software.protocol, target, protocols)
     binary = getting.obtain_program(known, warn)
-    with _started(known.software, str(binary), ("--target", known.name), configurations) as running:
+    arguments = ("--target", known.name)
+    with _started(known.software, str(binary), arguments, configurations, known.nodes) as running:
         yield running
 
 
 def _started(
-    known: Software, binary: str, arguments: tuple[str, ...], configurations: Mapping[str, Variant]
+    known: Software,
+    binary: str,
+    arguments: tuple[str, ...],
+    configurations: Mapping[str, Variant],
+    nodes: int = 1,
 ) -> AbstractContextManager[RunningTarget]:
     """A real server. ``arguments`` are those of ``plumbline verify`` that start it again."""
     if known.protocol == NATS:
-        return _started_nats(binary, arguments, configurations)
+        return _started_nats(binary, arguments, configurations, nodes)
     return _started_amqp(known, binary, arguments)
 
 
 @contextmanager
 def _started_nats(
-    binary: str, arguments: tuple[str, ...], configurations: Mapping[str, Variant]
+    binary: str, arguments: tuple[str, ...], configurations: Mapping[str, Variant], nodes: int
 ) -> Iterator[RunningTarget]:
-    """Once for every configuration."""
-    from plumbline.servers.nats.nats_server import start_variants
+    """Once for every configuration; ``nodes`` of the plain one are a cluster."""
+    from plumbline.servers.nats.variants import start_variants
 
-    with start_variants(binary, {name: one.config for name, one in configurations.items()}) as urls:
+    configs = {name: one.config for name, one in configurations.items()}
+    with start_variants(binary, configs, {MAIN: nodes}) as urls:
         yield replace(_running_at(urls, configurations, arguments), program=(binary,))
 
 

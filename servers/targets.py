@@ -3,8 +3,8 @@
 What a name means is decided here; ``servers.getting`` obtains a server, ``servers.nats`` and ``servers.amqp``
 start one. Standard library only. A name is ``SOFTWARE@VERSION``: a release (``2.10.14``), a series, which
 means its last listed release (``2.10``; of RabbitMQ the release that the Debian suite has), ``newest``, or
-``debian``, whatever version that package has.
-Without ``@`` it is the newest.
+``debian``, whatever version that package has. Without ``@`` it is the newest. ``x3`` at the end means a
+cluster of three: ``nats-server@2.15x3``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DEBIAN = "debian"
 DEFAULT = "nats-server"  # what --server starts where the name of the program says nothing
 _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)", re.ASCII)
 _SERIES = re.compile(r"v?\d+(\.\d+)?", re.ASCII)
+_NODES = re.compile(r"(.*)x(\d{1,3})", re.ASCII)
 
 
 class TargetError(PlumblineError):
@@ -48,19 +49,23 @@ class Software:
     wheels: Mapping[str, str] = field(default_factory=dict)
     maven: str = ""
     container: str = ""
+    clusters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class NamedServer:
-    """One server that a name means. ``version`` is empty for ``@debian``: the package decides."""
+    """One server that a name means. ``version`` is empty for ``@debian``: the package decides. ``nodes`` is
+    how many of it are one target, as a cluster."""
 
     software: Software
     version: str
+    nodes: int = 1
 
     @property
     def name(self) -> str:
-        """What it is asked for by: ``nats-server@2.10.14``."""
-        return f"{self.software.name}@{self.version or DEBIAN}"
+        """What it is asked for by: ``nats-server@2.10.14``, ``nats-server@2.15.2x3``."""
+        cluster = f"x{self.nodes}" if self.nodes > 1 else ""
+        return f"{self.software.name}@{self.version or DEBIAN}{cluster}"
 
     @property
     def image(self) -> str:
@@ -109,7 +114,15 @@ def target(name: str, path: Path = TARGETS) -> NamedServer:
         near = difflib.get_close_matches(software_name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
         raise TargetError(f"unknown target {software_name!r}; {hint}")
-    return NamedServer(known[software_name], _version(known[software_name], version))
+    found = known[software_name]
+    nodes = 1
+    if cluster := _NODES.fullmatch(version):
+        version, nodes = cluster[1], int(cluster[2])
+        if nodes not in found.clusters:
+            sizes = " or ".join(f"x{size}" for size in found.clusters)
+            choices = f"write {sizes} for a cluster" if sizes else "it is started alone only: leave it out"
+            raise TargetError(f"{name}: x{nodes} is not possible; {choices}")
+    return NamedServer(found, _version(found, version), nodes)
 
 
 def software_of(binary: Path | str) -> Software:
@@ -143,9 +156,9 @@ def _version(known: Software, requested: str) -> str:
 def _software(path: Path, name: str, table: Any) -> Software:
     """Raises ``TargetError`` that names the field."""
     shapes: dict[str, type] = {known.name: str for known in fields(Software)}
-    shapes |= {"versions": list, "suites": dict, "wheels": dict}
+    shapes |= {"versions": list, "suites": dict, "wheels": dict, "clusters": list}
     del shapes["name"]
-    optional = {"debian", "suites", "go", "wheels", "maven", "container"}
+    optional = {"debian", "suites", "go", "wheels", "maven", "container", "clusters"}
     if not isinstance(table, dict):
         raise TargetError(f"{path.name}: {name!r} must be a table")
     for key in table:
@@ -159,4 +172,7 @@ def _software(path: Path, name: str, table: Any) -> Software:
     versions = tuple(map(str, table["versions"]))
     if table["newest"] not in versions:
         raise TargetError(f"{path.name}: [{name}] newest = {table['newest']} is not in versions")
-    return Software(**{**table, "name": name, "versions": versions})
+    clusters = tuple(table.get("clusters", ()))
+    if not all(isinstance(size, int) and size > 1 for size in clusters):
+        raise TargetError(f"{path.name}: [{name}] clusters must be numbers of nodes, more than 1")
+    return Software(**{**table, "name": name, "versions": versions, "clusters": clusters})

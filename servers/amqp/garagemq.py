@@ -12,8 +12,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from plumbline.servers.amqp.rabbitmq import answers, free_ports
+from plumbline.servers.amqp.rabbitmq import answers
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary, targets_folder
+from plumbline.servers.ports import free_ports
 from plumbline.servers.process import ServerProcess
 
 PROGRAM = "garagemq"

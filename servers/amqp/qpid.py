@@ -14,8 +14,8 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from plumbline.servers.amqp.rabbitmq import free_ports
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary, targets_folder
+from plumbline.servers.ports import free_ports
 from plumbline.servers.process import NotReady, ServerProcess
 
 PROGRAM = "qpid-broker-j"

@@ -7,7 +7,6 @@ own name, ports and folders below one temporary folder, and its own epmd; nothin
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from plumbline.servers.debian_suites import write_wrapper
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
+from plumbline.servers.ports import free_ports
 from plumbline.servers.process import ServerProcess
 
 NAMED_BY = "PLUMBLINE_RABBITMQ_SERVER"
@@ -126,13 +126,6 @@ class RabbitMQ(ServerProcess):
 
 
 SERVER = RabbitMQ
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [server.getsockname()[1] for server in sockets]
 
 
 def answers(port: int) -> bool:

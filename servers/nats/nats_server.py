@@ -3,20 +3,19 @@
 Knows nothing of the protocol beyond "a NATS server speaks first, and begins with INFO". The server chooses
 its own port and tells it in a ports file (``port: -1`` with ``ports_file_dir``, the same in 2.9 and 2.15), so
 that two runs never race for one. ``real_servers()`` lists all listed servers and what is missing, with the
-command that gets it; ``NatsServer`` runs one; ``start_variants()`` runs one binary under several
-configurations.
+command that gets it; ``NatsServer`` runs one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -156,15 +155,17 @@ class NatsServer(ServerProcess):
         config_file.write_text(configuration(self.config, self._folder))
         return [[self.binary, "-c", config_file]]
 
-    def _ready_url(self, deadline: float) -> str:
-        """The URL in its ports file, once it greets a connection there; the file may be half written."""
+    def address(self, service: str) -> str:
+        """The URL of a service (``nats``, ``monitoring``) in its ports file, else empty."""
         for ports_file in self._folder.glob("*.ports"):
-            try:
-                url = str(json.loads(ports_file.read_bytes())["nats"][0])
-            except (ValueError, TypeError, LookupError, RecursionError):
-                continue
-            return url if _sends_info(url, deadline) else ""
+            with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
+                return str(json.loads(ports_file.read_bytes())[service][0])
         return ""
+
+    def _ready_url(self, deadline: float) -> str:
+        """Once it greets a connection."""
+        url = self.address("nats")
+        return url if url and _sends_info(url, deadline) else ""
 
 
 SERVER = NatsServer
@@ -180,27 +181,6 @@ def configuration(config: Mapping[str, object], folder: Path) -> str:
     whole = {"host": "127.0.0.1", **config, "port": -1, "ports_file_dir": str(folder), "jetstream": jetstream}
     # Its lexer knows no \u escapes.
     return json.dumps(whole, ensure_ascii=False, indent=2)
-
-
-@contextmanager
-def start_variants(
-    binary: Path | str, variants: Mapping[str, Mapping[str, object]]
-) -> Iterator[Mapping[str, str]]:
-    """Runs ``binary`` once for each configuration, all at the same time; gives name -> URL while they run."""
-    with ExitStack() as running:
-        servers = {name: NatsServer(binary, config) for name, config in variants.items()}
-        for name, server in servers.items():
-            running.callback(server.stop)
-            try:
-                server.launch()
-            except OSError as error:
-                raise ServerError(f"variant {name}: {binary} does not start: {error}") from error
-        for name, server in servers.items():
-            try:
-                server.await_ready()
-            except ServerError as error:
-                raise ServerError(f"variant {name}: {error}") from error
-        yield {name: server.url for name, server in servers.items()}
 
 
 def _sends_info(url: str, deadline: float) -> bool:

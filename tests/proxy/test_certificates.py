@@ -22,8 +22,9 @@ from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
 from plumbline.captures.operations import OperationRow
 from plumbline.proxy.tls.certificates import generated
-from plumbline.servers.amqp.rabbitmq import RabbitMQ, free_ports, rabbitmq_server
+from plumbline.servers.amqp.rabbitmq import RabbitMQ, rabbitmq_server
 from plumbline.servers.nats.nats_server import MissingServer, NatsServer, ServerBinary
+from plumbline.servers.ports import free_ports
 from plumbline.tls import TlsError, server_context
 from tests.captures.test_amqp_trace import get
 from tests.captures.test_trace_writer import COMMAND

@@ -17,8 +17,8 @@ from plumbline.servers.nats.nats_server import (
     ServerBinary,
     configuration,
     real_servers,
-    start_variants,
 )
+from plumbline.servers.nats.variants import start_variants
 from plumbline.servers.process import ServerError
 
 pytestmark = pytest.mark.usefixtures("no_named_servers")

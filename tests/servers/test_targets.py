@@ -17,6 +17,7 @@ newest = "1.10.0"
 versions = ["1.2.0", "1.2.9", "1.10.0"]
 program = "toy"
 debian = "toy-server"
+clusters = [3, 5]
 """
 
 
@@ -42,6 +43,31 @@ def file(tmp_path: Path) -> Path:
 )
 def test_a_name_means_a_release(file: Path, name: str, version: str) -> None:
     assert target(name, file).version == version
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "nodes"),
+    [
+        ("toy@1.2x3", "1.2.9", 3),
+        ("toy@x5", "1.10.0", 5),
+        ("toy@newestx3", "1.10.0", 3),
+        ("toy@debianx3", "", 3),
+    ],
+)
+def test_a_name_may_mean_a_cluster(file: Path, name: str, version: str, nodes: int) -> None:
+    found = target(name, file)
+    assert (found.version, found.nodes) == (version, nodes)
+    assert target(found.name, file) == found
+
+
+def test_a_cluster_of_another_size_is_refused(file: Path) -> None:
+    with pytest.raises(TargetError, match=r"toy@1\.2x4: x4 is not possible; write x3 or x5 for a cluster"):
+        target("toy@1.2x4", file)
+
+
+def test_software_that_starts_alone_has_no_clusters() -> None:
+    with pytest.raises(TargetError, match="garagemq@x3: x3 is not possible; it is started alone only"):
+        target("garagemq@x3")
 
 
 def test_a_series_is_not_the_beginning_of_another(file: Path) -> None:

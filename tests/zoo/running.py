@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,15 +17,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.conformance.target import NatsUrl, open_target
-from plumbline.errors import TargetUnreachable
-from plumbline.servers.nats.nats_server import MissingServer, NatsServer, ServerBinary, real_servers
+from plumbline.conformance.target import NatsUrl
+from plumbline.servers.nats.nats_server import MissingServer, ServerBinary, real_servers
+from plumbline.servers.nats.variants import nats_target
 from plumbline.servers.process import ServerError
 from plumbline.servers.targets import target
 
 DEPLOYMENTS = Path(__file__).with_name("deployments.toml")
-READY_WITHIN_S = 30.0
-LOOK_EVERY_S = 0.2
 RUN_WITHIN_S = 900.0
 GREEN = ("passed", "unsupported")  # outcomes of checks on a correct server
 
@@ -40,7 +37,6 @@ class Deployment(Struct, frozen=True, forbid_unknown_fields=True):
     config: dict[str, Any] = {}
     login: str = ""
     nodes: int = 1
-    jetstream: bool = True
 
 
 class Run(Struct, frozen=True):
@@ -72,18 +68,9 @@ def started(deployment: Deployment) -> Iterator[str]:
 
 @contextmanager
 def _nats(which: str, deployment: Deployment) -> Iterator[str]:
-    binary = nats_binary(which)
-    with ExitStack() as running:
-        servers = [NatsServer(binary, config) for config in _nats_configs(deployment)]
-        for server in servers:
-            running.callback(server.stop)
-            server.launch()  # the nodes of a cluster wait for each other
-        for server in servers:
-            server.await_ready()
-        address = NatsUrl.parse(servers[0].url).address
-        url = f"nats://{deployment.login}@{address}" if deployment.login else f"nats://{address}"
-        _await_jetstream(url, deployment)
-        yield url
+    with nats_target(nats_binary(which), deployment.config, deployment.nodes) as server:
+        address = NatsUrl.parse(server.url).address
+        yield f"nats://{deployment.login}@{address}" if deployment.login else f"nats://{address}"
 
 
 def nats_binary(which: str) -> Path:
@@ -96,42 +83,6 @@ def nats_binary(which: str) -> Path:
     from plumbline.servers import getting
 
     return Path(getting.obtain_program(target(f"nats-server@{which}"), print))
-
-
-def _nats_configs(deployment: Deployment) -> Sequence[dict[str, Any]]:
-    if deployment.nodes == 1:
-        return [deployment.config]
-    ports = _free_ports(deployment.nodes)
-    routes = [f"nats://127.0.0.1:{port}" for port in ports]
-    return [
-        {
-            **deployment.config,
-            "server_name": f"node{number}",
-            "cluster": {"name": "zoo", "host": "127.0.0.1", "port": port, "routes": routes},
-        }
-        for number, port in enumerate(ports, 1)
-    ]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Routes have to be written before the servers start, so these ports are chosen here."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
-
-
-def _await_jetstream(url: str, deployment: Deployment) -> None:
-    """A cluster answers the JetStream API once it has elected a leader. Raises ``ServerError``."""
-    deadline = time.monotonic() + READY_WITHIN_S
-    while deployment.jetstream:
-        try:
-            if open_target(NatsUrl.parse(url)).grants.limits:
-                return
-        except TargetUnreachable:
-            pass
-        if time.monotonic() > deadline:
-            raise ServerError(f"{url} does not answer $JS.API.INFO within {READY_WITHIN_S:g} s")
-        time.sleep(LOOK_EVERY_S)
 
 
 STARTS: Mapping[str, Callable[[str, Deployment], Any]] = {"nats-server": _nats}
