@@ -40,7 +40,7 @@ format: bootstrap ## write what lint would ask for
 mutation: bootstrap ## switch on each defect of the reference broker, print what the suite saw
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
-zoo: bootstrap ## run the whole suite on real servers in many configurations; exit 1 if one is red
+zoo: bootstrap ## the whole suite on real servers in many configurations, and on each with a planted defect
 	@$(BIN)/python -m tests.zoo $(ARGS)
 
 kill: bootstrap ## kill -9 both reference brokers and a recorder 200 times under load and judge what is left

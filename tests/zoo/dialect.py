@@ -9,39 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-import select
-import socket
-import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from typing import Any
 
-from plumbline.wire.nats import Decoder, HMsg, Msg, Operation, Sender
+from plumbline.wire.nats import HMsg, Msg, Operation
+from tests.zoo.relay import relay
 
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _NO_DESCRIPTION = b"NATS/1.0 503\r\n"
 
 
-@contextmanager
-def other_dialect(host: str, port: int) -> Iterator[str]:
+def other_dialect(host: str, port: int) -> AbstractContextManager[str]:
     """``host:port`` of a relay to the server there."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def accept() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=_relay, args=(client, host, port), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
+    return relay("nats", (host, port), lambda: translated)
 
 
 def translated(operation: Operation) -> bytes:
@@ -94,19 +75,3 @@ def _values(value: Any) -> Any:
     if isinstance(value, list):
         return [_values(item) for item in value]
     return value[:-1] + "+00:00" if isinstance(value, str) and _UTC.fullmatch(value) else value
-
-
-def _relay(client: socket.socket, host: str, port: int) -> None:
-    """Both directions of one connection, until one side ends it."""
-    decoder = Decoder(Sender.SERVER)
-    with client, socket.create_connection((host, port)) as server, suppress(OSError):
-        while True:
-            readable, _, _ = select.select((client, server), (), ())
-            if client in readable:
-                if not (data := client.recv(65536)):
-                    return
-                server.sendall(data)
-            if server in readable:
-                if not (data := server.recv(65536)):
-                    return
-                client.sendall(b"".join(map(translated, decoder.feed(data))))

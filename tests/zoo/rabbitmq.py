@@ -1,7 +1,7 @@
-"""Starts the AMQP deployments of ``amqp.toml``: RabbitMQ in a configuration, or the reference broker.
+"""RabbitMQ in a configuration: a start script of ours that configures it and then becomes it.
 
-RabbitMQ gets its configuration from a start script of ours, which writes it where the server looks for it and
-then becomes the server. So ``plumbline verify --server SCRIPT`` starts the same deployment again.
+The script writes the configuration where the server looks for it. So ``plumbline verify --server SCRIPT``
+starts the same deployment again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,9 +22,8 @@ from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.servers.getting import find_installed, obtain_program
 from plumbline.servers.process import ServerError
 from plumbline.servers.targets import TargetError, target
+from tests.zoo.deployments import Deployment
 
-DEPLOYMENTS = Path(__file__).with_name("amqp.toml")
-RABBITMQ, REFERENCE = "rabbitmq", "reference-amqp"
 SALT = b"\1\2\3\4"
 
 # The data folder is the only one that the server of another Debian sees.
@@ -46,48 +44,23 @@ class RabbitMQConfig(Struct, frozen=True, forbid_unknown_fields=True):
     permissions: dict[str, str] = {}
 
 
-class AmqpDeployment(Struct, frozen=True, forbid_unknown_fields=True):
-    """One table of the file. ``server``: the software and which of it, as in ``rabbitmq 4.3``.
-
-    ``restarts``: the suite starts the deployment itself, so that it can restart it.
-    """
-
-    server: str
-    source: str
-    select: tuple[str, ...]
-    config: dict[str, Any] = {}
-    login: str = ""
-    restarts: bool = False
-
-
-def deployments(path: Path = DEPLOYMENTS) -> Mapping[str, AmqpDeployment]:
-    """All of them by name. Raises ``msgspec.ValidationError``."""
-    return msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, AmqpDeployment])
-
-
 @contextmanager
-def started(deployment: AmqpDeployment) -> Iterator[tuple[str, ...]]:
-    """The arguments of ``plumbline verify`` for it, while it runs. Raises ``ServerError``."""
-    software, _, which = deployment.server.partition(" ")
-    with STARTS[software](which, deployment) as arguments:
-        yield arguments
-
-
-@contextmanager
-def _rabbitmq(which: str, deployment: AmqpDeployment) -> Iterator[tuple[str, ...]]:
+def start_script(deployment: Deployment) -> Iterator[Path]:
+    """The program to start. Raises ``ServerError`` with what this machine lacks."""
     config = msgspec.convert(deployment.config, RabbitMQConfig)
     with TemporaryDirectory(prefix="plumbline-zoo-") as folder:
-        script = _start_script(Path(folder), _program(which), config, deployment.login)
-        if deployment.restarts:
-            yield ("--server", str(script))
-            return
-        with RabbitMQ(script) as node:
-            yield (node.url.replace("guest:guest", deployment.login or "guest:guest"),)
+        yield _start_script(Path(folder), _program(deployment.which), config, deployment.login)
+
+
+@contextmanager
+def running(deployment: Deployment) -> Iterator[str]:
+    """Its URL while it runs. Raises ``ServerError``."""
+    with start_script(deployment) as script, RabbitMQ(script) as node:
+        yield node.url.replace("guest:guest", deployment.login or "guest:guest")
 
 
 def _program(which: str) -> Path:
-    """Raises ``ServerError`` with what this machine lacks."""
-    wanted = target(f"{RABBITMQ}@{which}")
+    wanted = target(f"rabbitmq@{which}")
     try:
         return find_installed(wanted) or obtain_program(wanted, print)
     except TargetError as error:
@@ -131,13 +104,3 @@ def _definitions(config: RabbitMQConfig, login: str) -> dict[str, Any]:
         "vhosts": [{"name": "/"}],
         "permissions": [{"user": user, "vhost": "/", **config.permissions}],
     }
-
-
-@contextmanager
-def _reference(which: str, deployment: AmqpDeployment) -> Iterator[tuple[str, ...]]:
-    """The reference broker with defects that no document forbids; the suite starts it."""
-    yield ("amqp", *(f"--defect={name}" for name in deployment.config.get("defects", ())))
-
-
-Start = Callable[[str, AmqpDeployment], AbstractContextManager[tuple[str, ...]]]
-STARTS: Mapping[str, Start] = {RABBITMQ: _rabbitmq, REFERENCE: _reference}
