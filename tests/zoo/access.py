@@ -18,8 +18,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.servers.amqp.rabbitmq import RabbitMQ, free_ports, rabbitmq_server
+from plumbline.servers.amqp.rabbitmq import RabbitMQ, rabbitmq_server
 from plumbline.servers.nats.nats_server import MissingServer, NatsServer
+from plumbline.servers.ports import free_ports
 from plumbline.servers.process import ServerError
 from tests.certificates import Certificates
 from tests.zoo.running import Run, nats_binary, run_suite
@@ -106,7 +107,7 @@ def main() -> int:
                 TemporaryDirectory(prefix="plumbline-zoo-") as folder,
                 started(deployment, Path(folder)) as (url, arguments),
             ):
-                runs.append(run_suite(url, deployment.select if wanted.short else (), arguments))
+                runs.append(run_suite((url, *arguments), deployment.select if wanted.short else ()))
             print(f"{name:<30} {runs[-1].exit_code} {dict(runs[-1].outcomes)} {runs[-1].duration_s:.0f} s")
             for line in runs[-1].red or ([] if runs[-1].is_green else [runs[-1].output[-2000:]]):
                 print(f"  {line}")

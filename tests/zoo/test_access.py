@@ -21,10 +21,10 @@ def test_a_server_is_reached_and_conformant(name: str, tmp_path: Path) -> None:
     deployment = DEPLOYMENTS[name]
     try:
         with started(deployment, tmp_path) as (url, arguments):
-            run = run_suite(url, deployment.select, ["-n", "2", *arguments])
+            run = run_suite((url, *arguments), deployment.select, ["-n", "2"])
             if deployment.refused:
                 without = in_folder(deployment.without, tmp_path)
-                _is_refused(run_suite(url, (), without), deployment.refused)
+                _is_refused(run_suite((url, *without)), deployment.refused)
     except ServerError as error:
         if servers_required():
             pytest.fail(str(error), pytrace=False)
