@@ -25,6 +25,10 @@ class Unsupported(CheckEnded):
     """The target does not claim it; ``message`` says what shows that (version, INFO, its own answer)."""
 
 
+class NotClaimed(Unsupported):
+    """The claims file does not claim it, or it does not apply at the level of the target."""
+
+
 class Untestable(CheckEnded):
     """A prerequisite was missing: the stage could not be set."""
 

@@ -1,8 +1,9 @@
 """A server for one check only, which the check can kill and restart with its stored data.
 
 Possible where Plumbline knows how to start the target: ``program`` is a command that takes nats-server's
-``-c FILE``, or for AMQP ``-d FOLDER``. The server chooses its own port and tells it, as nats-server does in a
-ports file, and others in their first line. Nothing of it is left when the check has ended.
+``-c FILE``, or for AMQP ``-d FOLDER``; such a server chooses its own port and names it, as nats-server does
+in a ports file, and others in their first line. Or a claims file has a command with a port and a folder.
+Nothing of it is left when the check has ended.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -25,11 +28,12 @@ from plumbline.untrusted import BadInputError, parse_json
 
 RESTARTS = (
     "the check restarts its server, and Plumbline did not start this one "
-    "(--server BINARY, --target NAME, or no URL: the reference broker)"
+    "(--server BINARY, --target NAME, restart in a claims file, or no URL: the reference broker)"
 )  # why a check is unsupported
 READY_WITHIN_S = 60.0
 ENDED_WITHIN_S = 30.0
 POLL_INTERVAL_S = 0.005
+CONNECT_S = 1.0
 MAX_EXIT_OUTPUT = 400  # of its log, what is shown when it does not start
 
 
@@ -125,7 +129,7 @@ class OwnServer:
     def _await_url(self, start_folder: Path, log: Path) -> str:
         assert self._process is not None
         deadline = time.monotonic() + READY_WITHIN_S
-        while not (url := _announced_url(start_folder, log)):
+        while not (url := self._address(start_folder, log)):
             try:
                 status = self._process.wait(POLL_INTERVAL_S)  # also the pause between two looks
             except subprocess.TimeoutExpired:
@@ -136,6 +140,10 @@ class OwnServer:
                 what = f"ended with code {status}" if status is not None else "does not report its address"
                 raise Inconclusive(f"{self._start_command[0]} {what}", actual=output)
         return url
+
+    def _address(self, start_folder: Path, log: Path) -> str:
+        """Its URL, once it listens; else nothing."""
+        return _announced_url(start_folder, log)
 
 
 class _Watchdog:
@@ -193,3 +201,29 @@ class OwnAmqpServer(OwnServer):
 
     def _arguments(self, start_folder: Path, store: Path) -> list[str]:
         return ["-d", str(store)]
+
+
+class ClaimedServer(OwnServer):
+    """One that the command of a claims file starts, on the port that it names. It serves who has no
+    credentials, or for AMQP those of RabbitMQ's default user."""
+
+    def __init__(self, command: str, protocol: str) -> None:
+        self._words = shlex.split(command)
+        self._protocol = protocol
+        self._port = 0
+        super().__init__(self._words[:1], {})
+
+    def _arguments(self, start_folder: Path, store: Path) -> list[str]:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        return [
+            word.replace("{port}", str(self._port)).replace("{folder}", str(store))
+            for word in self._words[1:]
+        ]
+
+    def _address(self, start_folder: Path, log: Path) -> str:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), CONNECT_S):
+                return f"{self._protocol}://127.0.0.1:{self._port}"
+        except OSError:
+            return ""

@@ -14,7 +14,7 @@ from typing import Any, Self
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.links import Link, open_link
-from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
+from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, NotClaimed, Unsupported
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
@@ -185,6 +185,13 @@ class BaseSession:
         if not condition:
             raise Failed(message, expected=expected, actual=actual)
         self.count_observation()
+
+    def lacking(self, option: str, message: str) -> Unsupported:
+        """What to raise if the target does not announce an option: ``NotClaimed`` if nobody claims it."""
+        claims, protocol = self.target.claims, self.target.url.protocol
+        if claims is None or claims.claims_option(option, protocol):
+            return Unsupported(message)
+        return NotClaimed(message)
 
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless the target says that it has ``feature``."""

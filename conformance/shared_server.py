@@ -14,15 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
-from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.outcomes import CheckEnded, Failed, NotClaimed, Unsupported, Untestable
+from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.runner.run_lock import file_lock
 from plumbline.verdicts import WireLine
 
-Part = Callable[[AmqpSession, OwnAmqpServer], Iterator[None]]
-Ending = Callable[[OwnAmqpServer], None]
+Part = Callable[[AmqpSession, OwnServer], Iterator[None]]
+Ending = Callable[[OwnServer], None]
 
-_KINDS: Mapping[str, type[CheckEnded]] = {kind.__name__: kind for kind in (Failed, Unsupported, Untestable)}
+_KINDS: Mapping[str, type[CheckEnded]] = {
+    kind.__name__: kind for kind in (Failed, NotClaimed, Unsupported, Untestable)
+}
 
 
 class PartEnding(Struct, frozen=True):

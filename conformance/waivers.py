@@ -146,11 +146,11 @@ def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
     """A waiver file for the failures of a run, reasons left to be written."""
     tables = [
         "[[waiver]]\n"
-        f"check = {_toml(result.id)}\n"
-        f"reason = {_toml(f'to be explained: {result.message}')}\n"
+        f"check = {toml_string(result.id)}\n"
+        f"reason = {toml_string(f'to be explained: {result.message}')}\n"
         'link = ""\n'
-        f"versions = {_toml('==' + version if numbers(version) else '')}\n"
-        f"contains = {_toml(_stable_part(result.message))}\n"
+        f"versions = {toml_string('==' + version if numbers(version) else '')}\n"
+        f"contains = {toml_string(_stable_part(result.message))}\n"
         for result in results
         if result.outcome is Outcome.FAILED
     ]
@@ -158,6 +158,6 @@ def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
     return "\n".join([head, *tables])
 
 
-def _toml(text: str) -> str:
+def toml_string(text: str) -> str:
     """A TOML basic string; JSON strings are, once DEL is escaped too."""
     return msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode().replace("\x7f", "\\u007f")

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from plumbline.verdicts import (
+    CLAIMED,
+    NOT_CLAIMED,
     CheckResult,
+    ClaimRow,
+    ClaimsReport,
     ExitCode,
     Level,
     Outcome,
@@ -20,6 +24,7 @@ from plumbline.verdicts import (
     Tally,
     Target,
     WireLine,
+    is_claimed_unsupported,
     tally,
 )
 
@@ -40,10 +45,12 @@ class Score(Struct, frozen=True):
 
 
 class UnsupportedReason(Struct, frozen=True):
-    """Checks that share why they were not run."""
+    """Checks that share why they were not run. ``claim``: whether the claims file claims them, if there is
+    one."""
 
     message: str
     checks: tuple[CheckResult, ...]
+    claim: str = ""
 
 
 class WireExcerpt(Struct, frozen=True):
@@ -71,12 +78,43 @@ def with_outcome(result: RunResult, outcome: Outcome) -> list[CheckResult]:
 
 
 def unsupported_reasons(result: RunResult) -> list[UnsupportedReason]:
-    """Unsupported checks by what showed it, the commonest reason first."""
-    reasons: dict[str, list[CheckResult]] = {}
+    """Unsupported checks by what showed it: those that are claimed first, then the commonest reason."""
+    reasons: dict[tuple[str, str], list[CheckResult]] = {}
     for check in with_outcome(result, Outcome.UNSUPPORTED):
-        reasons.setdefault(check.message or "no reason given", []).append(check)
-    found = [UnsupportedReason(message, tuple(checks)) for message, checks in reasons.items()]
-    return sorted(found, key=lambda reason: -len(reason.checks))
+        reasons.setdefault((check.claim, check.message or "no reason given"), []).append(check)
+    found = [UnsupportedReason(message, tuple(checks), claim) for (claim, message), checks in reasons.items()]
+    return sorted(found, key=lambda reason: (reason.claim != CLAIMED, -len(reason.checks)))
+
+
+def unsupported_heading(claim: str, kind: str) -> str:
+    """What is common to unsupported checks: ``claim`` as their results have it, ``kind`` of the target."""
+    return {
+        CLAIMED: "claimed, could not be tested here",
+        NOT_CLAIMED: "not claimed",
+    }.get(claim, f"not supported by this {kind}")
+
+
+CLAIMS_HEAD = ("", "claimed", "announced", "requirements", "tested", "passed")
+
+
+def claims_table(report: ClaimsReport) -> list[tuple[str, ...]]:
+    """The rows below ``CLAIMS_HEAD``, in words; ``-`` where nothing is claimed or announced."""
+    return [
+        (
+            f"{row.kind} {row.name}" if row.kind != "version" else row.name,
+            row.claimed or "-",
+            row.announced or "-",
+            *_tally_cells(row),
+        )
+        for row in report.rows
+    ]
+
+
+def _tally_cells(row: ClaimRow) -> tuple[str, str, str]:
+    counts = row.requirements
+    if row.kind != "profile":
+        return "", "", ""
+    return str(counts.claimed), str(counts.tested), str(counts.passed)
 
 
 def selected(result: RunResult) -> list[RequirementResult]:
@@ -109,7 +147,9 @@ def score(name: str, requirements: Sequence[RequirementResult]) -> Score:
         counts=counts,
         failed=verdicts.count(Outcome.FAILED),
         waived=verdicts.count(Outcome.WAIVED),
-        unsupported=verdicts.count(Outcome.UNSUPPORTED),
+        unsupported=sum(
+            row.verdict == Outcome.UNSUPPORTED and not is_claimed_unsupported(row) for row in requirements
+        ),
         undecided=counts.claimed - counts.tested,
     )
 

@@ -86,6 +86,7 @@ class CheckResult(Struct, frozen=True):
     waiver: str = ""  # the reason (and link) of the waiver that applied
     known: tuple[str, ...] = ()
     variant: str = ""
+    claim: str = ""  # "claimed" or "not claimed" by the claims file; empty without one
     red: bool = False  # whether it turns the run red, as with_red decides
 
 
@@ -107,6 +108,7 @@ class RequirementResult(Struct, frozen=True):
     observed: str = ""
     note: str = ""  # why excluded, or why unsupported
     known_failures: tuple[KnownFailure, ...] = ()  # of whatever release
+    claim: str = ""  # as that of its checks: "claimed" if one of them is
 
 
 class Target(Struct, frozen=True):
@@ -171,14 +173,49 @@ class Summary(Struct, frozen=True):
     strict: bool = False  # whether a failed SHOULD turned the run red too
 
 
+class Tally(Struct, frozen=True):
+    """How many requirements were claimed, tested and passed: the three counts of a summary."""
+
+    claimed: int = 0
+    tested: int = 0
+    passed: int = 0
+
+
+CLAIMED, NOT_CLAIMED = "claimed", "not claimed"
+
+
+class ClaimRow(Struct, frozen=True):
+    """One statement about the product: what the claims file claims and what the server announces.
+
+    ``claimed`` and ``announced`` are ``yes``, ``no`` or a value, and empty where nothing is claimed or
+    announced. ``requirements`` are those of a profile. ``contradiction`` is a sentence; it makes the run red.
+    """
+
+    kind: Literal["profile", "option", "limit", "version"]
+    name: str
+    claimed: str
+    announced: str
+    requirements: Tally = Tally()
+    contradiction: str = ""
+
+
+class ClaimsReport(Struct, frozen=True):
+    """The claims file, compared with what the server announces and with what the run found."""
+
+    file: str
+    product: str
+    rows: tuple[ClaimRow, ...]
+
+
 class RunResult(Struct, frozen=True):
-    """The JSON result file, whole."""
+    """The JSON result file, whole. ``claims``: None without a claims file."""
 
     suite: Suite
     target: Target
     summary: Summary
     requirements: tuple[RequirementResult, ...]
     checks: tuple[CheckResult, ...]
+    claims: ClaimsReport | None = None
     schema: str = "plumbline.result/1"
 
 
@@ -210,15 +247,7 @@ class RunFinished(Struct, frozen=True, tag=True):
     result: RunResult
 
 
-class Tally(Struct, frozen=True):
-    """How many requirements were claimed, tested and passed: the three counts of a summary."""
-
-    claimed: int = 0
-    tested: int = 0
-    passed: int = 0
-
-
-_NOT_CLAIMED = frozenset({Outcome.UNSUPPORTED.value, "excluded", "not selected", "not scored"})
+_NO_CLAIM = frozenset({Outcome.UNSUPPORTED.value, "excluded", "not selected", "not scored"})
 _PASSED = frozenset({Outcome.PASSED.value, Outcome.STALE_WAIVER.value})
 _TESTED = _PASSED | {Outcome.FAILED.value, Outcome.WAIVED.value}
 
@@ -226,14 +255,22 @@ _TESTED = _PASSED | {Outcome.FAILED.value, Outcome.WAIVED.value}
 def tally(requirements: Iterable[RequirementResult]) -> Tally:
     """The three counts, over a whole run or over one group or level of it.
 
-    A waived requirement was tested and did not pass; one whose waiver is stale did pass.
+    A waived requirement was tested and did not pass; one whose waiver is stale did pass. One that the claims
+    file claims counts as claimed also where it could not be tested.
     """
-    verdicts = [requirement.verdict for requirement in requirements]
+    rows = list(requirements)
+    verdicts = [requirement.verdict for requirement in rows]
     return Tally(
-        claimed=sum(verdict not in _NOT_CLAIMED for verdict in verdicts),
+        claimed=sum(row.verdict not in _NO_CLAIM or is_claimed_unsupported(row) for row in rows),
         tested=sum(verdict in _TESTED for verdict in verdicts),
         passed=sum(verdict in _PASSED for verdict in verdicts),
     )
+
+
+def is_claimed_unsupported(result: RequirementResult | CheckResult) -> bool:
+    """Whether it is claimed by the claims file and could not be tested here."""
+    outcome = result.verdict if isinstance(result, RequirementResult) else result.outcome
+    return outcome == Outcome.UNSUPPORTED and result.claim == CLAIMED
 
 
 Event = RunStarted | CheckStarted | CheckFinished | RunFinished

@@ -32,6 +32,7 @@ from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
 from plumbline.conformance.access import Access
+from plumbline.conformance.claims import draft_claims
 from plumbline.conformance.runner.prepare import RunOptions, prepare
 from plumbline.conformance.runner.verify import Finished, run_suite
 from plumbline.conformance.waivers import draft_waivers
@@ -51,6 +52,7 @@ Examples:
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
   plumbline verify --target nats-server@2.10.14      install and start that release
   plumbline verify URL --write-waivers waivers.toml  draft a list of known failures from a run
+  plumbline verify URL --write-claims claims.toml    draft a list of what the server announces
   plumbline verify URL --trace my.trace              run a trace of your own
   plumbline verify URL --allure allure-results       then: allure generate allure-results
   plumbline verify URL -- -k pull -x                 pass arguments to pytest
@@ -94,6 +96,18 @@ def verify(
         ),
     ] = None,
     waivers: Waivers = None,
+    claims: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Compare with what the vendor claims in this TOML file. No such file is read unasked. Its "
+            "restart command is run.",
+        ),
+    ] = None,
+    write_claims: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a draft of a claims file from what the server announces."),
+    ] = None,
     write_waivers: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a draft of a waiver file from the failures of this run."),
@@ -127,6 +141,7 @@ def verify(
         access=access,
         select=tuple(select or ()),
         waivers=waivers,
+        claims=claims,
         traces=tuple(path.resolve() for path in trace or ()),
         strict=strict,
     )
@@ -135,6 +150,7 @@ def verify(
         choice=TargetChoice(url or "", server, target, level, tuple(defect or ()), passwords.url, access),
         reports=reports,
         write_waivers=write_waivers,
+        write_claims=write_claims,
         workers=workers,
         max_time_s=read_max_time(max_time),
         pytest_args=after_dashes(context),
@@ -149,6 +165,7 @@ class _Asked(Struct, frozen=True):
     choice: TargetChoice
     reports: ReportOptions
     write_waivers: Path | None
+    write_claims: Path | None
     workers: int | None
     max_time_s: float | None
     pytest_args: tuple[str, ...]
@@ -166,12 +183,16 @@ def _verify(asked: _Asked) -> ExitCode:
 def _run(asked: _Asked) -> Finished:
     reports = consumers(asked.reports)
     if asked.write_waivers is not None:
-        _require_new(asked.write_waivers)
+        _require_new("--write-waivers", asked.write_waivers, "reasons")
+    if asked.write_claims is not None:
+        _require_new("--write-claims", asked.write_claims, "claims")
     with (
         choose_target(asked.choice, configurations()) as running,
         TemporaryDirectory(prefix="plumbline-") as shared,
     ):
         prepared = prepare(asked.wanted, running, Path(shared))
+        if asked.write_claims is not None:
+            _write("--write-claims", asked.write_claims, draft_claims(prepared.run.target.announcement))
         finished = run_suite(
             prepared,
             reports,
@@ -181,22 +202,25 @@ def _run(asked: _Asked) -> Finished:
         )
     if asked.write_waivers is not None and finished.result is not None:
         text = draft_waivers(finished.result.checks, finished.result.target.version)
-        try:
-            asked.write_waivers.write_text(text, "utf-8")
-        except OSError as error:
-            raise UsageProblem(f"--write-waivers {asked.write_waivers}: {error.strerror}") from None
+        _write("--write-waivers", asked.write_waivers, text)
     return finished
 
 
-def _require_new(path: Path) -> None:
-    """Before the run, not after it: that a draft can be written, and overwrites no reasons."""
+def _write(option: str, path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageProblem(f"{option} {path}: {error.strerror}") from None
+
+
+def _require_new(option: str, path: Path, contents: str) -> None:
+    """Before the run, not after it: that a draft can be written, and overwrites nothing."""
     try:
         if path.exists() and path.stat().st_size:
             raise UsageProblem(
-                f"--write-waivers {path}: the file already exists and may contain reasons; choose a new "
-                "file name"
+                f"{option} {path}: the file already exists and may contain {contents}; choose a new file name"
             )
         with path.open("ab"):
             pass
     except OSError as error:
-        raise UsageProblem(f"--write-waivers {path}: {error.strerror}") from None
+        raise UsageProblem(f"{option} {path}: {error.strerror}") from None

@@ -11,7 +11,7 @@ from typing import Any
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.stage import AmqpStage
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
-from plumbline.conformance.own_server import RESTARTS, OwnAmqpServer
+from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnAmqpServer, OwnServer
 from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import TargetAccess
@@ -110,7 +110,7 @@ class AmqpSession(BaseSession):
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless connection.start claims the capability, or names the product."""
         if feature not in self.target.target.features:
-            raise Unsupported(f"connection.start does not claim {feature!r}")
+            raise self.lacking(feature, f"connection.start does not claim {feature!r}")
 
     def explained(self, ended: CheckEnded) -> CheckEnded:
         """``Unsupported`` where the login lacks a permission, or the server makes publishers wait."""
@@ -129,20 +129,25 @@ class AmqpSession(BaseSession):
 
     # -- a server of its own -----------------------------------------------------------------
 
-    def own_server(self) -> OwnAmqpServer:
+    def own_server(self) -> OwnServer:
         """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
         Plumbline does not know how to start one."""
-        if not self.target.running.program:
+        running = self.target.running
+        if not running.program and not running.restart:
             raise Unsupported(RESTARTS)
-        server = OwnAmqpServer(self.target.running.program, {})
+        server = (
+            OwnAmqpServer(running.program, {})
+            if running.program
+            else ClaimedServer(running.restart, running.url.protocol)
+        )
         self._own_servers.append(server)
         return server
 
-    def connect_to(self, server: OwnAmqpServer, name: str = "client", **options: Any) -> AmqpConnection:
+    def connect_to(self, server: OwnServer, name: str = "client", **options: Any) -> AmqpConnection:
         """As ``connect``, to a server of its own."""
         return self._connect(name, AmqpUrl.parse(server.url), **options)
 
-    def stage_on(self, server: OwnAmqpServer) -> AmqpStage:
+    def stage_on(self, server: OwnServer) -> AmqpStage:
         """A stage on a server of its own, until that is restarted."""
         return AmqpStage(self, self.connect_to(server, STAGE), OWN_SERVER)
 

@@ -14,7 +14,7 @@ import msgspec
 from plumbline.conformance.nats.connection import NatsConnection, handshake
 from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
-from plumbline.conformance.own_server import RESTARTS, OwnServer
+from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnServer
 from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
 from plumbline.conformance.urls import NatsUrl
@@ -124,9 +124,14 @@ class NatsSession(BaseSession):
     def own_server(self, **config: Any) -> OwnServer:
         """A server like the target that no other check uses, not started yet; ``config`` goes into its
         configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
-        if not self.target.running.program:
+        running = self.target.running
+        if not running.program and (not running.restart or config):
             raise Unsupported(RESTARTS)
-        server = OwnServer(self.target.running.program, config)
+        server = (
+            OwnServer(running.program, config)
+            if running.program
+            else ClaimedServer(running.restart, running.url.protocol)
+        )
         self._own_servers.append(server)
         return server
 
@@ -150,7 +155,7 @@ class NatsSession(BaseSession):
             raise Unsupported(f"this login has no JetStream: {self.target.grants.no_jetstream}")
         if self.variant is None and feature not in self.target.target.features:
             value = self.target.info.get(feature)
-            raise Unsupported(f"INFO does not claim {feature!r} ({feature}: {value!r})")
+            raise self.lacking(feature, f"INFO does not claim {feature!r} ({feature}: {value!r})")
 
     @property
     def has_plain_settings(self) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from plumbline.bounds import SWEEP_S
+from plumbline.conformance.claims import compare
 from plumbline.conformance.journal import WireBudget
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run_result
@@ -224,6 +225,7 @@ class Controller:
         elif self._complete and missing and not (self._interrupted or self._errors):
             some = ", ".join(check.id for check in missing[:5])
             self._record_error(f"{len(missing)} checks gave no result: {some} ...")
+        claims = self._target.claims
         finish = RunEnd(
             suite=suite_of(),
             target=self._target.target,
@@ -236,6 +238,7 @@ class Controller:
             errors=tuple(map(mask.text, self._errors)),
             interrupted=self._interrupted,
             time_limit=self._time_limit,
+            claims=None if claims is None else compare(claims, self._target.announcement),
         )
         order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self._results.values(), key=lambda result: order.get(result.id, len(order)))

@@ -17,6 +17,7 @@ from plumbline.conformance.outcomes import (
     Failed,
     Flooded,
     Inconclusive,
+    NotClaimed,
     Unsupported,
     Untestable,
 )
@@ -25,7 +26,7 @@ from plumbline.conformance.session import DEATH_S, BaseSession
 from plumbline.conformance.sessions import open_session
 from plumbline.conformance.target import TargetAccess
 from plumbline.masking import Mask
-from plumbline.verdicts import CheckResult, Level, Outcome
+from plumbline.verdicts import CLAIMED, NOT_CLAIMED, CheckResult, Level, Outcome
 from plumbline.wire.errors import ProtocolError
 
 _ORDER = (Level.MUST, Level.SHOULD, Level.MAY)
@@ -52,6 +53,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
     try:
         with session:
             refuse_other_levels(check, access, catalogue)
+            refuse_not_claimed(check, access, catalogue)
             session.url(check.variant)
             if access.running.fresh:
                 session.use_own_server()
@@ -70,6 +72,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         _masked(result_of(check, catalogue, outcome, ended), access.mask),
         wire=session.journal.shown(),
         observations=session.observations,
+        claim=_claim(access, ended),
         duration_s=time.monotonic() - began,
     )
     return as_unicode(result)
@@ -190,7 +193,23 @@ def refuse_other_levels(check: Check, access: TargetAccess, catalogue: Catalogue
     for name, since, until in gates:
         if not within_levels(access.level, since=since, until=until):
             span = " and ".join(filter(None, (since and f"since {since}", until and f"before {until}")))
-            raise Unsupported(f"{name} holds {span}; the target's level is {access.target.level}")
+            raise NotClaimed(f"{name} holds {span}; the target's level is {access.target.level}")
+
+
+def refuse_not_claimed(check: Check, access: TargetAccess, catalogue: Catalogue) -> None:
+    """Raises ``NotClaimed`` if the claims file leaves out the profile of one of the requirements."""
+    if access.claims is None:
+        return
+    for name in check.requirements:
+        profile = catalogue.by_id[name].profile
+        if profile not in access.claims.profiles:
+            raise NotClaimed(f"the claims file does not claim the profile {profile!r}")
+
+
+def _claim(access: TargetAccess, ended: CheckEnded | None) -> str:
+    if access.claims is None:
+        return ""
+    return NOT_CLAIMED if isinstance(ended, NotClaimed) else CLAIMED
 
 
 def _where(error: BaseException) -> str:

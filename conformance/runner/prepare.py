@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from plumbline.conformance.access import Access
 from plumbline.conformance.check import Check
+from plumbline.conformance.claims import load_claims
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks, select, select_cases
@@ -45,6 +46,7 @@ class RunOptions(Struct, frozen=True):
     variants: tuple[str, ...] = ()  # NAME=URL
     select: tuple[str, ...] = ()
     waivers: Path | None = None
+    claims: Path | None = None
     traces: tuple[Path, ...] = ()  # the user's own
     strict: bool = False
     passwords: Passwords = Passwords()  # for URLs without one
@@ -90,10 +92,15 @@ def prepare(options: RunOptions, running: RunningTarget, shared: Path) -> Prepar
     checks = _select_checks(packaged, user_traces, options.select)
     waivers = load_waivers(options.waivers, [*packaged, *user_traces]) if options.waivers else ()
     require_known(user_traces, catalogue)
+    claims = load_claims(options.claims, url.protocol) if options.claims else None
+    if claims is not None:
+        running = replace(running, restart=claims.restart)
     whole = _with_arguments(replace(running, variants={**running.variants, **variants}), options)
     name = "".join(secrets.choice(RUN_ID_LETTERS) for _ in range(RUN_ID_LENGTH))
-    level = None if running.has_level else options.level
-    target = open_target(whole, level=level, run=name, shared=shared)
+    level = (
+        None if running.has_level and options.level else options.level or (claims and claims.level) or None
+    )
+    target = replace(open_target(whole, level=level, run=name, shared=shared), claims=claims)
     _require_present(whole.variants)
     traces = {check.id: check for check in (*packaged, *user_traces) if check.is_trace}
     return PreparedRun(RunDescription(target, catalogue, options, waivers, traces), checks)
@@ -105,7 +112,8 @@ def _with_arguments(running: RunningTarget, wanted: RunOptions) -> RunningTarget
     if arguments is None:
         variants = (f"--variant={name}={running.variants[name]}" for name in sorted(running.variants))
         arguments = (str(running.url), *running.url.flags, *variants)
-    return replace(running, arguments=(*arguments, *(f"--trace={path}" for path in wanted.traces)))
+    claims = [f"--claims={wanted.claims}"] if wanted.claims else []
+    return replace(running, arguments=(*arguments, *claims, *(f"--trace={path}" for path in wanted.traces)))
 
 
 def _select_checks(

@@ -12,10 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.check import protocol_of
+from plumbline.conformance.claims import contradictions, with_results
 from plumbline.conformance.requirements.catalogue import REQUIREMENT_SET, Catalogue, Requirement
 from plumbline.conformance.waivers import Waiver, stale_waivers
 from plumbline.verdicts import (
+    CLAIMED,
     CheckResult,
+    ClaimsReport,
     Counts,
     ExitCode,
     Outcome,
@@ -60,6 +63,7 @@ class RunEnd(Struct, frozen=True):
     errors: tuple[str, ...] = ()  # what went wrong in Plumbline itself, outside of any check
     interrupted: bool = False
     time_limit: str = ""  # which one was reached, if so
+    claims: ClaimsReport | None = None  # claimed and announced
 
 
 def time_limit_reached(seconds: float | None) -> str:
@@ -100,6 +104,7 @@ def conclude_for(
         summary=_summary(marked, requirements, finish),
         requirements=requirements,
         checks=tuple(marked),
+        claims=finish.claims and with_results(finish.claims, requirements),
     )
 
 
@@ -155,7 +160,14 @@ def _requirement_result(
         observed=requirement.observed,
         note=note,
         known_failures=requirement.known_failures,
+        claim=_claim(checks),
     )
+
+
+def _claim(checks: Collection[CheckResult]) -> str:
+    """Claimed if one of its checks is about what is claimed."""
+    found = {check.claim for check in checks}
+    return CLAIMED if CLAIMED in found else next(iter(found), "")
 
 
 def _summary(
@@ -199,6 +211,8 @@ def _reasons(results: Sequence[CheckResult], tested: int, finish: RunEnd) -> Ite
         yield "the run was interrupted"
     yield from finish.notes
     yield from finish.errors
+    if finish.claims is not None:
+        yield from contradictions(finish.claims)
     red = Counter(result.outcome for result in results if result.red)
     known = sum(result.red and result.outcome is Outcome.FAILED and bool(result.known) for result in results)
     for outcome, count in red.items():

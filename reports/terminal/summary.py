@@ -6,7 +6,7 @@ Everything a stranger wrote goes through ``plumbline.visible`` and stands in a `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 
 from rich import box
@@ -16,7 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.reports.digest import (
+    CLAIMS_HEAD,
     Score,
+    claims_table,
     counted_outcomes,
     duration,
     milliseconds,
@@ -27,6 +29,7 @@ from plumbline.reports.digest import (
     scores_by_group,
     scores_by_level,
     server,
+    unsupported_heading,
     unsupported_reasons,
     verdict_line,
     wire_excerpt,
@@ -57,6 +60,7 @@ def print_result(console: Console, result: RunResult, reports: Sequence[Path]) -
             _brief(console, check, check.message)
     _print_rest(console, result)
     _print_tables(console, result)
+    _print_claims(console, result)
     _print_facts(console, result, reports)
     _print_verdict(console, result)
 
@@ -149,12 +153,10 @@ def _print_rest(console: Console, result: RunResult) -> None:
         _heading(console, f"{len(stale)} stale waivers: the checks passed; remove the waivers")
         for check in stale:
             _brief(console, check, check.waiver)
-    reasons = unsupported_reasons(result)
-    if reasons:
-        _heading(
-            console,
-            f"{sum(len(reason.checks) for reason in reasons)} not supported by this {result.target.kind}",
-        )
+    for claim, same_claim in groupby(unsupported_reasons(result), key=lambda reason: reason.claim):
+        reasons = list(same_claim)
+        count = sum(len(reason.checks) for reason in reasons)
+        _heading(console, f"{count} {unsupported_heading(claim, result.target.kind)}")
         for reason in reasons:
             ids = [one_line(check.id) for check in reason.checks[:MAX_IDS]]
             more = len(reason.checks) - len(ids)
@@ -176,6 +178,20 @@ def _print_tables(console: Console, result: RunResult) -> None:
             table.add_row(*_cells(score))
         table.add_section()
     console.print()
+    console.print(table)
+    console.print()
+
+
+def _print_claims(console: Console, result: RunResult) -> None:
+    if result.claims is None:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, show_edge=False)
+    table.add_column("claims", overflow="fold")
+    for column in CLAIMS_HEAD[1:]:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row, cells in zip(result.claims.rows, claims_table(result.claims), strict=True):
+        style = "bold red" if row.contradiction else ""
+        table.add_row(*(Text(one_line(cell), style=style) for cell in cells))
     console.print(table)
     console.print()
 
@@ -204,6 +220,7 @@ def _print_facts(console: Console, result: RunResult, reports: Sequence[Path]) -
         ("suite", f"plumbline {suite.version}, requirement set {suite.requirement_set}"),
         ("checks", ", ".join(f"{number} {outcome}" for outcome, number in counted_outcomes(result))),
         ("requirements", f"{summary.claimed} claimed, {summary.tested} tested, {summary.passed} passed"),
+        ("claims", _claims(result)),
         ("duration", duration(summary.duration_s)),
         *(("report", str(path)) for path in reports),
     ]
@@ -211,6 +228,11 @@ def _print_facts(console: Console, result: RunResult, reports: Sequence[Path]) -
     for label, value in facts:
         if value:
             _prose(console, Text(one_line(value)), lead=f"{label:>{width}}  ")
+
+
+def _claims(result: RunResult) -> str:
+    claims = result.claims
+    return "" if claims is None else ", ".join(filter(None, (claims.product, claims.file)))
 
 
 def _calibration(target: Target) -> str:

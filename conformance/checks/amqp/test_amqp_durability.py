@@ -8,7 +8,7 @@ from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.outcomes import Unsupported, Untestable
-from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.shared_server import judge_part
 from plumbline.wire.amqp import Method
 
@@ -25,7 +25,7 @@ PUBLISHED = 400  # before the crash
 CONFIRMED = 100  # of them, before it
 
 
-def _bodies(session: AmqpSession, server: OwnAmqpServer, queue: str) -> Iterator[tuple[bytes, bool]]:
+def _bodies(session: AmqpSession, server: OwnServer, queue: str) -> Iterator[tuple[bytes, bool]]:
     """Body and redelivered of every message, in the queue's order; each is acknowledged."""
     client = session.connect_to(server, "reader")
     while True:
@@ -36,7 +36,7 @@ def _bodies(session: AmqpSession, server: OwnAmqpServer, queue: str) -> Iterator
         yield answer.body, answer.arguments["redelivered"]
 
 
-def _durable_queue(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _durable_queue(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     queue = session.stage_on(server).queue("KEPT")
     yield
     session.stage_on(server).expect_queue(queue, exists=True, message_count=0)
@@ -48,7 +48,7 @@ def test_durable_queue_outlives_the_broker(session: AmqpSession) -> None:
     judge_part(session, _durable_queue, PARTS, ENDINGS)
 
 
-def _transient_queue(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _transient_queue(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     queue = session.name("SHORT")
     client = session.connect_to(server)
     client.send(Method.make("queue.declare", 1, queue=queue, durable=False))
@@ -76,7 +76,7 @@ def test_transient_queue_goes_with_the_broker(session: AmqpSession) -> None:
     judge_part(session, _transient_queue, PARTS, ENDINGS)
 
 
-def _durable_exchange(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _durable_exchange(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     stage = session.stage_on(server)
     queue, exchange = stage.queue("BOUND"), stage.exchange("EVENTS", type="topic")
     stage.bind(queue, exchange, "a.*")
@@ -99,7 +99,7 @@ def test_durable_exchange_and_bindings_outlive_the_broker(session: AmqpSession) 
     judge_part(session, _durable_exchange, PARTS, ENDINGS)
 
 
-def _transient_exchange(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _transient_exchange(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     exchange = session.stage_on(server).exchange("SHORT", durable=False)
     yield
     client = session.connect_to(server)
@@ -116,7 +116,7 @@ def test_transient_exchange_goes_with_the_broker(session: AmqpSession) -> None:
     judge_part(session, _transient_exchange, PARTS, ENDINGS)
 
 
-def _published(session: AmqpSession, server: OwnAmqpServer, label: str, **properties: int) -> str:
+def _published(session: AmqpSession, server: OwnServer, label: str, **properties: int) -> str:
     """The name of a durable queue with three messages m1, m2 and m3, each confirmed."""
     stage = session.stage_on(server)
     queue = stage.queue(label)
@@ -125,7 +125,7 @@ def _published(session: AmqpSession, server: OwnAmqpServer, label: str, **proper
     return queue
 
 
-def _persistent(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _persistent(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     queue = _published(session, server, "PERSISTENT", **PERSISTENT)
     yield
     found = {body for body, _ in _bodies(session, server, queue)}
@@ -143,7 +143,7 @@ def test_persistent_messages_outlive_the_broker(session: AmqpSession) -> None:
     judge_part(session, _persistent, PARTS, ENDINGS)
 
 
-def _order(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _order(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     stage = session.stage_on(server)
     queue = stage.queue("ORDER")
     bodies = [b"m%02d" % number for number in range(1, ORDERED + 1)]
@@ -167,15 +167,15 @@ def test_messages_are_in_order_after_a_restart(session: AmqpSession) -> None:
     judge_part(session, _order, PARTS, ENDINGS)
 
 
-def _transient(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _transient(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     yield from _gone(session, server, "TRANSIENT", delivery_mode=1)
 
 
-def _unmarked(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _unmarked(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     yield from _gone(session, server, "UNMARKED")
 
 
-def _gone(session: AmqpSession, server: OwnAmqpServer, label: str, **properties: int) -> Iterator[None]:
+def _gone(session: AmqpSession, server: OwnServer, label: str, **properties: int) -> Iterator[None]:
     queue = _published(session, server, label, **properties)
     yield
     found = [body for body, _ in _bodies(session, server, queue)]
@@ -196,7 +196,7 @@ def test_messages_without_delivery_mode_go_with_the_broker(session: AmqpSession)
     judge_part(session, _unmarked, PARTS, ENDINGS)
 
 
-def _delivered(session: AmqpSession, server: OwnAmqpServer, queue: str) -> AmqpConnection:
+def _delivered(session: AmqpSession, server: OwnServer, queue: str) -> AmqpConnection:
     """A client to which the first two messages of ``queue`` are delivered; it acknowledges the second."""
     client = session.connect_to(server, "consumer")
     client.call("basic.qos", 1, prefetch_count=2)
@@ -210,7 +210,7 @@ def _delivered(session: AmqpSession, server: OwnAmqpServer, queue: str) -> AmqpC
     return client
 
 
-def _acknowledged(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _acknowledged(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     queue = _published(session, server, "ACKED", **PERSISTENT)
     _delivered(session, server, queue)
     yield
@@ -229,7 +229,7 @@ def test_acknowledged_messages_do_not_come_back(session: AmqpSession) -> None:
     judge_part(session, _acknowledged, PARTS, ENDINGS)
 
 
-def _redelivered(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _redelivered(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     queue = _published(session, server, "AGAIN", **PERSISTENT)
     _delivered(session, server, queue)
     yield
@@ -255,7 +255,7 @@ def _shown(bodies: Sequence[bytes]) -> str:
     return " ".join(body.decode("utf-8", "replace") for body in bodies) or "none"
 
 
-def _told(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _told(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     client = session.connect_to(server, "witness")
     client.call("basic.qos", 1)
     yield
@@ -273,7 +273,7 @@ def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
     judge_part(session, _told, PARTS, ENDINGS)
 
 
-def _crash(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _crash(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     queue = session.stage_on(server).queue("CRASHED")
     # No document promises that a queue of a moment ago outlives a crash: RabbitMQ 3.10.8 may have lost it.
     yield
@@ -327,4 +327,4 @@ PARTS = (
     _told,
     _crash,  # comes last: the server is to be killed at once
 )
-ENDINGS = (OwnAmqpServer.stop, OwnAmqpServer.kill)
+ENDINGS = (OwnServer.stop, OwnServer.kill)
