@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from plumbline.conformance.amqp import probe as amqp_probe
 from plumbline.conformance.links import CONNECT_TIMEOUT_S, open_link, tls_problem
 from plumbline.conformance.claims import Announcement, Claims, announcement
+from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.grants import Grants
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
@@ -66,7 +67,8 @@ class TargetAccess(Struct, frozen=True):
     ``target``: what it says of itself and how quick it is. ``info``: the fields of its INFO, or its server
     properties. ``run`` and ``worker`` are in the names of all that is made on it. ``shared``: the folder that
     all processes of the run share; None if there is no run. ``grants``: what its login may do with JetStream.
-    ``claims``: what its vendor claims, if there is a claims file.
+    ``claims``: what its vendor claims, if there is a claims file. ``dimensions``: how its streams and queues
+    are made.
     """
 
     running: RunningTarget
@@ -77,6 +79,7 @@ class TargetAccess(Struct, frozen=True):
     shared: Path | None = None
     grants: Grants = Grants()
     claims: Claims | None = None
+    dimensions: Dimensions = Dimensions()
 
     @property
     def url(self) -> AnyUrl:
@@ -91,6 +94,11 @@ class TargetAccess(Struct, frozen=True):
     def prefix(self) -> str:
         """What every object of this run starts with."""
         return f"PL{self.run}"
+
+    @property
+    def storage(self) -> str:
+        """Of streams for which a check does not name one."""
+        return self.dimensions.storage or self.grants.storage
 
     @property
     def announcement(self) -> Announcement:

@@ -218,6 +218,11 @@ def server(target: Target) -> str:
     return f"server{version}{name} at {target.url}"
 
 
+def dimensions(target: Target) -> str:
+    """``storage file, replicas 3``: how the run made streams or queues, as far as it was asked for."""
+    return ", ".join(f"{name} {value}" for name, value in target.dimensions.items())
+
+
 def replay_command(target: Target, check_id: str) -> str:
     """The shell command that runs one check alone against the same target."""
     arguments = (target.url,) if target.arguments is None else target.arguments

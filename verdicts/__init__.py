@@ -129,6 +129,7 @@ class Target(Struct, frozen=True):
     rtt_s: float = 0.0
     slack_s: float = 0.0
     variants: tuple[str, ...] = ()
+    dimensions: dict[str, str] = {}  # of the run: {"storage": "file"}; empty: nothing was asked for
     # Arguments of ``plumbline verify`` that reach this target again; None: its ``url``. No password.
     arguments: tuple[str, ...] | None = None
     kind: Literal["server", "client"] = "server"  # of a client, ``arguments`` are those of ``plumbline gate``

@@ -33,6 +33,7 @@ from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
 from plumbline.conformance.access import Access
 from plumbline.conformance.claims import draft_claims
+from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.runner.prepare import RunOptions, prepare
 from plumbline.conformance.runner.verify import Finished, run_suite
 from plumbline.conformance.waivers import draft_waivers
@@ -108,6 +109,20 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Write a draft of a claims file from what the server announces."),
     ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Where NATS streams are stored: file or memory. Default: memory."),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Replicas of NATS streams, in a cluster. Default: 1."),
+    ] = None,
+    queue_type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Type of AMQP queues: quorum or classic. Default: what the broker does."
+        ),
+    ] = None,
     write_waivers: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a draft of a waiver file from the failures of this run."),
@@ -142,6 +157,7 @@ def verify(
         select=tuple(select or ()),
         waivers=waivers,
         claims=claims,
+        dimensions=Dimensions(storage or "", replicas or 0, queue_type or ""),
         traces=tuple(path.resolve() for path in trace or ()),
         strict=strict,
     )

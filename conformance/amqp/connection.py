@@ -36,6 +36,8 @@ from plumbline.wire.amqp.secrets import SECRETS
 HANDSHAKE_S = 5.0
 FLUSH_S = 2.0
 QUEUE_TYPE = "x-queue-type"
+CLASSIC, QUORUM = "classic", "quorum"
+CLASSIC_ONLY = ("x-max-priority", "x-queue-mode")  # arguments
 ALARMS = ("connection.blocked", "connection.unblocked")
 # A refusal for what the login may not do, in the words of RabbitMQ and LavinMQ. Not so an exclusive queue or
 # a reserved name, which are refused with the same code.
@@ -267,14 +269,24 @@ def _declares_queue(operation: Operation) -> bool:
 
 
 def with_queue_type(operation: Operation, queue_type: str) -> Operation:
-    """queue.declare with ``queue_type``, unless it names a type, or only asks for the queue."""
+    """queue.declare with ``queue_type``, unless it names a type, only asks for the queue, or asks for what
+    only classic queues are: RabbitMQ makes a classic queue of it, whatever its default type is."""
     if not isinstance(operation, Method) or not _declares_queue(operation):
         return operation
     table = operation.arguments["arguments"]
     if QUEUE_TYPE in table or operation.arguments["passive"]:
         return operation
+    if queue_type == QUORUM and _is_classic(operation):
+        return operation
     arguments = {**operation.arguments, "arguments": {**table, QUEUE_TYPE: queue_type}}
     return Method.make(operation.method, operation.channel, **arguments)
+
+
+def _is_classic(operation: Method) -> bool:
+    """Quorum queues are durable, and neither exclusive nor temporary: RabbitMQ, "Quorum Queues"."""
+    asked = operation.arguments
+    is_lasting = asked["durable"] and not asked["exclusive"] and not asked["auto_delete"]
+    return not is_lasting or any(name in asked["arguments"] for name in CLASSIC_ONLY)
 
 
 def redacted(operation: Operation) -> Operation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from plumbline.bounds import OPERATION_BYTES
@@ -43,6 +43,11 @@ class NatsConnection(BaseConnection):
     def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
+        self.rewrite: Callable[[Operation], Operation] | None = None  # what is sent, as the run deploys it
+
+    def send(self, *operations: Operation) -> None:
+        """As the base."""
+        super().send(*(operations if self.rewrite is None else map(self.rewrite, operations)))
 
     def _journal_text(self, operation: Operation) -> tuple[str, bytes]:
         masked = redacted(operation)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ PERMISSIONS = "permissions"  # the variant whose user may not do everything
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 STREAM_CREATE = "STREAM.CREATE"
 _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
+_PLACES_STREAM = re.compile(rf"{re.escape(API_PREFIX)}\.STREAM\.(?:CREATE|UPDATE)\.")
 CLEAN_UP_WITHIN_S = 2.0  # of a server that takes longer, the sweep at the end of the run deletes it
 # The requests that only read may name what is not ours; every other one changes what it names.
 _CHANGES = re.compile(
@@ -40,6 +42,7 @@ class NatsSession(BaseSession):
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
         super().__init__(target, variant=variant)
         self._streams: set[str] = set()
+        self.streams_as_named: set[str] = set()  # of which a check names the storage
         self._stage: JetStreamStage | None = None
 
     # -- names -------------------------------------------------------------------------------
@@ -98,8 +101,30 @@ class NatsSession(BaseSession):
         if own or self._home is not None:
             wiring = msgspec.structs.replace(wiring, on_send=self._on_sent_to_own_server)
         connection = NatsConnection(name, self._open_link(name, url), wiring)
+        if name != STAGE:
+            replicas = self.target.dimensions.replicas if url == self.target.url else 0
+            connection.rewrite = partial(self._as_deployed, replicas=replicas)
         self._connections.append(connection)
         return connection
+
+    def _as_deployed(self, operation: Operation, *, replicas: int) -> Operation:
+        """A request for a stream, with the storage and replicas of the run's streams.
+
+        Traces write memory there because they have to write something. It is replaced in the text, since a
+        body may be wrong on purpose.
+        """
+        if not isinstance(operation, Pub) or not _PLACES_STREAM.match(operation.subject):
+            return operation
+        if operation.subject.rpartition(".")[2] in self.streams_as_named:
+            return operation
+        storage = self.target.storage.encode()
+        place = b'"storage":"%s"' % storage
+        if replicas and b'"num_replicas"' not in operation.payload:
+            place += b',"num_replicas":%d' % replicas
+        payload = operation.payload.replace(b'"storage":"memory"', place)
+        if payload == operation.payload:
+            return operation
+        return Pub.make(operation.subject, payload, operation.reply)
 
     def _on_sent_to_own_server(self, at: float, operation: Operation) -> None:
         """Nothing there is a stranger's, and all of it vanishes with the server."""

@@ -160,13 +160,16 @@ class JetStreamStage:
     # -- objects -----------------------------------------------------------------------------
 
     def stream(self, label: str, subjects: Iterable[str], **config: Any) -> str:
-        """Create a stream (in memory unless ``storage`` or the account demands files); its name.
+        """Create a stream (in memory unless ``storage``, the run or the account demands files); its name.
 
         ``subjects`` are used as they are: make them from ``session.name``.
         """
         name = self._session.name(label)
-        grants = self._session.target.grants
-        place = {"storage": grants.storage, **grants.stream_options}
+        place = {"storage": self._session.target.storage, **self._session.target.grants.stream_options}
+        if not self._server and self._session.target.dimensions.replicas:
+            place["num_replicas"] = self._session.target.dimensions.replicas
+        if "storage" in config:
+            self._session.streams_as_named.add(name)
         body = {"name": name, "subjects": list(subjects), **place, **config}
         self.api("STREAM.CREATE", name, body=body)
         return name

@@ -54,6 +54,7 @@ def run_check(check: Check, access: TargetAccess, catalogue: Catalogue) -> Check
         with session:
             refuse_other_levels(check, access, catalogue)
             refuse_not_claimed(check, access, catalogue)
+            refuse_other_dimensions(check, access)
             session.url(check.variant)
             if access.running.fresh:
                 session.use_own_server()
@@ -204,6 +205,12 @@ def refuse_not_claimed(check: Check, access: TargetAccess, catalogue: Catalogue)
         profile = catalogue.by_id[name].profile
         if profile not in access.claims.profiles:
             raise NotClaimed(f"the claims file does not claim the profile {profile!r}")
+
+
+def refuse_other_dimensions(check: Check, access: TargetAccess) -> None:
+    """Raises ``Unsupported`` if the check cannot hold in the dimensions of the run."""
+    if reason := access.dimensions.unsupported_reason(check.id, access.level):
+        raise Unsupported(reason)
 
 
 def _claim(access: TargetAccess, ended: CheckEnded | None) -> str:

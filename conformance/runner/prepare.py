@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from plumbline.conformance.access import Access
 from plumbline.conformance.check import Check
-from plumbline.conformance.claims import load_claims
+from plumbline.conformance.claims import Claims, load_claims
+from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks, select, select_cases
@@ -47,6 +48,7 @@ class RunOptions(Struct, frozen=True):
     select: tuple[str, ...] = ()
     waivers: Path | None = None
     claims: Path | None = None
+    dimensions: Dimensions = Dimensions()
     traces: tuple[Path, ...] = ()  # the user's own
     strict: bool = False
     passwords: Passwords = Passwords()  # for URLs without one
@@ -81,6 +83,7 @@ def prepare(options: RunOptions, running: RunningTarget, shared: Path) -> Prepar
     url = running.url
     variants = dict(_variant(text, options) for text in options.variants)
     _require_level(options.level)
+    options.dimensions.require_fitting(url)
     user_traces = [
         check for path in options.traces for check in select_cases(_load_user_trace(path), options.select)
     ]
@@ -100,10 +103,17 @@ def prepare(options: RunOptions, running: RunningTarget, shared: Path) -> Prepar
     level = (
         None if running.has_level and options.level else options.level or (claims and claims.level) or None
     )
-    target = replace(open_target(whole, level=level, run=name, shared=shared), claims=claims)
+    target = _with_options(open_target(whole, level=level, run=name, shared=shared), claims, options)
     _require_present(whole.variants)
     traces = {check.id: check for check in (*packaged, *user_traces) if check.is_trace}
     return PreparedRun(RunDescription(target, catalogue, options, waivers, traces), checks)
+
+
+def _with_options(access: TargetAccess, claims: Claims | None, wanted: RunOptions) -> TargetAccess:
+    """Raises ``UsageProblem`` if the target cannot have the dimensions."""
+    wanted.dimensions.require_cluster(access.info, access.url)
+    target = replace(access.target, dimensions=dict(wanted.dimensions.given))
+    return replace(access, target=target, claims=claims, dimensions=wanted.dimensions)
 
 
 def _with_arguments(running: RunningTarget, wanted: RunOptions) -> RunningTarget:
@@ -113,7 +123,10 @@ def _with_arguments(running: RunningTarget, wanted: RunOptions) -> RunningTarget
         variants = (f"--variant={name}={running.variants[name]}" for name in sorted(running.variants))
         arguments = (str(running.url), *running.url.flags, *variants)
     claims = [f"--claims={wanted.claims}"] if wanted.claims else []
-    return replace(running, arguments=(*arguments, *claims, *(f"--trace={path}" for path in wanted.traces)))
+    dimensions = (f"--{name}={value}" for name, value in wanted.dimensions.given.items())
+    return replace(
+        running, arguments=(*arguments, *dimensions, *claims, *(f"--trace={path}" for path in wanted.traces))
+    )
 
 
 def _select_checks(

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
-from plumbline.conformance.own_server import OwnAmqpServer
+from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.runner.items import distribute
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.shared_server import judge_part
@@ -20,11 +20,11 @@ from plumbline.reference_broker.amqp.server import AmqpBroker
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
-ENDINGS = (OwnAmqpServer.stop, OwnAmqpServer.kill)
+ENDINGS = (OwnServer.stop, OwnServer.kill)
 played: list[str] = []
 
 
-def _three_lives(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _three_lives(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     played.append(server.url)
     queue = session.stage_on(server).queue("KEPT")
     yield
@@ -33,17 +33,17 @@ def _three_lives(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
     session.stage_on(server).expect_queue(queue, exists=True)
 
 
-def _fails(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _fails(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     yield
     raise Failed("it is gone", expected="a queue", actual="none")
 
 
-def _gives_up(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _gives_up(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     yield from ()
     raise Unsupported("no such queues")
 
 
-def _is_not_sure(session: AmqpSession, server: OwnAmqpServer) -> Iterator[None]:
+def _is_not_sure(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     played.append(server.url)
     yield from ()
     raise Inconclusive("late")

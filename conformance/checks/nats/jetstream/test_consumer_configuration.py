@@ -156,7 +156,8 @@ def test_a_description_has_at_most_4096_bytes(session: NatsSession) -> None:
 @verifies("JS-CONS-045", source=SOURCE)
 def test_more_replicas_than_the_stream_has_are_refused(session: NatsSession) -> None:
     """Three replicas of a consumer of a stream that has one are refused."""
-    answer = _created(session, num_replicas=3)
+    stream = session.stage.stream("S", [session.name("s")], num_replicas=1)
+    answer = _created_on(session, stream, num_replicas=3)
     error = ApiError.of(answer)
     session.require(
         error is not None and (error.code, error.err_code) in REPLICAS_REFUSED,
@@ -172,7 +173,11 @@ def _default(session: NatsSession, name: str) -> None:
 
 def _created(session: NatsSession, **config: Any) -> Answer:
     """The answer to the creation of the consumer C of a new and empty stream."""
-    stream, consumer = session.name("S"), session.name("C")
-    session.stage.stream("S", [session.name("s")])
+    return _created_on(session, session.stage.stream("S", [session.name("s")]), **config)
+
+
+def _created_on(session: NatsSession, stream: str, **config: Any) -> Answer:
+    """The same, of this stream."""
+    consumer = session.name("C")
     body = {"stream_name": stream, "config": {"durable_name": consumer, "ack_policy": "explicit", **config}}
     return session.stage.answer("CONSUMER.DURABLE.CREATE", stream, consumer, body=body)
