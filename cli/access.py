@@ -1,4 +1,4 @@
-"""Options for URLs that take more than a user and a password: TLS."""
+"""Options for servers that one reaches by more than a URL: TLS and logins."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ OPTIONS = {
             help="Name of the server in its certificate, and in SNI. Default: the host of the URL.",
         ),
     ],
+    "nkey": Annotated[
+        File, typer.Option(metavar="FILE", help="NATS: log in with the NKey whose seed is in FILE.")
+    ],
+    "creds": Annotated[
+        File,
+        typer.Option(metavar="FILE", help="NATS: log in with the JWT and the seed in FILE (.creds)."),
+    ],
+    "inbox_prefix": Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="NATS: subjects for answers begin with this, where the login may not use _INBOX.",
+        ),
+    ],
 }
 
 
@@ -44,8 +58,12 @@ def with_access_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "access", options, _access)
 
 
-def _access(tls_ca: File, tls_cert: File, tls_key: File, tls_name: str | None, **_: Any) -> Access:
-    return Access(tls=TlsOptions(_whole(tls_ca), _whole(tls_cert), _whole(tls_key), tls_name or ""))
+def _access(tls_ca: File, tls_cert: File, tls_key: File, tls_name: str | None, **others: Any) -> Access:
+    whole: dict[str, Any] = {
+        name: _whole(value) if isinstance(value, Path) else value for name, value in others.items()
+    }
+    tls = TlsOptions(_whole(tls_ca), _whole(tls_cert), _whole(tls_key), tls_name or "")
+    return Access(tls=tls, **whole)
 
 
 def _whole(path: Path | None) -> Path | None:

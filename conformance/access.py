@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+import re
+from pathlib import Path
 
-from plumbline.conformance.urls import AnyUrl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from plumbline.conformance.nats.login import NatsLogin
+from plumbline.conformance.urls import AnyUrl, NatsUrl
 from plumbline.errors import UsageProblem
 from plumbline.tls import TlsOptions, context_of
 
@@ -13,14 +18,40 @@ class Access(Struct, frozen=True):
     """What options of the command line say, for the URL and for those of variants."""
 
     tls: TlsOptions = TlsOptions()
+    nkey: Path | None = None
+    creds: Path | None = None
+    inbox_prefix: str | None = None
 
     def applied_to(self, url: AnyUrl) -> AnyUrl:
         """The URL with all of it. Raises ``UsageProblem`` for what it cannot use, and ``TlsError``."""
         if url.tls is None:
             self._refuse(self.tls.flags, "a URL that begins with tls:// or amqps://")
-            return url
-        context_of(self.tls)
-        return url.with_tls(self.tls)
+        else:
+            context_of(self.tls)
+        url = url.with_tls(self.tls)
+        if isinstance(url, NatsUrl):
+            return self._with_login(url)
+        self._refuse(self._of_nats, "a URL of a NATS server")
+        return url
+
+    def _with_login(self, url: NatsUrl) -> NatsUrl:
+        if self.nkey is not None and self.creds is not None:
+            raise UsageProblem("give only one of --nkey and --creds")
+        if self.nkey is not None:
+            url = url.with_login(NatsLogin.of_nkey_file(self.nkey))
+        if self.creds is not None:
+            url = url.with_login(NatsLogin.of_creds_file(self.creds))
+        if url.login is not None:
+            url.login.require_signatures()
+        if self.inbox_prefix is not None:
+            _require_subject(self.inbox_prefix)
+            url = replace(url, inbox_prefix=self.inbox_prefix)
+        return url
+
+    @property
+    def _of_nats(self) -> tuple[str, ...]:
+        given = {"--nkey": self.nkey, "--creds": self.creds, "--inbox-prefix": self.inbox_prefix}
+        return tuple(f"{option}={value}" for option, value in given.items() if value is not None)
 
     def applied_to_variant(self, url: AnyUrl) -> AnyUrl:
         """The URL of a variant, which has a login of its own, with what it can use."""
@@ -28,9 +59,15 @@ class Access(Struct, frozen=True):
 
     def require_none(self) -> None:
         """Raises ``UsageProblem`` if there is an option: Plumbline starts the server itself."""
-        self._refuse(self.tls.flags, "a URL")
+        self._refuse((*self.tls.flags, *self._of_nats), "a URL")
 
     def _refuse(self, flags: tuple[str, ...], needed: str) -> None:
         if flags:
             option = flags[0].partition("=")[0]
             raise UsageProblem(f"{option} needs {needed}")
+
+
+def _require_subject(prefix: str) -> None:
+    """Raises ``UsageProblem`` unless subjects may begin with it."""
+    if not re.fullmatch(r"[^\s.*>\x00-\x1f]+(\.[^\s.*>\x00-\x1f]+)*", prefix):
+        raise UsageProblem(f"--inbox-prefix {prefix!r}: expected tokens of a subject, such as _INBOX_alice")

@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from plumbline.conformance.nats.login import NatsLogin
 from plumbline.errors import PlumblineError
 from plumbline.masking import Mask, masked_url
 from plumbline.tls import TlsOptions
@@ -53,6 +54,8 @@ class NatsUrl(BaseUrl, frozen=True):
     password: str | None = None
     token: str | None = None
     is_tls_first: bool = False
+    login: NatsLogin | None = None  # instead of a user, a password and a token
+    inbox_prefix: str = "_INBOX"
 
     @classmethod
     def parse(cls, text: str) -> NatsUrl:
@@ -91,14 +94,27 @@ class NatsUrl(BaseUrl, frozen=True):
 
     @property
     def mask(self) -> Mask:
-        """Masks its password or token."""
-        return Mask.of(self.password or self.token, user=self.user, shown=str(self))
+        """Masks its password or token, and its login."""
+        mask = Mask.of(self.password or self.token, user=self.user, shown=str(self))
+        return mask if self.login is None else mask | self.login.mask
+
+    def with_login(self, login: NatsLogin) -> NatsUrl:
+        """The same server with this login. Raises ``UrlError`` if the URL has another one."""
+        if self.user or self.password or self.token:
+            raise UrlError(f"the URL of {self} already has a user or a token: give only one login")
+        return replace(self, login=login)
+
+    def credentials(self, nonce: str = "") -> dict[str, str]:
+        """The CONNECT fields that authenticate. ``nonce``: of INFO, which an NKey signs."""
+        fields = {"user": self.user, "pass": self.password, "auth_token": self.token}
+        signed = self.login.fields(nonce) if self.login is not None else {}
+        return {name: value for name, value in fields.items() if value is not None} | signed
 
     @property
-    def credentials(self) -> dict[str, str]:
-        """The CONNECT fields that authenticate."""
-        fields = {"user": self.user, "pass": self.password, "auth_token": self.token}
-        return {name: value for name, value in fields.items() if value is not None}
+    def flags(self) -> tuple[str, ...]:
+        login = (self.login.option,) if self.login is not None else ()
+        inbox = (f"--inbox-prefix={self.inbox_prefix}",) if self.inbox_prefix != "_INBOX" else ()
+        return (*super().flags, *login, *inbox)
 
     @property
     def address(self) -> str:

@@ -41,6 +41,7 @@ class NatsConnection(BaseConnection):
     liveness_request = "PING"
 
     def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
+        self.nonce = ""  # of the newest INFO, which may have come already
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
         self.rewrite: Callable[[Operation], Operation] | None = None  # what is sent, as the run deploys it
@@ -54,6 +55,8 @@ class NatsConnection(BaseConnection):
         return repr(operation.raw)[2:-1] if isinstance(operation, Raw) else str(masked), masked.raw
 
     def _auto_reply(self, operation: Operation) -> None:
+        if isinstance(operation, Info):
+            self.nonce = str(operation.fields.get("nonce") or self.nonce)
         if isinstance(operation, Ping) and self.answers_pings:
             self._send_auto_reply(Pong.make().raw, "PONG")
 
@@ -103,10 +106,10 @@ class NatsConnection(BaseConnection):
         return before
 
 
-def handshake(connection: NatsConnection, options: dict[str, Any]) -> None:
-    """INFO, CONNECT, PING, PONG. Raises ``Failed`` if the target does not keep to it."""
+def handshake(connection: NatsConnection, options: Callable[[], dict[str, Any]]) -> None:
+    """INFO, CONNECT with ``options``, PING, PONG. Raises ``Failed`` if the target does not keep to it."""
     connection.info = connection.expect(Info, within=2.0)
-    connection.send(Connect.make(options), Ping.make())
+    connection.send(Connect.make(options()), Ping.make())
     while not isinstance(operation := connection.arrival(2.0, "PONG after CONNECT").operation, Pong):
         if not isinstance(operation, Ok):
             raise Failed(

@@ -77,7 +77,8 @@ def _greet(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[
     if info.get("tls_required") and url.tls is None:
         raise AccessRefusedError(f"{url} requires TLS: write tls://{url.address} {_FOR_TLS}")
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
-    connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **url.credentials}
+    credentials = url.credentials(str(info.get("nonce") or ""))
+    connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **credentials}
     _send(link, Connect.make(connect))
     return info, _round_trips(link, reader, url, round_trips, pause_s)
 
@@ -88,10 +89,11 @@ def ask_grants(link: Link, url: NatsUrl) -> Grants:
     Raises ``OSError`` if the peer breaks off, and ``TargetUnreachable``.
     """
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
-    inbox = f"_INBOX.PL{secrets.token_hex(8)}"
-    connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials})
+    inbox = f"{url.inbox_prefix}.PL{secrets.token_hex(8)}"
     try:
-        reader.next(SPEAK_FIRST_S)
+        first = reader.next(SPEAK_FIRST_S)
+        nonce = str(first.fields.get("nonce") or "") if isinstance(first, Info) else ""
+        connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials(nonce)})
         _send(link, connect, Sub.make(inbox, 1), Pub.make(f"{API_PREFIX}.INFO", b"", inbox))
         while not isinstance(operation := reader.next(ANSWER_S), Msg | Err):
             if isinstance(operation, Ping):
@@ -128,7 +130,7 @@ def _round_trip(link: Link, reader: _Reader, url: NatsUrl, pause_s: float) -> fl
             raise AccessRefusedError(
                 f"{url} refuses the connection: {operation.message}. "
                 f"Write the credentials into the URL: nats://user:password@{url.address}, "
-                f"or the password into {VARIABLE}."
+                f"or the password into {VARIABLE}; for an NKey or a JWT use --nkey FILE or --creds FILE."
             )
 
 

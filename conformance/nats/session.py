@@ -57,7 +57,7 @@ class NatsSession(BaseSession):
 
     def inbox(self, label: str = "inbox") -> str:
         """A subject nobody else uses; the same one for the same label."""
-        return f"_INBOX.{self._token}.{label}"
+        return f"{self.url(self.variant).inbox_prefix}.{self._token}.{label}"
 
     # -- connections -------------------------------------------------------------------------
 
@@ -76,13 +76,16 @@ class NatsSession(BaseSession):
     def handshake(self, connection: NatsConnection, *, variant: str | None = None, **options: Any) -> None:
         """INFO, CONNECT with ``options`` over the defaults, PING, PONG; no evidence of anything yet."""
         before = self.observations
-        handshake(connection, self.connect_fields(variant, **options))
+        handshake(connection, lambda: self.connect_fields(connection, variant, **options))
         self.observations = before
 
-    def connect_fields(self, variant: str | None = None, **options: Any) -> dict[str, Any]:
-        """The fields of CONNECT: defaults, the URL's credentials, then ``options`` (None removes)."""
+    def connect_fields(
+        self, connection: NatsConnection, variant: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """The fields of CONNECT on ``connection``, which has read INFO: defaults, the URL's credentials, then
+        ``options`` (None removes)."""
         variant = variant or self.variant
-        credentials = self.url(variant).credentials
+        credentials = self.url(variant).credentials(connection.nonce)
         fields = {**CONNECT_DEFAULTS, **credentials, **options}
         if variant is None and not self.target.info.get("headers"):
             # A server without headers refuses who asks for no_responders.

@@ -126,9 +126,9 @@ def test_a_wrong_url_does_not_show_its_password() -> None:
 
 def test_credentials_are_read_from_the_url_and_not_shown() -> None:
     url = NatsUrl.parse("nats://al%40ice:p%3Ass@[::1]:4333")
-    assert url.credentials == {"user": "al@ice", "pass": "p:ss"}
+    assert url.credentials() == {"user": "al@ice", "pass": "p:ss"}
     assert str(url) == "nats://al@ice@[::1]:4333"
-    assert NatsUrl.parse("nats://t0ken@host").credentials == {"auth_token": "t0ken"}
+    assert NatsUrl.parse("nats://t0ken@host").credentials() == {"auth_token": "t0ken"}
 
 
 def test_levels_compare_as_numbers() -> None:

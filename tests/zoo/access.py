@@ -23,6 +23,7 @@ from plumbline.servers.nats.nats_server import MissingServer, NatsServer
 from plumbline.servers.ports import free_ports
 from plumbline.servers.process import ServerError
 from tests.certificates import Certificates
+from tests.nats_identities import write_creds, write_nkey
 from tests.zoo.running import Run, nats_binary, run_suite
 
 DEPLOYMENTS = Path(__file__).with_name("access.toml")
@@ -39,6 +40,7 @@ class Deployment(Struct, frozen=True, forbid_unknown_fields=True):
     login: str = ""
     query: str = ""
     refused: str = ""
+    operator: bool = False
     without: tuple[str, ...] = ()
     config: dict[str, Any] = {}
 
@@ -53,20 +55,22 @@ def started(deployment: Deployment, folder: Path) -> Iterator[tuple[str, list[st
     """Its URL, and the other arguments of ``plumbline verify``, while it runs. Raises ``ServerError``."""
     software, _, which = deployment.server.partition(" ")
     Certificates(folder)
-    config = in_folder(deployment.config, folder)
+    nkey = write_nkey(folder / "user.nk")
+    config = in_folder(deployment.config, folder, nkey)
+    config |= write_creds(folder / "user.creds", denied="_INBOX.>") if deployment.operator else {}
     arguments = in_folder(deployment.arguments, folder)
     with STARTS[software](which, config, folder) as address:
         login = f"{deployment.login}@" if deployment.login else ""
         yield f"{deployment.scheme}://{login}{address}{deployment.query}", arguments
 
 
-def in_folder(value: Any, folder: Path) -> Any:
-    """``value`` with the folder of the certificates in its texts."""
+def in_folder(value: Any, folder: Path, nkey: str = "") -> Any:
+    """``value`` with the folder of the certificates, and the public key of the user, in its texts."""
     if isinstance(value, dict):
-        return {key: in_folder(one, folder) for key, one in value.items()}
+        return {key: in_folder(one, folder, nkey) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [in_folder(one, folder) for one in value]
-    return value.replace("@FOLDER@", str(folder)) if isinstance(value, str) else value
+        return [in_folder(one, folder, nkey) for one in value]
+    return value.replace("@FOLDER@", str(folder)).replace("@NKEY@", nkey) if isinstance(value, str) else value
 
 
 @contextmanager

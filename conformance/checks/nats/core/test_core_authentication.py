@@ -12,5 +12,5 @@ def test_token_is_accepted(session: NatsSession) -> None:
     """A CONNECT with the server's token in auth_token is accepted."""
     connection = session.connect(handshake=False)
     connection.expect(Info, within=2.0)
-    connection.send(Connect.make(session.connect_fields()), Ping.make())
+    connection.send(Connect.make(session.connect_fields(connection)), Ping.make())
     connection.expect(Pong)

@@ -40,7 +40,7 @@ def needs_no_authentication(connection: NatsConnection) -> None:
 def test_verbose_connect_is_confirmed(session: NatsSession) -> None:
     """A CONNECT with verbose true is answered +OK."""
     connection = greeted(session)
-    connection.send(Connect.make(session.connect_fields(verbose=True)))
+    connection.send(Connect.make(session.connect_fields(connection, verbose=True)))
     connection.expect(Ok)
     goes_on(connection)
 
@@ -49,7 +49,7 @@ def test_verbose_connect_is_confirmed(session: NatsSession) -> None:
 def test_only_ping_and_info_come_unasked(session: NatsSession) -> None:
     """After a CONNECT that is not verbose nothing comes unasked but PING and INFO."""
     connection = greeted(session)
-    connection.send(Connect.make(session.connect_fields()))
+    connection.send(Connect.make(session.connect_fields(connection)))
     connection.expect_silence(SILENCE_S)
     goes_on(connection)
 
@@ -58,7 +58,7 @@ def test_only_ping_and_info_come_unasked(session: NatsSession) -> None:
 def test_lower_case_connect_is_understood(session: NatsSession) -> None:
     """A connect in lower case acts as CONNECT."""
     connection = greeted(session)
-    fields = json.dumps(session.connect_fields(verbose=False)).encode()
+    fields = json.dumps(session.connect_fields(connection, verbose=False)).encode()
     connection.send_bytes(b"connect " + fields + b"\r\n")
     # Before CONNECT a connection is verbose: no +OK to SUB shows that the options were taken.
     connection.send(Sub.make(session.name("foo"), 1))
@@ -111,11 +111,13 @@ def test_connect_with_an_array_closes(session: NatsSession) -> None:
 def test_second_connect_replaces_the_options(session: NatsSession) -> None:
     """A second CONNECT is accepted, and its options replace those of the first."""
     connection = session.connect()
-    connection.send(Connect.make(session.connect_fields(verbose=True)))
+    connection.send(Connect.make(session.connect_fields(connection, verbose=True)))
     connection.expect(Ok)
     connection.send(Sub.make(session.name("foo"), 1))
     connection.expect(Ok)
-    connection.send(Connect.make(session.connect_fields(verbose=False)), Sub.make(session.name("bar"), 2))
+    connection.send(
+        Connect.make(session.connect_fields(connection, verbose=False)), Sub.make(session.name("bar"), 2)
+    )
     goes_on(connection)
 
 
@@ -123,7 +125,7 @@ def test_second_connect_replaces_the_options(session: NatsSession) -> None:
 def test_no_responders_without_headers_is_refused(session: NatsSession) -> None:
     """A CONNECT with no_responders and without headers is refused, and the connection is closed."""
     connection = greeted(session)
-    connection.send(Connect.make(session.connect_fields(headers=False, no_responders=True)))
+    connection.send(Connect.make(session.connect_fields(connection, headers=False, no_responders=True)))
     refused_and_closed(connection, "no responders requires headers support")
 
 

@@ -15,7 +15,7 @@ def test_first_ping_comes_early(session: NatsSession) -> None:
     """To a client that has sent no PING the server's first one comes within seconds."""
     connection = session.connect(handshake=False)
     connection.expect(Info, within=2.0)
-    connection.send(Connect.make(session.connect_fields()))
+    connection.send(Connect.make(session.connect_fields(connection)))
     first = connection.take(A_FEW_SECONDS, skip=(Info,))
     if first is None:
         raise Unsupported(f"no PING within {A_FEW_SECONDS:g} s of the connection")

@@ -200,7 +200,7 @@ def answer_to_handshake(session: NatsSession, connection: NatsConnection) -> Ope
         first = connection.take(2.0, skip=())
         if not isinstance(first, Info):
             return first
-        connection.send(Connect.make(session.connect_fields()), Ping.make())
+        connection.send(Connect.make(session.connect_fields(connection)), Ping.make())
         return connection.take(2.0)
     except ConnectionClosed:
         return None
