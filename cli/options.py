@@ -35,6 +35,15 @@ TargetName = Annotated[
         "'plumbline targets' lists the names.",
     ),
 ]
+TargetsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--targets-file",
+        metavar="FILE",
+        help="Read servers of your own from this TOML file: name, start command, ready line. --target takes "
+        "their names.",
+    ),
+]
 ProtocolLevel = Annotated[
     str | None,
     typer.Option(

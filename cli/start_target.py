@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -34,6 +35,7 @@ class TargetChoice(Struct, frozen=True):
     defects: tuple[str, ...] = ()
     password: str | None = None  # for the URL, if it has none
     access: Access = Access()
+    targets_file: Path | None = None  # where ``target`` may be
 
 
 def choose_target(
@@ -53,6 +55,8 @@ def choose_target(
         )
     if not url or is_embedded_amqp:
         choice.access.require_none()
+    if choice.targets_file is not None:
+        return _users(choice.targets_file, target, configurations, protocols)
     if target:
         return _named(target, configurations, protocols)
     if server:
@@ -131,6 +135,29 @@ def _named(
     arguments = ("--target", known.name)
     with _started(known.software, str(binary), arguments, configurations, known.nodes) as running:
         yield running
+
+
+@contextmanager
+def _users(
+    path: Path, name: str | None, configurations: Mapping[str, Variant], protocols: Collection[str]
+) -> Iterator[RunningTarget]:
+    """A server of a user's file; only the plain one, if it takes no configuration."""
+    from plumbline.servers.user_targets import UserServer, user_target, user_targets
+    from plumbline.servers.variants import start_servers
+
+    if name is None:
+        raise UsageProblem(f"--targets-file needs --target; {path} has {', '.join(user_targets(path))}")
+    known = user_target(path, name)
+    _require_protocol(known.protocol, name, protocols)
+    wanted = configurations if known.takes_config else {MAIN: configurations[MAIN]}
+    arguments = ("--targets-file", str(known.file), "--target", name)
+    restarts = python_command("-m", "plumbline.servers.user_foreground", str(known.file), name)
+    with start_servers({one: UserServer(known, wanted[one].config) for one in wanted}) as urls:
+        if known.protocol == AMQP:
+            running = RunningTarget(AmqpUrl.parse(urls[MAIN]), arguments=arguments)
+        else:
+            running = _running_at(urls, wanted, arguments)
+        yield replace(running, program=restarts if known.keeps_store else ())
 
 
 def _started(

@@ -28,7 +28,8 @@ from plumbline.untrusted import BadInputError, parse_json
 
 RESTARTS = (
     "the check restarts its server, and Plumbline did not start this one "
-    "(--server BINARY, --target NAME, restart in a claims file, or no URL: the reference broker)"
+    "(--server BINARY, --target NAME, restart in a claims file, or no URL: the reference broker), or its "
+    "start command has no {store}"
 )  # why a check is unsupported
 READY_WITHIN_S = 60.0
 ENDED_WITHIN_S = 30.0

@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from plumbline.servers.process import ServerError, ServerProcess
@@ -31,14 +32,19 @@ def main() -> int:
     parser.add_argument("program", type=Path)
     parser.add_argument("-d", "--data-dir", type=Path, required=True)
     options = parser.parse_args()
+    kind = server_class(software()[options.software])
+    return run(lambda: kind(options.program, options.data_dir, apart=False))
+
+
+def run(make: Callable[[], ServerProcess]) -> int:
+    """Runs a server of the process group of this process until it has ended. The exit code."""
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     for number in _ENDS:
         signal.signal(number, lambda *_: sys.exit(0))
     server = None
     try:
-        kind = server_class(software()[options.software])
-        server = kind(options.program, options.data_dir, apart=False)
+        server = make()
         server.start()
         print(f"{server.url} ready", flush=True)
         return _serve(server)
@@ -46,9 +52,10 @@ def main() -> int:
         print(f"plumbline: {error}", flush=True)
         return 1
     finally:
-        for number in _ENDS:
+        end = server.end_signal if server is not None else signal.SIGTERM
+        for number in {*_ENDS, end}:
             signal.signal(number, signal.SIG_IGN)
-        os.killpg(0, signal.SIGTERM)  # the server may have children
+        os.killpg(0, end)  # the server may have children
         if server is not None:
             server.shut_down()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from plumbline.servers.getting import InstallMethod, find_installed, install_methods, version
 from plumbline.servers.targets import NamedServer
+from plumbline.servers.user_targets import UserTarget
 
 
 def row_of(known: NamedServer) -> dict[str, Any]:
@@ -18,6 +20,25 @@ def row_of(known: NamedServer) -> dict[str, Any]:
         "version": known.version or (version(known, path) if path else ""),
         "path": str(path) if path else None,
         "ways": [_way(way) for way in install_methods(known)],
+    }
+
+
+def row_of_user(known: UserTarget) -> dict[str, Any]:
+    """The same of a server of a user's file, whose version is not known."""
+    missing = "" if known.program else f"{known.command[0]} is not a program"
+    way = {
+        "means": "file",
+        "command": shlex.join(known.command),
+        "possible": known.program is not None,
+        "missing": missing,
+    }
+    return {
+        "target": known.name,
+        "protocol": known.protocol,
+        "description": known.description,
+        "version": "",
+        "path": str(known.program) if known.program else None,
+        "ways": [way],
     }
 
 

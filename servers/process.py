@@ -52,7 +52,8 @@ class ServerProcess:
     stopped_within_s: ClassVar[float] = 5.0
     log_lines: ClassVar[int] = 10  # of a server that does not start, the end of its log says why
     attempts: ClassVar[int] = 1  # to start: more where another process may take a port first
-    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM  # for a server whose folder is removed
+    end_signal: signal.Signals = signal.SIGTERM  # ends it in order
+    stop_signal: signal.Signals = signal.SIGTERM  # for a server whose folder is removed
     fresh: ClassVar[bool] = False  # every check needs a server of its own: one check may end it
 
     def __init__(self, binary: Path | str, data: Path | None = None, *, apart: bool = True) -> None:
@@ -81,6 +82,10 @@ class ServerProcess:
     def _environment(self) -> Mapping[str, str] | None:
         """Environment variables; None: those of this process."""
         return None
+
+    def _working_folder(self) -> Path:
+        """Where its processes run."""
+        return self._folder
 
     def _ready_url(self, deadline: float) -> str:
         """The URL once clients can connect, else "". May wait until ``deadline`` (``time.monotonic``)."""
@@ -118,7 +123,7 @@ class ServerProcess:
                     stdout=log,
                     stderr=log,
                     env=environment,
-                    cwd=self._folder,
+                    cwd=self._working_folder(),
                     process_group=0 if self._apart else None,
                 )
                 self._processes.append(process)
@@ -161,7 +166,7 @@ class ServerProcess:
 
     def shut_down(self) -> None:
         """Ends it in order. What it stored stays. Idempotent."""
-        _end_all(self._processes, signal.SIGTERM, self.stopped_within_s, apart=self._apart)
+        _end_all(self._processes, self.end_signal, self.stopped_within_s, apart=self._apart)
         self.url = ""
 
     def stop(self) -> None:
@@ -186,7 +191,7 @@ class ServerProcess:
             temporary = TemporaryDirectory(prefix=f"plumbline-{self.binary.name}-")
         self._folder = Path(temporary.name) if temporary else self._data or Path()
         self._folder.mkdir(parents=True, exist_ok=True)
-        how = self.stop_signal if temporary else signal.SIGTERM
+        how = self.stop_signal if temporary else self.end_signal
         self._end = weakref.finalize(
             self, _end, self._processes, temporary, how, self.stopped_within_s, apart=self._apart
         )

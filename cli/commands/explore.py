@@ -25,6 +25,7 @@ from plumbline.cli.options import (
     Seed,
     ServerProgram,
     TargetName,
+    TargetsFile,
     output_option,
     time_limit,
 )
@@ -89,6 +90,7 @@ def explore(
     access: Access,
     server: ServerProgram = None,
     target: TargetName = None,
+    targets_file: TargetsFile = None,
     budget: Annotated[
         str, typer.Option(metavar="TIME", help="Time to search for differences, e.g. 60s or 10m.")
     ] = "60s",
@@ -112,6 +114,7 @@ def explore(
             tuple(defect or ()),
             given_passwords(url, password_file).url,
             access,
+            targets_file=targets_file,
         ),
         seconds=time_limit(budget, "--budget"),
         examples=examples,

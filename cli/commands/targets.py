@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import command_app
-from plumbline.servers.listing import row_of, state_of
+from plumbline.cli.options import TargetsFile
+from plumbline.servers.listing import row_of, row_of_user, state_of
 from plumbline.servers.targets import target
 from plumbline.servers.targets import targets as listed_targets
+from plumbline.servers.user_targets import user_target, user_targets
 
 EPILOG = """
 A target is 'installed' (version and path follow), 'available' (the command follows that verify runs to
@@ -22,6 +24,7 @@ Examples:
 \b
   plumbline targets                                all listed targets
   plumbline targets nats-server@2.10.14            any release, listed or not
+  plumbline targets --targets-file my.toml         servers of your own
   plumbline verify --target nats-server@2.10.14    install it, start it, verify it, stop it
 """
 
@@ -34,11 +37,17 @@ def targets(
         list[str] | None,
         typer.Argument(metavar="NAME", help="SOFTWARE@VERSION, any release. Default: all listed targets."),
     ] = None,
+    *,
+    targets_file: TargetsFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List real servers by name, and how to install them."""
-    asked = [target(name) for name in names or []] or listed_targets()
-    rows = [row_of(known) for known in asked]
+    if targets_file is not None:
+        users = user_targets(targets_file)
+        rows = [row_of_user(user_target(targets_file, name)) for name in names or users]
+    else:
+        asked = [target(name) for name in names or []] or listed_targets()
+        rows = [row_of(known) for known in asked]
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return

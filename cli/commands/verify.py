@@ -22,6 +22,7 @@ from plumbline.cli.options import (
     ServerProgram,
     Strict,
     TargetName,
+    TargetsFile,
     Waivers,
     with_report_options,
 )
@@ -52,6 +53,8 @@ Examples:
   plumbline verify tls://host:4222 --tls-ca ca.pem   TLS, with a certificate authority of your own
   plumbline verify --server /usr/sbin/nats-server    start that program, in every configuration needed
   plumbline verify --target nats-server@2.10.14      install and start that release
+  plumbline verify --target nats-server@2.15x3       a cluster of three nodes of it
+  plumbline verify --targets-file my.toml --target myserver  start a server of your own
   plumbline verify URL --write-waivers waivers.toml  draft a list of known failures from a run
   plumbline verify URL --write-claims claims.toml    draft a list of what the server announces
   plumbline verify URL --trace my.trace              run a trace of your own
@@ -85,6 +88,7 @@ def verify(
     access: Access,
     server: ServerProgram = None,
     target: TargetName = None,
+    targets_file: TargetsFile = None,
     select: Select = None,
     strict: Strict = False,
     level: ProtocolLevel = None,
@@ -163,7 +167,16 @@ def verify(
     )
     asked = _Asked(
         wanted=wanted,
-        choice=TargetChoice(url or "", server, target, level, tuple(defect or ()), passwords.url, access),
+        choice=TargetChoice(
+            url or "",
+            server,
+            target,
+            level,
+            tuple(defect or ()),
+            passwords.url,
+            access,
+            targets_file=targets_file,
+        ),
         reports=reports,
         write_waivers=write_waivers,
         write_claims=write_claims,
