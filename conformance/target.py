@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.conformance.amqp import probe as amqp_probe
-from plumbline.conformance.links import CONNECT_TIMEOUT_S, open_link, tls_problem
 from plumbline.conformance.claims import Announcement, Claims, announcement
 from plumbline.conformance.dimensions import Dimensions
+from plumbline.conformance.links import CONNECT_TIMEOUT_S, open_link, tls_problem
 from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.grants import Grants
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS

@@ -13,7 +13,8 @@ from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.servers.process import ServerError
 from tests.cli.command import Ended, one_sentence, verify
 from tests.conftest import servers_required
-from tests.zoo.running import deployments, started
+from tests.zoo.deployments import deployments
+from tests.zoo.running import started
 
 
 def run(folder: Path, *arguments: str) -> tuple[Ended, Any]:
@@ -110,7 +111,7 @@ def test_nats_server_is_conformant_with_files(tmp_path: Path, nats_server: NatsS
 @pytest.mark.external
 def test_a_cluster_is_conformant_with_three_replicas(tmp_path: Path) -> None:
     try:
-        with started(deployments()["cluster"]) as url:
+        with started(deployments()["cluster"]) as (url,):
             ended, result = run(tmp_path, url, "--replicas", "3", "-n", "2", *STORED)
     except ServerError as error:
         if servers_required():
