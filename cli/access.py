@@ -42,6 +42,13 @@ OPTIONS = {
         File,
         typer.Option(metavar="FILE", help="NATS: log in with the JWT and the seed in FILE (.creds)."),
     ],
+    "auth_mechanism": Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="AMQP: PLAIN (the default), AMQPLAIN, or EXTERNAL: the client certificate logs in.",
+        ),
+    ],
     "inbox_prefix": Annotated[
         str | None,
         typer.Option(

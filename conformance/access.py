@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.conformance.nats.login import NatsLogin
-from plumbline.conformance.urls import AnyUrl, NatsUrl
+from plumbline.conformance.urls import MECHANISMS, AmqpUrl, AnyUrl, NatsUrl
 from plumbline.errors import UsageProblem
 from plumbline.tls import TlsOptions, context_of
 
@@ -21,6 +21,7 @@ class Access(Struct, frozen=True):
     nkey: Path | None = None
     creds: Path | None = None
     inbox_prefix: str | None = None
+    auth_mechanism: str | None = None
 
     def applied_to(self, url: AnyUrl) -> AnyUrl:
         """The URL with all of it. Raises ``UsageProblem`` for what it cannot use, and ``TlsError``."""
@@ -30,9 +31,24 @@ class Access(Struct, frozen=True):
             context_of(self.tls)
         url = url.with_tls(self.tls)
         if isinstance(url, NatsUrl):
+            self._refuse(self._of_amqp, "a URL of an AMQP server")
             return self._with_login(url)
         self._refuse(self._of_nats, "a URL of a NATS server")
-        return url
+        return self._with_mechanism(url)
+
+    def _with_mechanism(self, url: AmqpUrl) -> AmqpUrl:
+        if self.auth_mechanism is None:
+            return url
+        name = self.auth_mechanism.upper()
+        if name not in MECHANISMS:
+            raise UsageProblem(f"--auth-mechanism {name}: known are {', '.join(MECHANISMS)}")
+        if name == "EXTERNAL" and self.tls.certificate is None:
+            raise UsageProblem("--auth-mechanism EXTERNAL needs --tls-cert, the certificate that logs in")
+        return replace(url, mechanism=name)
+
+    @property
+    def _of_amqp(self) -> tuple[str, ...]:
+        return (f"--auth-mechanism={self.auth_mechanism}",) if self.auth_mechanism is not None else ()
 
     def _with_login(self, url: NatsUrl) -> NatsUrl:
         if self.nkey is not None and self.creds is not None:
@@ -59,7 +75,7 @@ class Access(Struct, frozen=True):
 
     def require_none(self) -> None:
         """Raises ``UsageProblem`` if there is an option: Plumbline starts the server itself."""
-        self._refuse((*self.tls.flags, *self._of_nats), "a URL")
+        self._refuse((*self.tls.flags, *self._of_nats, *self._of_amqp), "a URL")
 
     def _refuse(self, flags: tuple[str, ...], needed: str) -> None:
         if flags:

@@ -13,6 +13,7 @@ from plumbline.errors import PlumblineError
 from plumbline.masking import Mask, masked_url
 from plumbline.tls import TlsOptions
 
+MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")  # of AMQP logins
 DEFAULT_USER = DEFAULT_PASSWORD = "guest"  # of RabbitMQ
 _ENCODE = "percent-encode / # ? @ in a user name or a password (/ is %2F)"
 
@@ -142,6 +143,7 @@ class AmqpUrl(BaseUrl, frozen=True):
     user: str = DEFAULT_USER
     password: str = DEFAULT_PASSWORD
     virtual_host: str = "/"
+    mechanism: str = "PLAIN"  # of MECHANISMS
 
     @classmethod
     def parse(cls, text: str) -> AmqpUrl:
@@ -163,6 +165,11 @@ class AmqpUrl(BaseUrl, frozen=True):
             virtual_host=unquote(path) if path else "/",
         )
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        mechanism = (f"--auth-mechanism={self.mechanism}",) if self.mechanism != "PLAIN" else ()
+        return (*super().flags, *mechanism)
+
     def with_password(self, password: str) -> AmqpUrl:
         """The same server with this password. Raises ``UrlError`` if the URL has a password."""
         if self.password != DEFAULT_PASSWORD:
@@ -182,7 +189,8 @@ class AmqpUrl(BaseUrl, frozen=True):
     def __str__(self) -> str:
         """The URL without its secrets."""
         scheme = "amqp" if self.tls is None else "amqps"
-        return f"{scheme}://{self.user}@{self.address}/{quote(self.virtual_host, safe='')}"
+        user = "" if self.mechanism == "EXTERNAL" else f"{self.user}@"
+        return f"{scheme}://{user}{self.address}/{quote(self.virtual_host, safe='')}"
 
 
 AnyUrl = NatsUrl | AmqpUrl

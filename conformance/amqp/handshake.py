@@ -1,7 +1,6 @@
 """The client's methods during the AMQP handshake. Pure: no sockets.
 
-Source: AMQP 0-9-1, section 2.2.4; RabbitMQ, "Access Control" (PLAIN) and "Protocol Extensions"
-(capabilities).
+Source: AMQP 0-9-1, section 2.2.4; RabbitMQ, "Access Control" and "Protocol Extensions" (capabilities).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from typing import Any
 
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.wire.amqp import Method
+from plumbline.wire.amqp.fields import encode_entries
 
 # What an ordinary client of today says that it can do.
 CAPABILITIES: dict[str, Any] = {
@@ -29,8 +29,9 @@ OPTIONS = (
 
 
 def start_ok(url: AmqpUrl, options: dict[str, Any]) -> Method:
-    """PLAIN with the URL's credentials, unless ``options`` say otherwise."""
+    """The URL's mechanism and credentials, unless ``options`` say otherwise."""
     user, password = options.get("user", url.user), options.get("password", url.password)
+    mechanism = options.get("mechanism", url.mechanism)
     properties = {
         "product": "plumbline",
         "capabilities": options.get("capabilities", CAPABILITIES),
@@ -39,8 +40,8 @@ def start_ok(url: AmqpUrl, options: dict[str, Any]) -> Method:
     return Method.make(
         "connection.start-ok",
         client_properties=properties,
-        mechanism=options.get("mechanism", "PLAIN"),
-        response=options.get("response", f"\0{user}\0{password}"),
+        mechanism=mechanism,
+        response=options.get("response", sasl_response(mechanism, user, password)),
         locale=options.get("locale", "en_US"),
     )
 
@@ -55,6 +56,18 @@ def tune_ok(tune: Method, options: dict[str, Any]) -> Method:
     return Method.make(
         "connection.tune-ok", **{name: options.get(name, value) for name, value in chosen.items()}
     )
+
+
+def sasl_response(mechanism: str, user: str, password: str) -> str:
+    """What logs in. EXTERNAL needs nothing: the client certificate has been shown."""
+    match mechanism:
+        case "EXTERNAL":
+            return ""
+        case "AMQPLAIN":
+            entries = encode_entries({"LOGIN": user, "PASSWORD": password})
+            return entries.decode("utf-8", "surrogateescape")
+        case _:
+            return f"\0{user}\0{password}"
 
 
 def open_(url: AmqpUrl, options: dict[str, Any]) -> Method:

@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.links import Link
-from plumbline.conformance.urls import AccessRefusedError, AmqpUrl
+from plumbline.conformance.urls import MECHANISMS, AccessRefusedError, AmqpUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.passwords import VARIABLE
 from plumbline.wire.amqp import Decoder, Limits, Method, Operation, ProtocolHeader, Sender
@@ -78,6 +78,7 @@ class _Probe:
     def run(self, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
         self._send(ProtocolHeader.make())
         start = self._receive("connection.start", "does not answer the protocol header", ANSWER_S)
+        _require_mechanism(self._url, start)
         self._send(start_ok(self._url, {}))
         tune = self._login()
         self._send(tune_ok(tune, {}), open_(self._url, {}))
@@ -100,7 +101,10 @@ class _Probe:
             raise  # it is about a certificate
         except (OSError, TargetUnreachable, AccessRefusedError) as error:
             place = f"amqp://user:password@{self._url.address}/%2f"
-            advice = f"write the credentials into the URL: {place}, or the password into {VARIABLE}."
+            advice = (
+                f"write the credentials into the URL: {place}, or the password into {VARIABLE}; for a client "
+                "certificate use --auth-mechanism EXTERNAL."
+            )
             raise AccessRefusedError(f"{error} To log in, {advice}") from None
 
     def _round_trip(self, channel: int, pause_s: float) -> float:
@@ -146,6 +150,23 @@ class _Probe:
                 if not error.operations:
                     raise
                 self._ready = list(error.operations)
+
+
+def offered_mechanisms(start: Method) -> list[str]:
+    """The SASL mechanisms of connection.start."""
+    mechanisms = start.arguments["mechanisms"]
+    text = mechanisms.decode("utf-8", "replace") if isinstance(mechanisms, bytes) else str(mechanisms)
+    return text.split()
+
+
+def _require_mechanism(url: AmqpUrl, start: Method) -> None:
+    offered = offered_mechanisms(start)
+    known = [name for name in MECHANISMS if name in offered]
+    if url.mechanism not in offered and (known or url.mechanism != "PLAIN"):
+        raise AccessRefusedError(
+            f"{url} does not offer the mechanism {url.mechanism} (it offers {', '.join(offered) or 'none'}): "
+            "choose one with --auth-mechanism"
+        )
 
 
 def _server_info(start: Method, tune: Method) -> dict[str, Any]:

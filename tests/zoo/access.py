@@ -6,6 +6,7 @@ python -m tests.zoo.access [PATTERN ...] [--short]: the whole suite on each; exi
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,9 @@ from plumbline.servers.amqp.rabbitmq import RabbitMQ, rabbitmq_server
 from plumbline.servers.nats.nats_server import MissingServer, NatsServer
 from plumbline.servers.ports import free_ports
 from plumbline.servers.process import ServerError
-from tests.certificates import Certificates
+from tests.certificates import CLIENT, Certificates
 from tests.nats_identities import write_creds, write_nkey
+from tests.zoo.rabbitmq import RabbitMQConfig, definitions_of
 from tests.zoo.running import Run, nats_binary, run_suite
 
 DEPLOYMENTS = Path(__file__).with_name("access.toml")
@@ -89,9 +91,22 @@ def _rabbitmq(_: str, config: dict[str, Any], folder: Path) -> Iterator[str]:
     data.mkdir()
     lines = (f"{key} = {str(value).lower()}\n" for key, value in config.items() if isinstance(value, bool))
     texts = (f"{key} = {value}\n" for key, value in config.items() if not isinstance(value, bool))
+    whole = {"configure": ".*", "write": ".*", "read": ".*"}
+    users = definitions_of(RabbitMQConfig(permissions=whole), f"{CLIENT}:password")
+    (folder / "definitions.json").write_text(json.dumps(users))
     (data / "rabbitmq.conf").write_text("".join((*lines, *texts)).replace("@PORT@", str(port)))
-    with RabbitMQ(found.path, data):
+    with _RabbitMQ(found.path, data):
         yield f"127.0.0.1:{port}"
+
+
+class _RabbitMQ(RabbitMQ):
+    """With the plugin for EXTERNAL."""
+
+    def _environment(self) -> Mapping[str, str]:
+        environment = super()._environment()
+        plugins = Path(environment["RABBITMQ_ENABLED_PLUGINS_FILE"])
+        plugins.write_text("[rabbitmq_auth_mechanism_ssl].\n")
+        return environment
 
 
 Start = Callable[[str, dict[str, Any], Path], AbstractContextManager[str]]

@@ -73,7 +73,7 @@ def _start_script(folder: Path, program: Path, config: RabbitMQConfig, login: st
     if epmd.exists():
         (folder / "epmd").symlink_to(epmd)
     definitions, file = folder / "definitions.json", folder / "rabbitmq.conf"
-    definitions.write_text(json.dumps(_definitions(config, login)))
+    definitions.write_text(json.dumps(definitions_of(config, login)))
     lines = {**config.conf, **({"load_definitions": "@FOLDER@/definitions.json"} if login else {})}
     file.write_text("".join(f"{key} = {_value(value)}\n" for key, value in lines.items()))
     script = folder / "rabbitmq-server"
@@ -86,7 +86,7 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _definitions(config: RabbitMQConfig, login: str) -> dict[str, Any]:
+def definitions_of(config: RabbitMQConfig, login: str) -> dict[str, Any]:
     """One user, who has these permissions. Source: RabbitMQ, "Definitions" and "Passwords"."""
     if not login:
         return {}

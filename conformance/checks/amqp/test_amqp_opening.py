@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plumbline.conformance.amqp.handshake import start_ok
+from plumbline.conformance.amqp.probe import offered_mechanisms
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_answers import expect_refusal
@@ -118,17 +119,33 @@ def test_locale_en_us_is_offered(session: AmqpSession) -> None:
     session.require("en_US" in text.split(), "en_US is not offered", expected="en_US", actual=text)
 
 
+def needs_password(session: AmqpSession) -> None:
+    """Raises ``Unsupported`` if the run logs in without one."""
+    mechanism = session.url(None).mechanism
+    if mechanism == "EXTERNAL":
+        raise Unsupported("this run logs in with a client certificate (EXTERNAL), which has no password")
+
+
+def needs_plain(start: Method) -> None:
+    """Raises ``Unsupported`` if the server does not offer PLAIN."""
+    if "PLAIN" not in offered_mechanisms(start):
+        raise Unsupported("connection.start does not offer PLAIN")
+
+
 @verifies("AMQP-CONN-008", source=START_OK)
 def test_valid_login_is_tuned(session: AmqpSession) -> None:
     """connection.start-ok with PLAIN and the right password is answered with connection.tune."""
-    connection, _ = greeted(session)
-    connection.send(start_ok(session.url(None), {}))
+    connection, start = greeted(session)
+    needs_password(session)
+    needs_plain(start)
+    connection.send(start_ok(session.url(None), {"mechanism": "PLAIN"}))
     connection.expect("connection.tune")
 
 
 @verifies("AMQP-CONN-009", source=FAILURES)
 def test_wrong_password_ends_the_connection(session: AmqpSession) -> None:
     """A wrong password, from a client without authentication_failure_close, ends the connection."""
+    needs_password(session)
     connection, _ = greeted(session)
     connection.send(start_ok(session.url(None), {"password": "wrong", "capabilities": {}}))
     expect_end(session, connection, "a wrong password", 403)
@@ -141,6 +158,7 @@ def test_wrong_password_is_told(session: AmqpSession) -> None:
     claimed = start.arguments["server_properties"].get("capabilities") or {}
     if not claimed.get("authentication_failure_close"):
         raise Unsupported("connection.start does not claim 'authentication_failure_close'")
+    needs_password(session)
     connection.send(start_ok(session.url(None), {"password": "wrong", "capabilities": REFUSED}))
     connection.expect("connection.close", reply_code=403, class_id=0, method_id=0)
 
@@ -156,8 +174,10 @@ def test_mechanism_that_was_not_offered(session: AmqpSession) -> None:
 @verifies("AMQP-CONN-012", source=START_OK)
 def test_malformed_plain_response(session: AmqpSession) -> None:
     """A PLAIN response without its two zero octets ends the connection."""
-    connection, _ = greeted(session)
-    connection.send(start_ok(session.url(None), {"response": "guest", "capabilities": {}}))
+    connection, start = greeted(session)
+    needs_plain(start)
+    malformed = {"mechanism": "PLAIN", "response": "guest", "capabilities": {}}
+    connection.send(start_ok(session.url(None), malformed))
     expect_end(session, connection, "a malformed PLAIN response")
 
 
@@ -271,6 +291,7 @@ def test_connection_is_opened_once(session: AmqpSession) -> None:
 @verifies("AMQP-ERRORS-018", source='RabbitMQ, "Protocol Extensions"')
 def test_secret_may_be_renewed(session: AmqpSession) -> None:
     """A client may renew its secret; it sends the one that it has logged in with."""
+    needs_password(session)
     password = getattr(session.url(None), "password", "")
     session.connect().call("connection.update-secret", 0, new_secret=password, reason="it is time")
 
