@@ -26,7 +26,7 @@ class Access(Struct, frozen=True):
     def applied_to(self, url: AnyUrl) -> AnyUrl:
         """The URL with all of it. Raises ``UsageProblem`` for what it cannot use, and ``TlsError``."""
         if url.tls is None:
-            self._refuse(self.tls.flags, "a URL that begins with tls:// or amqps://")
+            self._refuse(self.tls.flags, "a URL that begins with tls://, wss:// or amqps://")
         else:
             context_of(self.tls)
         url = url.with_tls(self.tls)

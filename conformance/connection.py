@@ -18,7 +18,7 @@ from msgspec import Struct
 from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.links import Link, TlsLink
+from plumbline.conformance.links import Link, early_bytes
 from plumbline.conformance.outcomes import Failed, Inconclusive
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
@@ -105,7 +105,7 @@ class BaseConnection:
         self._is_read = True
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pump.add(self, link)
-        if isinstance(link, TlsLink) and link.early:
+        if early_bytes(link):
             self.readable()  # no selector would wake up for it
 
     # -- what a protocol adds ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How a connection to a target is opened: TCP, and TLS where the URL asks for it. Judges nothing.
+"""How a connection to a target is opened: TCP, TLS and WebSocket, as the URL says. Judges nothing.
 
 NATS begins in the clear: the server sends INFO, and then both change to TLS, unless the server starts with
 TLS (``handshake_first``). AMQP is encrypted from its first byte. Nothing is ever sent in the clear to a URL
@@ -8,6 +8,8 @@ Sources: docs.nats.io, "Client Protocol", INFO, and "Enabling TLS"; RabbitMQ, "T
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import socket
 import ssl
 import time
@@ -19,6 +21,7 @@ from plumbline.errors import TargetUnreachable
 from plumbline.tls import TlsOptions, TlsSocket, context_of
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Decoder, Info, Sender
+from plumbline.wire.websocket import Opcode, WebSocketDecoder, frame, upgrade_request
 
 CONNECT_TIMEOUT_S = 2.0
 INFO_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
@@ -92,6 +95,62 @@ class TlsLink(TlsSocket):
         self.close()
 
 
+class WebSocketLink:
+    """A NATS connection inside WebSocket: binary messages out, the bytes inside messages in."""
+
+    def __init__(self, link: Link, decoder: WebSocketDecoder, early: bytes = b"") -> None:
+        self.early = early
+        self._link = link
+        self._decoder = decoder
+        self.settimeout = link.settimeout
+        self.setsockopt = link.setsockopt
+        self.fileno = link.fileno
+        self.close = link.close
+
+    def recv(self, size: int) -> bytes:
+        """As ``socket.recv``: b"" after a close frame, too. Raises ``OSError`` for what is no WebSocket."""
+        if self.early:
+            early, self.early = self.early, b""
+            return early
+        while not self._decoder.is_closed:
+            data = self._link.recv(size)
+            if not data:
+                break
+            try:
+                found = self._decoder.feed(data)
+            except ProtocolError as error:
+                raise OSError(f"WebSocket: {error}") from None
+            self._answer()
+            if found:
+                return found
+        return b""
+
+    def sendall(self, data: bytes) -> None:
+        """One binary message."""
+        if data:
+            self._link.sendall(frame(Opcode.BINARY, data, secrets.token_bytes(4)))
+
+    def _answer(self) -> None:
+        """To pings and to a close frame; a server that is gone needs none."""
+        answers, self._decoder.answers = self._decoder.answers, []
+        for opcode, payload in answers:
+            with contextlib.suppress(OSError):
+                self._link.sendall(frame(opcode, payload, secrets.token_bytes(4)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def early_bytes(link: Link) -> bytes:
+    """What was read before the connection was ready, which ``recv`` gives first."""
+    return link.early if isinstance(link, TlsLink | WebSocketLink) else b""
+
+
 def open_link(url: AnyUrl) -> Link:
     """A fresh connection to ``url``, encrypted if it asks for that; over it comes all that the server sends.
 
@@ -99,18 +158,43 @@ def open_link(url: AnyUrl) -> Link:
     ``AccessRefusedError`` and ``TlsError``, each with one sentence.
     """
     plain = socket.create_connection((url.host, url.port), CONNECT_TIMEOUT_S)
-    if url.tls is None:
-        return plain
+    link: Link = plain
     try:
-        return _encrypted(plain, url, url.tls)
+        if url.tls is not None:
+            link = _encrypted(plain, url, url.tls)
+        if isinstance(url, NatsUrl) and url.is_web:
+            link = _web_socket(link, url)
     except BaseException:
-        plain.close()
+        link.close()
         raise
+    return link
+
+
+def _web_socket(link: Link, url: NatsUrl) -> WebSocketLink:
+    nonce = secrets.token_bytes(16)
+    decoder, early = WebSocketDecoder(nonce), b""
+    try:
+        link.settimeout(HANDSHAKE_S)
+        link.sendall(upgrade_request(url.address, nonce))
+        while not decoder.is_open:
+            data = link.recv(65536)
+            if not data:
+                raise TargetUnreachable(f"{url.address} closes the connection before WebSocket begins.")
+            early += decoder.feed(data)
+    except ProtocolError as error:
+        raise TargetUnreachable(
+            f"{url.address} does not answer as WebSocket ({error}): nats:// and tls:// are for other ports."
+        ) from None
+    except TimeoutError:
+        raise TargetUnreachable(f"{url.address} does not answer the WebSocket upgrade.") from None
+    except ssl.SSLError as error:
+        raise tls_problem(url, error) from None
+    return WebSocketLink(link, decoder, early)
 
 
 def _encrypted(plain: socket.socket, url: AnyUrl, options: TlsOptions) -> TlsLink:
     context = context_of(options)
-    early = _read_info(plain, url) if isinstance(url, NatsUrl) and not url.is_tls_first else b""
+    early = _read_info(plain, url) if isinstance(url, NatsUrl) and not url.begins_with_tls else b""
     plain.settimeout(HANDSHAKE_S)
     try:
         return TlsLink(context.wrap_socket(plain, server_hostname=options.name or url.host), early)

@@ -15,6 +15,7 @@ from plumbline.tls import TlsOptions
 
 MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")  # of AMQP logins
 DEFAULT_USER = DEFAULT_PASSWORD = "guest"  # of RabbitMQ
+_NATS_PORTS = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 _ENCODE = "percent-encode / # ? @ in a user name or a password (/ is %2F)"
 
 
@@ -42,7 +43,8 @@ class BaseUrl(Struct, frozen=True, kw_only=True):
 
 
 class NatsUrl(BaseUrl, frozen=True):
-    """A NATS URL: ``nats://[user:password@|token@]host[:port]``, or ``tls://`` for TLS.
+    """A NATS URL: ``nats://[user:password@|token@]host[:port]``, or ``tls://`` for TLS; ``ws://`` and
+    ``wss://`` for WebSocket, whose ports are those of HTTP.
 
     With ``?handshake_first=true`` TLS begins before INFO, as the server's option of that name.
     """
@@ -55,6 +57,7 @@ class NatsUrl(BaseUrl, frozen=True):
     password: str | None = None
     token: str | None = None
     is_tls_first: bool = False
+    is_web: bool = False  # inside WebSocket
     login: NatsLogin | None = None  # instead of a user, a password and a token
     inbox_prefix: str = "_INBOX"
 
@@ -63,7 +66,7 @@ class NatsUrl(BaseUrl, frozen=True):
         """Raises ``UrlError``."""
         example = "write nats://127.0.0.1:4222 or nats://user:password@host:4222"
         parts = _split(text if "://" in text else f"nats://{text}", text, example)
-        if parts.scheme not in ("nats", "tls"):
+        if parts.scheme not in _NATS_PORTS:
             raise UrlError(
                 f"{masked_url(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}"
             )
@@ -73,13 +76,14 @@ class NatsUrl(BaseUrl, frozen=True):
         password = unquote(parts.password) if parts.password is not None else None
         is_token = user is not None and password is None
         return cls(
-            tls=TlsOptions() if parts.scheme == "tls" else None,
+            tls=TlsOptions() if parts.scheme in ("tls", "wss") else None,
             host=parts.hostname,
-            port=parts.port or 4222,
+            port=parts.port or _NATS_PORTS[parts.scheme],
             user=None if is_token else user,
             password=password,
             token=user if is_token else None,
             is_tls_first=_is_tls_first(parts, text, example),
+            is_web=parts.scheme in ("ws", "wss"),
         )
 
     def with_password(self, password: str) -> NatsUrl:
@@ -98,6 +102,11 @@ class NatsUrl(BaseUrl, frozen=True):
         """Masks its password or token, and its login."""
         mask = Mask.of(self.password or self.token, user=self.user, shown=str(self))
         return mask if self.login is None else mask | self.login.mask
+
+    @property
+    def begins_with_tls(self) -> bool:
+        """Whether TLS begins before INFO."""
+        return self.is_tls_first or self.is_web
 
     def with_login(self, login: NatsLogin) -> NatsUrl:
         """The same server with this login. Raises ``UrlError`` if the URL has another one."""
@@ -123,7 +132,8 @@ class NatsUrl(BaseUrl, frozen=True):
 
     def __str__(self) -> str:
         """The URL without its secrets."""
-        scheme = "nats" if self.tls is None else "tls"
+        plain, encrypted = ("ws", "wss") if self.is_web else ("nats", "tls")
+        scheme = plain if self.tls is None else encrypted
         first = "?handshake_first=true" if self.is_tls_first else ""
         user = f"{self.user}@" if self.user else ""
         return f"{scheme}://{user}{self.address}{first}"

@@ -74,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
     """``--target`` is ours only where our suite is meant: other projects have options of that name."""
-    target = re.search(r"(?m)^--target[=\n](nats:|tls:|amqps?:)?", "\n".join(args))
+    target = re.search(r"(?m)^--target[=\n](nats:|tls:|wss?:|amqps?:)?", "\n".join(args))
     if target and (target[1] or any(_is_ours(arg, pyargs="--pyargs" in args) for arg in args)):
         group = parser.getgroup("plumbline")
         group.addoption("--target", dest="plumbline_target", metavar="URL", help="the server under test")

@@ -74,7 +74,7 @@ def _greet(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[
     if not isinstance(first, Info):
         raise TargetUnreachable(f"{url.address} does not speak NATS; it sent first: {str(first)[:80]!r}.")
     info = first.fields
-    if info.get("tls_required") and url.tls is None:
+    if info.get("tls_required") and url.tls is None and not url.is_web:
         raise AccessRefusedError(f"{url} requires TLS: write tls://{url.address} {_FOR_TLS}")
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
     credentials = url.credentials(str(info.get("nonce") or ""))

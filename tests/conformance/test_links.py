@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+import re
 import socket
 import ssl
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -18,9 +21,12 @@ from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAcce
 from plumbline.conformance.urls import AmqpUrl, AnyUrl, parse_url
 from plumbline.errors import PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.tls import TlsError, TlsOptions, context_of
+from plumbline.wire.websocket import Opcode
 from tests.certificates import Certificates
 from tests.conformance.scripted import INFO, Script, lines, nats, scripted, silent
+from tests.wire.test_websocket import of_server
 
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
 OFFER = INFO.replace(b"}", b',"tls_required":true}')
 
 
@@ -100,7 +106,9 @@ def test_the_options_of_a_url_reach_it_again(certificates: Certificates, tmp_pat
 
 def test_options_of_tls_need_a_url_with_tls(certificates: Certificates) -> None:
     access = Access(tls=TlsOptions(certificates.pem("ca")))
-    with pytest.raises(UsageProblem, match="--tls-ca needs a URL that begins with tls:// or amqps://"):
+    with pytest.raises(
+        UsageProblem, match="--tls-ca needs a URL that begins with tls://, wss:// or amqps://"
+    ):
         access.applied_to(parse_url("nats://h"))
 
 
@@ -216,3 +224,55 @@ def test_a_server_that_requires_tls_of_a_plain_url() -> None:
 
     with scripted(offer) as address, pytest.raises(AccessRefusedError, match=f"write tls://{address}"):
         open_target(NatsUrl.parse(address))
+
+
+# -- WebSocket -------------------------------------------------------------------------------------
+
+
+def web_socket(answer: bytes = b"") -> Script:
+    """A NATS server inside WebSocket; ``answer`` instead of its own to the upgrade."""
+
+    def script(link: socket.socket) -> None:
+        with link.makefile("rb") as file:
+            head = b"".join(iter(file.readline, b"\r\n"))
+            key = re.search(rb"Sec-WebSocket-Key: (\S+)", head)
+            assert key is not None
+            digest = hashlib.sha1(key[1] + GUID, usedforsecurity=False).digest()
+            accepted = b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: %b\r\n\r\n" % b64encode(digest)
+            link.sendall(answer or accepted + of_server(Opcode.BINARY, INFO) + of_server(Opcode.PING, b"?"))
+            while not answer and (head := file.read(2)):
+                size = head[1] & 0x7F
+                size = int.from_bytes(file.read(2)) if size == 126 else size
+                mask = file.read(4)
+                text = bytes(byte ^ mask[at % 4] for at, byte in enumerate(file.read(size)))
+                if b"PING\r\n" in text:
+                    link.sendall(of_server(Opcode.BINARY, b"PONG\r\n"))
+
+    return script
+
+
+def test_a_check_sees_nats_inside_web_socket(certificates: Certificates) -> None:
+    with scripted(web_socket()) as address:
+        target = open_target(parse_url(f"ws://{address}"))
+        assert target.target.url == f"ws://{address}"
+        with NatsSession(target) as session:
+            assert session.connect().flush() == []
+    with scripted(encrypted(certificates, web_socket())) as address:
+        url = Access(tls=TlsOptions(certificates.pem("ca"))).applied_to(parse_url(f"wss://{address}"))
+        assert str(open_target(url).url) == f"wss://{address}"
+
+
+def test_urls_of_web_sockets() -> None:
+    assert parse_url("wss://h") == NatsUrl("h", 443, is_web=True, tls=TlsOptions())
+    assert parse_url("ws://u:p@h:8080") == NatsUrl("h", 8080, user="u", password="p", is_web=True)
+    assert [str(parse_url(text)) for text in ("ws://h:80", "wss://h:443")] == ["ws://h:80", "wss://h:443"]
+
+
+def test_a_server_that_is_no_web_socket() -> None:
+    refused = b"HTTP/1.1 404 Not Found\r\n\r\n"
+    for script in (web_socket(refused), nats(lambda *_: None)):
+        with (
+            scripted(script) as address,
+            pytest.raises(TargetUnreachable, match=r"does not answer .*WebSocket"),
+        ):
+            open_target(parse_url(f"ws://{address}"))

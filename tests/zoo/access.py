@@ -59,11 +59,14 @@ def started(deployment: Deployment, folder: Path) -> Iterator[tuple[str, list[st
     Certificates(folder)
     nkey = write_nkey(folder / "user.nk")
     config = in_folder(deployment.config, folder, nkey)
+    (port,) = free_ports(1)
+    config = _with_port(config, port)
     config |= write_creds(folder / "user.creds", denied="_INBOX.>") if deployment.operator else {}
     arguments = in_folder(deployment.arguments, folder)
     with STARTS[software](which, config, folder) as address:
         login = f"{deployment.login}@" if deployment.login else ""
-        yield f"{deployment.scheme}://{login}{address}{deployment.query}", arguments
+        place = f"127.0.0.1:{port}" if deployment.scheme in ("ws", "wss") else address
+        yield f"{deployment.scheme}://{login}{place}{deployment.query}", arguments
 
 
 def in_folder(value: Any, folder: Path, nkey: str = "") -> Any:
@@ -73,6 +76,13 @@ def in_folder(value: Any, folder: Path, nkey: str = "") -> Any:
     if isinstance(value, list | tuple):
         return [in_folder(one, folder, nkey) for one in value]
     return value.replace("@FOLDER@", str(folder)).replace("@NKEY@", nkey) if isinstance(value, str) else value
+
+
+def _with_port(value: Any, port: int) -> Any:
+    """``value`` with a free port as a number."""
+    if isinstance(value, dict):
+        return {key: _with_port(one, port) for key, one in value.items()}
+    return port if value == "@PORT@" else value
 
 
 @contextmanager
