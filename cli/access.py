@@ -14,7 +14,7 @@ from plumbline.tls import TlsOptions
 
 File = Path | None
 
-OPTIONS = {
+TLS_OPTIONS = {
     "tls_ca": Annotated[
         File,
         typer.Option(
@@ -35,6 +35,9 @@ OPTIONS = {
             help="Name of the server in its certificate, and in SNI. Default: the host of the URL.",
         ),
     ],
+}
+OPTIONS = {
+    **TLS_OPTIONS,
     "nkey": Annotated[
         File, typer.Option(metavar="FILE", help="NATS: log in with the NKey whose seed is in FILE.")
     ],
@@ -65,12 +68,21 @@ def with_access_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "access", options, _access)
 
 
+def with_tls_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replaces the parameter ``tls: TlsOptions`` by an option for each of its parts."""
+    options = [keyword(name, annotation) for name, annotation in TLS_OPTIONS.items()]
+    return with_options(command, "tls", options, _tls)
+
+
 def _access(tls_ca: File, tls_cert: File, tls_key: File, tls_name: str | None, **others: Any) -> Access:
     whole: dict[str, Any] = {
         name: _whole(value) if isinstance(value, Path) else value for name, value in others.items()
     }
-    tls = TlsOptions(_whole(tls_ca), _whole(tls_cert), _whole(tls_key), tls_name or "")
-    return Access(tls=tls, **whole)
+    return Access(tls=_tls(tls_ca, tls_cert, tls_key, tls_name), **whole)
+
+
+def _tls(tls_ca: File, tls_cert: File, tls_key: File, tls_name: str | None) -> TlsOptions:
+    return TlsOptions(_whole(tls_ca), _whole(tls_cert), _whole(tls_key), tls_name or "")
 
 
 def _whole(path: Path | None) -> Path | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from plumbline.proxy.addresses import Endpoint
-from plumbline.tls import TlsError, server_context
+from plumbline.tls import TlsError, TlsOptions, context_of, server_context
 
 
 class ProxySide(StrEnum):
@@ -41,6 +41,19 @@ def client_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise TlsError(f"{certificate}: no certificate and key: {error}") from None
     return context
+
+
+def settings_before(server: Endpoint, options: TlsOptions) -> TlsSettings | None:
+    """Of a proxy in the clear before ``server``; None if that is not encrypted. Raises ``TlsError``."""
+    if not server.encrypted:
+        if options.flags:
+            raise TlsError(f"{options.flags[0].partition('=')[0]} needs a URL with tls:// or amqps://")
+        return None
+    return TlsSettings(
+        server=context_of(options),
+        server_name=options.name or server.host,
+        after_info=server.protocol == "nats",
+    )
 
 
 def tls_settings(

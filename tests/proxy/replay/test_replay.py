@@ -14,9 +14,13 @@ import pytest
 from nats.aio.client import Client
 
 from plumbline.captures.files import read
+from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
+from plumbline.proxy.tls.contexts import settings_before
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.tls import TlsOptions
 from tests.captures.test_trace_writer import talk
+from tests.certificates import Certificates
 
 WAIT_S = 5.0
 
@@ -175,3 +179,35 @@ def test_missing_client_is_reported(nats_server: NatsServer, tmp_path: Path) -> 
     assert process.returncode == 1
     assert "missing" in out
     assert "> SUB a" in out
+
+
+@pytest.mark.external
+def test_a_replay_to_a_server_with_tls(server_binary: ServerBinary, tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    files = Certificates(folder)
+    config = {"tls": {"cert_file": str(files.pem("server")), "key_file": str(files.key("server"))}}
+    options = TlsOptions(files.pem("ca"))
+    captures = tmp_path / "captures"
+    captures.mkdir()
+    with NatsServer(server_binary.path, config) as server:
+        url = server.url.replace("nats://", "tls://")
+        settings = settings_before(Endpoint.parse(url), options)
+        with recorded(url, captures, tls=settings) as proxy:
+            play(proxy.url, pull)
+        done = replay(captures, url, *options.flags)
+        refused = replay(captures, url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 connections, 1 the same" in done.stdout
+    assert refused.returncode == 2
+    assert "give its certificate authority with --tls-ca FILE" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_served_replay_has_no_tls(tmp_path: Path) -> None:
+    done = replay(tmp_path, "tls://127.0.0.1:0", "--serve")
+    assert done.returncode == 2
+    assert "--serve answers without TLS" in done.stderr
+    refused = replay(tmp_path, "nats://127.0.0.1:1", "--tls-name=x")
+    assert refused.returncode == 2
+    assert "--tls-name needs a URL with tls:// or amqps://" in refused.stderr
