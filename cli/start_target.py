@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,8 @@ from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, broker_program, 
 from plumbline.cli.output import conceal, warn
 from plumbline.conformance.access import Access
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
-from plumbline.errors import UsageProblem
+from plumbline.conformance.urls import AccessRefusedError, AmqpUrl, AnyUrl, NatsUrl, parse_url
+from plumbline.errors import TargetUnreachable, UsageProblem
 from plumbline.interpreter import python_command
 
 if TYPE_CHECKING:
@@ -64,13 +65,44 @@ def choose_target(
     if is_embedded_amqp:
         return _embedded_amqp(choice)
     if url:
-        named = parse_url(url)
-        if choice.password is not None:
-            named = named.with_password(choice.password)
-        named = choice.access.applied_to(named)
-        conceal(named.mask)
-        return nullcontext(RunningTarget(named))
+        return nullcontext(
+            RunningTarget(_first_that_answers([_named_url(one, choice) for one in _seeds(url)]))
+        )
     return _embedded_nats(choice, configurations)
+
+
+def _seeds(text: str) -> list[str]:
+    """The URLs of one server or cluster, which commas separate. A comma in a password is no separator."""
+    return re.split(r",(?=\w+://)", text) if "://" in text else text.split(",")
+
+
+def _named_url(text: str, choice: TargetChoice) -> AnyUrl:
+    """With the login and the options that were given."""
+    url = parse_url(text)
+    if choice.password is not None:
+        url = url.with_password(choice.password)
+    url = choice.access.applied_to(url)
+    conceal(url.mask)
+    return url
+
+
+def _first_that_answers(urls: Sequence[AnyUrl]) -> AnyUrl:
+    """Raises ``TargetUnreachable`` if none of several does; a single one is looked at later."""
+    if len(urls) == 1:
+        return urls[0]
+    from plumbline.conformance.target import probe
+
+    problems: list[str] = []
+    for url in urls:
+        try:
+            probe(url)
+        except TargetUnreachable as error:
+            problems.append(str(error))
+        except AccessRefusedError:
+            return url  # it answers, and the run says what is wrong
+        else:
+            return url
+    raise TargetUnreachable(" ".join(problems))
 
 
 @contextmanager

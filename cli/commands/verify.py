@@ -80,8 +80,8 @@ def verify(
         typer.Argument(
             metavar="URL",
             help="nats://[user:password@|token@]host[:port], amqp://[user:password@]host[:port][/vhost], "
-            "with TLS tls:// and amqps://, over WebSocket ws:// and wss://, or amqp. Default: the embedded "
-            "reference broker for NATS.",
+            "with TLS tls:// and amqps://, over WebSocket ws:// and wss://, or amqp. Of several, with commas "
+            "between them, the first that answers. Default: the embedded reference broker for NATS.",
         ),
     ] = None,
     *,

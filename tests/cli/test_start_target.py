@@ -6,7 +6,10 @@ import pytest
 
 from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, configurations
 from plumbline.cli.start_target import NATS, TargetChoice, choose_target
-from plumbline.errors import UsageProblem
+from plumbline.conformance.access import Access
+from plumbline.errors import TargetUnreachable, UsageProblem
+from plumbline.tls import TlsOptions
+from tests.conformance.scripted import closing, nats, scripted
 
 PLAIN = {MAIN: configurations()[MAIN]}
 URL = "nats://127.0.0.1:4222"
@@ -61,3 +64,22 @@ def test_embedded_brokers_are_started_with_defects_and_level() -> None:
 def test_the_embedded_amqp_broker_is_named_instead_of_a_url() -> None:
     with choose_target(TargetChoice(url=EMBEDDED_AMQP), PLAIN) as served:
         assert served.arguments == ("amqp",)
+
+
+def test_of_several_urls_the_first_that_answers_is_the_target() -> None:
+    with scripted(nats(lambda *_: None)) as address, scripted(closing) as gone:
+        for text in (
+            f"nats://127.0.0.1:1,nats://{address},nats://{gone}",
+            f"{gone},{address}",
+            f"nats://a:b,c@{gone},nats://a:b,c@{address}",
+        ):
+            with choose_target(TargetChoice(url=text), PLAIN) as running:
+                assert running.url.address == address
+        with pytest.raises(TargetUnreachable, match=r"connection refused.*without a word of NATS"):
+            choose_target(TargetChoice(url=f"nats://127.0.0.1:1,nats://{gone}"), PLAIN)
+
+
+def test_options_for_a_url_need_one() -> None:
+    choice = TargetChoice(server="nats-server", access=Access(tls=TlsOptions(name="x")))
+    with pytest.raises(UsageProblem, match="--tls-name needs a URL"):
+        choose_target(choice, PLAIN)
