@@ -24,7 +24,9 @@ from markupsafe import escape
 from plumbline.reports import Capture
 from plumbline.reports.diagram import draw
 from plumbline.reports.digest import (
+    claims_source,
     counted_outcomes,
+    dimensions,
     group_of,
     replay_command,
     requirements_of,
@@ -319,6 +321,8 @@ def _environment(result: RunResult) -> bytes:
         "Level": target.level,
         "Features": ", ".join(target.features),
         "Configurations": ", ".join(target.variants),
+        "Dimensions": dimensions(target),
+        "Claims": claims_source(result),
         "Plumbline": suite.version,
         "RequirementSet": suite.requirement_set,
         "Python": suite.python,

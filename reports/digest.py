@@ -110,6 +110,12 @@ def claims_table(report: ClaimsReport) -> list[tuple[str, ...]]:
     ]
 
 
+def claims_source(result: RunResult) -> str:
+    """The product and the file of the claims; empty without them."""
+    claims = result.claims
+    return "" if claims is None else ", ".join(filter(None, (claims.product, claims.file)))
+
+
 def _tally_cells(row: ClaimRow) -> tuple[str, str, str]:
     counts = row.requirements
     if row.kind != "profile":

@@ -11,7 +11,14 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from plumbline.reports.digest import replay_command, verdict_line, wire_excerpt
+from plumbline.reports.digest import (
+    claims_source,
+    dimensions,
+    replay_command,
+    unsupported_heading,
+    verdict_line,
+    wire_excerpt,
+)
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import elide
 from plumbline.verdicts import CheckResult, Event, Outcome, RunFinished, RunResult
@@ -41,7 +48,7 @@ class JUnitReport:
 
 def render(result: RunResult) -> bytes:
     """The file's bytes."""
-    cases = [_testcase(check, result) for check in result.checks]
+    cases = [*_claim_cases(result), *(_testcase(check, result) for check in result.checks)]
     if result.summary.exit_code and not any(_is_red_case(case) for case in cases):
         cases.insert(0, _red_run(result))
     totals = {
@@ -67,6 +74,18 @@ def render(result: RunResult) -> bytes:
     ET.indent(root)
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
+
+
+def _claim_cases(result: RunResult) -> list[ET.Element]:
+    """One for each contradiction between the claims file and what the server announces."""
+    cases = []
+    for row in () if result.claims is None else result.claims.rows:
+        if row.contradiction:
+            name = one_line(_named(f"{row.kind} {row.name}"))
+            case = ET.Element("testcase", {"classname": f"{SUITE}.claims", "name": name, "time": "0.000"})
+            _add_ending(case, "failure", "contradiction", row.contradiction)
+            cases.append(case)
+    return cases
 
 
 def _testcase(check: CheckResult, result: RunResult) -> ET.Element:
@@ -115,7 +134,9 @@ def _add_outcome(case: ET.Element, check: CheckResult, result: RunResult) -> Non
         )
     else:
         reason = check.waiver if check.outcome is Outcome.WAIVED else ""
-        _add_ending(case, "skipped", check.outcome, f"{check.outcome}: {reason or _message(check)}")
+        claim = f", {unsupported_heading(check.claim, result.target.kind)}" if check.claim else ""
+        also = claim if check.outcome is Outcome.UNSUPPORTED else ""
+        _add_ending(case, "skipped", check.outcome, f"{check.outcome}{also}: {reason or _message(check)}")
     if check.outcome is not Outcome.UNSUPPORTED:
         ET.SubElement(case, "system-out").text = _evidence(check, result)
 
@@ -173,6 +194,8 @@ def _run_properties(result: RunResult) -> list[tuple[str, str]]:
         ("target.server_name", target.server_name),
         ("target.version", target.version),
         ("target.level", target.level),
+        ("target.dimensions", dimensions(target)),
+        ("claims", claims_source(result)),
         ("suite.version", suite.version),
         ("suite.requirement_set", suite.requirement_set),
         ("suite.python", suite.python),

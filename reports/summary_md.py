@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from plumbline.reports.digest import (
+    CLAIMS_HEAD,
+    claims_table,
     counted_outcomes,
+    dimensions,
     duration,
     red_checks,
     replay_command,
     scores_by_level,
     server,
+    unsupported_heading,
+    unsupported_reasons,
     verdict_line,
     wire_excerpt,
 )
@@ -54,7 +60,14 @@ def render(result: RunResult) -> str:
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counted_outcomes(result)) or "none"
     parts = [
         f"## {MARKS.get(summary.exit_code, '⚠️')} {prose(verdict_line(result))}",
-        f"{code(server(target))}; {_judged_by(result)}; {duration(summary.duration_s)}",
+        "; ".join(
+            [
+                code(server(target)),
+                *([code(dimensions(target))] if target.dimensions else []),
+                _judged_by(result),
+                duration(summary.duration_s),
+            ]
+        ),
         "\n".join(f"- {prose(reason)}" for reason in summary.reasons),
         _table(
             ["Level", "Claimed", "Tested", "Passed"],
@@ -63,12 +76,26 @@ def render(result: RunResult) -> str:
                 for score in scores_by_level(result)
             ],
         ),
+        _claims(result),
         f"Checks: {outcomes}.",
+        "\n".join(
+            f"- {sum(len(reason.checks) for reason in reasons)} {unsupported_heading(claim, target.kind)}"
+            for claim, reasons in groupby(unsupported_reasons(result), key=lambda reason: reason.claim)
+            if claim
+        ),
         *(_red(check, result) for check in red[:MAX_RED_CHECKS]),
     ]
     if len(red) > MAX_RED_CHECKS:
         parts.append(f"{len(red) - MAX_RED_CHECKS} more red checks are in the other reports.")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _claims(result: RunResult) -> str:
+    if result.claims is None:
+        return ""
+    head = [name.capitalize() or "Claims" for name in CLAIMS_HEAD]
+    rows = claims_table(result.claims)
+    return _table(head, [[code(cell) if cell else "" for cell in row] for row in rows])
 
 
 def _judged_by(result: RunResult) -> str:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.reports.digest import (
+    CLAIMS_HEAD,
     NO_GROUP,
     Score,
     UnsupportedReason,
     WireExcerpt,
+    claims_source,
+    claims_table,
+    dimensions,
     duration,
     group_of,
     headline,
@@ -29,6 +34,7 @@ from plumbline.reports.digest import (
     scores_by_level,
     selected,
     server,
+    unsupported_heading,
     unsupported_reasons,
     verdict_detail,
     wire_excerpt,
@@ -47,7 +53,7 @@ TONES = {0: "good", 1: "bad"}
 ARROWS = {">": "sent", "<": "received", "!": "event"}
 OWN_IDS = frozenset(  # of the template
     {"main", "scores", "filter", "f-text", "f-g", "f-l", "f-o", "f-count"}
-    | {"differences", "requirements", "unsupported", "environment"}
+    | {"claims", "differences", "requirements", "unsupported", "environment"}
 )
 PARTS = ("passed", "failed", "waived", "undecided", "unsupported")  # of a bar, in this order
 
@@ -140,6 +146,20 @@ class EnvironmentFact(Struct, frozen=True):
     value: str
 
 
+class ClaimLine(Struct, frozen=True):
+    """A row of the table of claims, below ``head``."""
+
+    cells: tuple[str, ...]
+    contradiction: str
+
+
+class UnsupportedPart(Struct, frozen=True):
+    """Unsupported checks under one heading: those that are claimed, and those that are not."""
+
+    title: str
+    reasons: tuple[UnsupportedReason, ...]
+
+
 class ReportPage(Struct, frozen=True):
     """The whole page."""
 
@@ -154,7 +174,9 @@ class ReportPage(Struct, frozen=True):
     groups: tuple[GroupScores, ...]
     sections: tuple[CardSection, ...]
     differences: tuple[RequirementRow, ...]
-    unsupported: tuple[UnsupportedReason, ...]
+    claims_head: tuple[str, ...]
+    claims: tuple[ClaimLine, ...]
+    unsupported: tuple[UnsupportedPart, ...]
     facts: tuple[EnvironmentFact, ...]
     outcomes: tuple[str, ...]
     requirements: int
@@ -184,13 +206,34 @@ def page(result: RunResult) -> ReportPage:
         groups=_groups(rows),
         sections=_sections(result, chosen, anchors, rows),
         differences=tuple(row for row in rows if _differs(row.requirement)),
-        unsupported=tuple(unsupported_reasons(result)),
+        claims_head=CLAIMS_HEAD,
+        claims=_claims(result),
+        unsupported=_unsupported(result),
         facts=tuple(fact for fact in _facts(result) if fact.value),
         outcomes=_present_outcomes(result),
         requirements=len(rows),
         not_selected=len(result.requirements) - len(rows),
         folded=len(rows) <= FOLDED,
     )
+
+
+def _claims(result: RunResult) -> tuple[ClaimLine, ...]:
+    if result.claims is None:
+        return ()
+    rows = zip(claims_table(result.claims), result.claims.rows, strict=True)
+    return tuple(ClaimLine(cells, row.contradiction) for cells, row in rows)
+
+
+def _unsupported(result: RunResult) -> tuple[UnsupportedPart, ...]:
+    by_claim = groupby(unsupported_reasons(result), key=lambda reason: reason.claim)
+    return tuple(
+        UnsupportedPart(_capital(unsupported_heading(claim, result.target.kind)), tuple(reasons))
+        for claim, reasons in by_claim
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _differs(requirement: RequirementResult) -> bool:
@@ -335,6 +378,8 @@ def _facts(result: RunResult) -> list[EnvironmentFact]:
         EnvironmentFact("Protocol level", target.level),
         EnvironmentFact("Features", ", ".join(target.features)),
         EnvironmentFact("Variants", ", ".join(target.variants)),
+        EnvironmentFact("Dimensions", dimensions(target)),
+        EnvironmentFact("Claims", claims_source(result)),
         EnvironmentFact("Round trip", "" if target.kind == "client" else milliseconds(target.rtt_s)),
         EnvironmentFact(
             "Slack on time limits", "" if target.kind == "client" else milliseconds(target.slack_s)

@@ -18,6 +18,7 @@ from rich.text import Text
 from plumbline.reports.digest import (
     CLAIMS_HEAD,
     Score,
+    claims_source,
     claims_table,
     counted_outcomes,
     dimensions,
@@ -222,7 +223,7 @@ def _print_facts(console: Console, result: RunResult, reports: Sequence[Path]) -
         ("suite", f"plumbline {suite.version}, requirement set {suite.requirement_set}"),
         ("checks", ", ".join(f"{number} {outcome}" for outcome, number in counted_outcomes(result))),
         ("requirements", f"{summary.claimed} claimed, {summary.tested} tested, {summary.passed} passed"),
-        ("claims", _claims(result)),
+        ("claims", claims_source(result)),
         ("duration", duration(summary.duration_s)),
         *(("report", str(path)) for path in reports),
     ]
@@ -230,11 +231,6 @@ def _print_facts(console: Console, result: RunResult, reports: Sequence[Path]) -
     for label, value in facts:
         if value:
             _prose(console, Text(one_line(value)), lead=f"{label:>{width}}  ")
-
-
-def _claims(result: RunResult) -> str:
-    claims = result.claims
-    return "" if claims is None else ", ".join(filter(None, (claims.product, claims.file)))
 
 
 def _calibration(target: Target) -> str:
