@@ -202,7 +202,7 @@ def _started(
     """A real server. ``arguments`` are those of ``plumbline verify`` that start it again."""
     if known.protocol == NATS:
         return _started_nats(binary, arguments, configurations, nodes)
-    return _started_amqp(known, binary, arguments)
+    return _started_amqp(known, binary, arguments, nodes)
 
 
 @contextmanager
@@ -218,12 +218,15 @@ def _started_nats(
 
 
 @contextmanager
-def _started_amqp(known: Software, binary: str, arguments: tuple[str, ...]) -> Iterator[RunningTarget]:
-    """In its only configuration."""
+def _started_amqp(
+    known: Software, binary: str, arguments: tuple[str, ...], nodes: int
+) -> Iterator[RunningTarget]:
+    """In its only configuration. A check that restarts its server gets one that is alone."""
+    from plumbline.servers.amqp.rabbitmq_cluster import RabbitMQCluster
     from plumbline.servers.starting import server_class
 
     program = python_command("-m", "plumbline.servers.foreground", known.name, binary)
-    with server_class(known)(binary) as server:
+    with RabbitMQCluster(binary, nodes) if nodes > 1 else server_class(known)(binary) as server:
         url = AmqpUrl.parse(server.url)
         yield RunningTarget(url, arguments=arguments, program=program, fresh=server.fresh)
 

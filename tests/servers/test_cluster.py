@@ -7,15 +7,19 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pika
 import pytest
 
 from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.servers.amqp.rabbitmq import rabbitmq_server
+from plumbline.servers.amqp.rabbitmq_cluster import RabbitMQCluster
 from plumbline.servers.nats import cluster
 from plumbline.servers.nats.cluster import NatsCluster
-from plumbline.servers.nats.nats_server import ServerBinary
+from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
 from plumbline.servers.ports import free_ports
 from plumbline.servers.process import NotReady, ServerError
 from tests.cli.command import PLUMBLINE
+from tests.conftest import servers_required
 
 pytestmark = pytest.mark.external
 
@@ -53,6 +57,22 @@ def test_a_configuration_that_the_server_refuses_is_an_error(server_binary: Serv
         pass
     with pytest.raises(ServerError, match="is not running"):
         _ = running.nodes[0].pid
+
+
+def test_a_queue_of_one_rabbitmq_node_is_on_the_others() -> None:
+    found = rabbitmq_server()
+    if isinstance(found, MissingServer):
+        if servers_required():
+            pytest.fail(str(found), pytrace=False)
+        pytest.skip(str(found))
+    with RabbitMQCluster(found.path, 3) as running:
+        pids = [node.pid for node in running.nodes]
+        with pika.BlockingConnection(pika.URLParameters(running.url)) as connection:
+            connection.channel().queue_declare("orders", durable=True)
+            for other in running.nodes[1:]:
+                with pika.BlockingConnection(pika.URLParameters(other.url)) as reached:
+                    reached.channel().queue_declare("orders", passive=True)
+    assert not any(map(_lives, pids))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
