@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 REQUEST_WITHIN_S = 5.0
 STREAM_NOT_FOUND = 10059
+CREATES_CONSUMER = "CONSUMER.DURABLE.CREATE"
 SERVER_ERROR_CODE = 500  # codes from here on are as HTTP's: not the request's fault
 
 
@@ -151,11 +152,12 @@ class JetStreamStage:
         (nats-server may fail to create a file store while it deletes another: 500, then fine).
         """
         reply = self.answer(verb, *names, body=body)
-        error = _error_of(reply)
-        if error is not None:
-            trouble = Inconclusive if error.code >= SERVER_ERROR_CODE else Untestable
-            raise trouble(f"{verb} {' '.join(names)} was refused: {error}", actual=json.dumps(reply))
+        _require_success(reply, f"{verb} {' '.join(names)}")
         return reply
+
+    @property
+    def _in_cluster(self) -> bool:
+        return bool(self._session.target.info.get("cluster"))
 
     # -- objects -----------------------------------------------------------------------------
 
@@ -175,10 +177,21 @@ class JetStreamStage:
         return name
 
     def consumer(self, stream: str, label: str, **config: Any) -> str:
-        """Create a durable consumer of the stream of that name on the target; its own name there."""
+        """Create a durable consumer of the stream of that name on the target; its own name there.
+
+        In a cluster the node that answers may learn of a new stream after the client has: it is asked again.
+        """
         name = self._session.name(label)
         body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}
-        self.api("CONSUMER.DURABLE.CREATE", stream, name, body=body)
+        deadline = time.monotonic() + REQUEST_WITHIN_S
+        while True:
+            reply = self.answer(CREATES_CONSUMER, stream, name, body=body)
+            error = _error_of(reply)
+            is_unknown = error is not None and error.err_code == STREAM_NOT_FOUND
+            if not (self._in_cluster and is_unknown) or time.monotonic() > deadline:
+                break
+            self._session.pause(POLL_INTERVAL_S)
+        _require_success(reply, f"{CREATES_CONSUMER} {stream} {name}")
         return name
 
     def publish(
@@ -191,8 +204,9 @@ class JetStreamStage:
         """
         operation = self.request(subject, payload, headers)
         deadline = time.monotonic() + REQUEST_WITHIN_S
-        in_cluster = bool(self._session.target.info.get("cluster"))
-        while in_cluster and status_code(operation) == NO_RESPONDERS.code and time.monotonic() < deadline:
+        while (
+            self._in_cluster and status_code(operation) == NO_RESPONDERS.code and time.monotonic() < deadline
+        ):
             self._session.pause(POLL_INTERVAL_S)
             operation = self.request(subject, payload, headers)
         if isinstance(operation, HMsg):
@@ -282,6 +296,13 @@ def _section(info: dict[str, Any], name: str) -> dict[str, Any]:
     """An object in an answer; empty if the answer has none of that name."""
     found = info.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def _require_success(reply: dict[str, Any], request: str) -> None:
+    """Raises as ``JetStreamStage.api``."""
+    if error := _error_of(reply):
+        trouble = Inconclusive if error.code >= SERVER_ERROR_CODE else Untestable
+        raise trouble(f"{request} was refused: {error}", actual=json.dumps(reply))
 
 
 def _error_of(reply: dict[str, Any]) -> ApiError | None:

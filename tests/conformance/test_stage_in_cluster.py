@@ -1,0 +1,63 @@
+"""In a cluster a node may learn of a stream after the client has: the stage then asks again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.outcomes import Untestable
+from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.wire.nats import Info, Msg, Operation
+from tests.zoo.relay import Rewrite, relay
+
+UNKNOWN = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
+
+
+def test_a_consumer_is_created_once_its_stream_is_known() -> None:
+    with session_with(late_node(cluster="three")) as session:
+        stream = session.stage.stream("ORDERS", [session.name("subject")])
+        assert session.stage.consumer(stream, "D") == session.name("D")
+
+
+def test_without_a_cluster_an_unknown_stream_is_an_answer() -> None:
+    with session_with(late_node(cluster="")) as session:
+        stream = session.stage.stream("ORDERS", [session.name("subject")])
+        with pytest.raises(Untestable, match="was refused: 404 stream not found"):
+            session.stage.consumer(stream, "D")
+
+
+def late_node(cluster: str) -> Callable[[], Rewrite]:
+    """Answers the first three requests for a consumer of each connection as if it did not know the stream."""
+
+    def of_one_connection() -> Rewrite:
+        refused = 0
+
+        def rewrite(operation: Operation) -> bytes:
+            nonlocal refused
+            if isinstance(operation, Info) and cluster:
+                return Info.make({**operation.fields, "cluster": cluster}).raw
+            is_answer = isinstance(operation, Msg) and b"consumer_create_response" in operation.payload
+            if not isinstance(operation, Msg) or not is_answer or refused == 3:
+                return operation.raw
+            refused += 1
+            return Msg.make(operation.subject, operation.sid, json.dumps(UNKNOWN).encode()).raw
+
+        return rewrite
+
+    return of_one_connection
+
+
+@contextmanager
+def session_with(rewrites: Callable[[], Rewrite]) -> Iterator[NatsSession]:
+    with NatsBroker.in_thread(jetstream=True) as url:
+        server = NatsUrl.parse(url)
+        with (
+            relay("nats", (server.host, server.port), rewrites) as address,
+            NatsSession(open_target(NatsUrl.parse(f"nats://{address}"))) as session,
+        ):
+            yield session
