@@ -62,6 +62,18 @@ OPTIONS = {
 }
 
 
+OPTIONS |= {
+    "js_domain": Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="NATS: the JetStream domain whose API is used: $JS.NAME.API."),
+    ],
+    "js_api_prefix": Annotated[
+        str | None,
+        typer.Option(metavar="PREFIX", help="NATS: what is used in place of $JS.API, as for imported APIs."),
+    ],
+}
+
+
 def with_access_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replaces the parameter ``access: Access`` by an option for each of its parts."""
     options = [keyword(name, annotation) for name, annotation in OPTIONS.items()]

@@ -21,6 +21,8 @@ class Access(Struct, frozen=True):
     nkey: Path | None = None
     creds: Path | None = None
     inbox_prefix: str | None = None
+    js_domain: str | None = None
+    js_api_prefix: str | None = None
     auth_mechanism: str | None = None
 
     def applied_to(self, url: AnyUrl) -> AnyUrl:
@@ -60,13 +62,27 @@ class Access(Struct, frozen=True):
         if url.login is not None:
             url.login.require_signatures()
         if self.inbox_prefix is not None:
-            _require_subject(self.inbox_prefix)
+            _require_subject("--inbox-prefix", self.inbox_prefix)
             url = replace(url, inbox_prefix=self.inbox_prefix)
+        if self.js_domain is not None and self.js_api_prefix is not None:
+            raise UsageProblem("give only one of --js-domain and --js-api-prefix")
+        if self.js_domain is not None:
+            _require_subject("--js-domain", self.js_domain)
+            url = replace(url, api_prefix=f"$JS.{self.js_domain}.API")
+        if self.js_api_prefix is not None:
+            _require_subject("--js-api-prefix", self.js_api_prefix)
+            url = replace(url, api_prefix=self.js_api_prefix)
         return url
 
     @property
     def _of_nats(self) -> tuple[str, ...]:
-        given = {"--nkey": self.nkey, "--creds": self.creds, "--inbox-prefix": self.inbox_prefix}
+        given = {
+            "--nkey": self.nkey,
+            "--creds": self.creds,
+            "--inbox-prefix": self.inbox_prefix,
+            "--js-domain": self.js_domain,
+            "--js-api-prefix": self.js_api_prefix,
+        }
         return tuple(f"{option}={value}" for option, value in given.items() if value is not None)
 
     def applied_to_variant(self, url: AnyUrl) -> AnyUrl:
@@ -83,7 +99,7 @@ class Access(Struct, frozen=True):
             raise UsageProblem(f"{option} needs {needed}")
 
 
-def _require_subject(prefix: str) -> None:
+def _require_subject(option: str, prefix: str) -> None:
     """Raises ``UsageProblem`` unless subjects may begin with it."""
     if not re.fullmatch(r"[^\s.*>\x00-\x1f]+(\.[^\s.*>\x00-\x1f]+)*", prefix):
-        raise UsageProblem(f"--inbox-prefix {prefix!r}: expected tokens of a subject, such as _INBOX_alice")
+        raise UsageProblem(f"{option} {prefix!r}: expected tokens of a subject, such as _INBOX_alice")

@@ -114,6 +114,10 @@ class BaseConnection:
         """An operation that is sent, for the journal: its text and its bytes, without secrets."""
         return str(operation), operation.raw
 
+    def _as_written(self, operation: Any) -> Any:
+        """What is written for an operation of a check: the same, unless the URL says otherwise."""
+        return operation
+
     def _auto_reply(self, operation: Any) -> None:
         """Answer by itself what an ordinary client answers."""
 
@@ -135,11 +139,12 @@ class BaseConnection:
         """Write operations in one segment as far as TCP allows. A connection the peer has closed is no error
         here: what the peer sent before is still to be read, and reading tells of the close."""
         now = time.monotonic()
-        for operation in operations:
-            text, raw = self._journal_text(operation)
+        written = [self._as_written(operation) for operation in operations]
+        for operation, on_wire in zip(operations, written, strict=True):
+            text, raw = self._journal_text(on_wire)
             self._journal.add(now, self.name, ">", text, raw)
             self._on_send(now, operation)
-        self._write(b"".join(operation.raw for operation in operations))
+        self._write(b"".join(operation.raw for operation in written))
 
     def _send_auto_reply(self, raw: bytes, text: str) -> None:
         """Write what the check did not ask for."""

@@ -214,7 +214,7 @@ def _grants(url: NatsUrl) -> Grants:
     try:
         with open_link(url) as link:
             return nats_probe.ask_grants(link, url)
-    except (OSError, TargetUnreachable, AccessRefusedError):
+    except (OSError, TargetUnreachable):
         return Grants()
 
 

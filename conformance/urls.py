@@ -12,6 +12,7 @@ from plumbline.conformance.nats.login import NatsLogin
 from plumbline.errors import PlumblineError
 from plumbline.masking import Mask, masked_url
 from plumbline.tls import TlsOptions
+from plumbline.wire.nats.jetstream import API_PREFIX
 
 MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")  # of AMQP logins
 DEFAULT_USER = DEFAULT_PASSWORD = "guest"  # of RabbitMQ
@@ -60,6 +61,7 @@ class NatsUrl(BaseUrl, frozen=True):
     is_web: bool = False  # inside WebSocket
     login: NatsLogin | None = None  # instead of a user, a password and a token
     inbox_prefix: str = "_INBOX"
+    api_prefix: str = API_PREFIX  # of requests to JetStream
 
     @classmethod
     def parse(cls, text: str) -> NatsUrl:
@@ -124,7 +126,8 @@ class NatsUrl(BaseUrl, frozen=True):
     def flags(self) -> tuple[str, ...]:
         login = (self.login.option,) if self.login is not None else ()
         inbox = (f"--inbox-prefix={self.inbox_prefix}",) if self.inbox_prefix != "_INBOX" else ()
-        return (*super().flags, *login, *inbox)
+        api = (f"--js-api-prefix={self.api_prefix}",) if self.api_prefix != API_PREFIX else ()
+        return (*super().flags, *login, *inbox, *api)
 
     @property
     def address(self) -> str:

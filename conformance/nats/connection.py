@@ -16,15 +16,18 @@ from plumbline.wire.nats import (
     Connect,
     Decoder,
     Err,
+    HPub,
     Info,
     Limits,
     Ok,
     Operation,
     Ping,
     Pong,
+    Pub,
     Raw,
     Sender,
 )
+from plumbline.wire.nats.jetstream import API_PREFIX
 
 __all__ = ["Arrival", "ConnectionClosed", "NatsConnection", "handshake"]
 
@@ -41,6 +44,7 @@ class NatsConnection(BaseConnection):
     liveness_request = "PING"
 
     def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
+        self.api_prefix = API_PREFIX  # of JetStream, for this run
         self.nonce = ""  # of the newest INFO, which may have come already
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
@@ -53,6 +57,17 @@ class NatsConnection(BaseConnection):
     def _journal_text(self, operation: Operation) -> tuple[str, bytes]:
         masked = redacted(operation)
         return repr(operation.raw)[2:-1] if isinstance(operation, Raw) else str(masked), masked.raw
+
+    def _as_written(self, operation: Operation) -> Operation:
+        """With the prefix of this run in place of $JS.API: the one place where that is changed."""
+        if self.api_prefix == API_PREFIX or not isinstance(operation, Pub | HPub):
+            return operation
+        if not operation.subject.startswith(f"{API_PREFIX}."):
+            return operation
+        old, new = API_PREFIX.encode(), self.api_prefix.encode()
+        args = [operation.args[0].replace(old, new, 1), *operation.args[1:]]
+        head = operation.head + len(new) - len(old)
+        return type(operation)(operation.raw.replace(old, new, 1), args, head)
 
     def _auto_reply(self, operation: Operation) -> None:
         if isinstance(operation, Info):

@@ -14,7 +14,20 @@ from plumbline.conformance.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.passwords import VARIABLE
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats import Connect, Decoder, Err, Info, Msg, Operation, Ping, Pong, Pub, Sender, Sub
+from plumbline.wire.nats import (
+    Connect,
+    Decoder,
+    Err,
+    HMsg,
+    Info,
+    Msg,
+    Operation,
+    Ping,
+    Pong,
+    Pub,
+    Sender,
+    Sub,
+)
 from plumbline.wire.nats.jetstream import API_PREFIX
 
 SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
@@ -86,7 +99,8 @@ def _greet(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[
 def ask_grants(link: Link, url: NatsUrl) -> Grants:
     """What this login may do with JetStream, over a fresh connection; nothing known if it is not answered.
 
-    Raises ``OSError`` if the peer breaks off, and ``TargetUnreachable``.
+    Raises ``OSError`` if the peer breaks off, ``TargetUnreachable``, and ``AccessRefusedError`` if there is
+    no API with the prefix that was given.
     """
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
     inbox = f"{url.inbox_prefix}.PL{secrets.token_hex(8)}"
@@ -94,10 +108,15 @@ def ask_grants(link: Link, url: NatsUrl) -> Grants:
         first = reader.next(SPEAK_FIRST_S)
         nonce = str(first.fields.get("nonce") or "") if isinstance(first, Info) else ""
         connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials(nonce)})
-        _send(link, connect, Sub.make(inbox, 1), Pub.make(f"{API_PREFIX}.INFO", b"", inbox))
+        _send(link, connect, Sub.make(inbox, 1), Pub.make(f"{url.api_prefix}.INFO", b"", inbox))
         while not isinstance(operation := reader.next(ANSWER_S), Msg | Err):
             if isinstance(operation, Ping):
                 _send(link, Pong.make())
+            if isinstance(operation, HMsg) and url.api_prefix != API_PREFIX:
+                raise AccessRefusedError(
+                    f"{url}: nothing answers at {url.api_prefix}.INFO: "
+                    "give another --js-domain or --js-api-prefix"
+                )
     except (TimeoutError, ProtocolError):
         return Grants()
     if isinstance(operation, Err):

@@ -107,6 +107,7 @@ class NatsSession(BaseSession):
         if name != STAGE:
             replicas = self.target.dimensions.replicas if url == self.target.url else 0
             connection.rewrite = partial(self._as_deployed, replicas=replicas)
+        connection.api_prefix = url.api_prefix
         self._connections.append(connection)
         return connection
 

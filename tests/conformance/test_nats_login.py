@@ -16,8 +16,8 @@ from plumbline.conformance.target import NatsUrl, UrlError, open_target
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.conformance.variants import variants
 from plumbline.errors import UsageProblem
-from plumbline.wire.nats import Connect
-from tests.conformance.scripted import INFO, lines, scripted
+from plumbline.wire.nats import Connect, HPub, Pub
+from tests.conformance.scripted import INFO, lines, nats, scripted
 from tests.nats_identities import ACCOUNT, USER, NKey, write_creds, write_nkey
 
 # RFC 8032, section 7.1, test 1: the secret key, and its signature of nothing.
@@ -142,3 +142,34 @@ def test_a_connection_signs_its_own_nonce_and_no_journal_shows_it(creds: Path) -
     assert login.jwt.rpartition(".")[2].encode() not in shown
     assert login.text.encode() not in shown
     assert url.flags == (f"--creds={creds}", "--inbox-prefix=_MINE")
+
+
+def test_requests_to_jetstream_get_the_prefix_of_the_run() -> None:
+    came: list[bytes] = []
+
+    def answer(link: socket.socket, line: bytes) -> None:
+        came.append(line)
+
+    with scripted(nats(answer)) as address:
+        url = Access(js_domain="hub").applied_to(NatsUrl.parse(address))
+        assert url.flags == ("--js-api-prefix=$JS.hub.API",)
+        with NatsSession(open_target(url)) as session:
+            connection = session.connect()
+            connection.send(
+                Pub.make("$JS.API.INFO", b"", "reply"),
+                HPub.make("$JS.API.STREAM.NAMES", [("A", "b")], b"$JS.API.x"),
+                Pub.make("$JS.APIX", b""),
+                Pub.make("$JS.ACK.x", b""),
+            )
+            connection.flush()
+    assert came[0] == b"PUB $JS.hub.API.INFO reply 0\r\n"
+    assert b"HPUB $JS.hub.API.STREAM.NAMES 18 27\r\n" in came
+    assert b"$JS.API.x\r\n" in came
+    assert b"PUB $JS.APIX 0\r\n" in came
+    assert b"PUB $JS.ACK.x 0\r\n" in came
+
+
+def test_options_of_the_api_exclude_each_other() -> None:
+    with pytest.raises(UsageProblem, match="only one of --js-domain and --js-api-prefix"):
+        Access(js_domain="hub", js_api_prefix="JS.acc").applied_to(NatsUrl("h"))
+    assert Access(js_api_prefix="JS.acc").applied_to(NatsUrl("h")) == NatsUrl("h", api_prefix="JS.acc")
