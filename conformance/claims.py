@@ -87,7 +87,7 @@ class Claims(Struct, frozen=True, kw_only=True):
     """The keys of a claims file.
 
     ``versions``: a range, as in waivers. ``level``: the protocol level, as ``--level``. ``restart``: a
-    command line with ``{port}`` and ``{folder}`` that starts a server like the target, with its data in that
+    command line with ``{port}`` and ``{store}`` that starts a server like the target, with its data in that
     folder. ``file``: its path; no key.
     """
 
@@ -162,10 +162,8 @@ def _restart_problem(command: str) -> str:
         words = shlex.split(command)
     except ValueError as error:
         return f"it is no command line ({error})"
-    if not any("{port}" in word for word in words) or not any("{folder}" in word for word in words):
-        return (
-            "write a command with {port} and {folder}, for example: my-server --port {port} --data {folder}"
-        )
+    if not any("{port}" in word for word in words) or not any("{store}" in word for word in words):
+        return "write a command with {port} and {store}, for example: my-server --port {port} --data {store}"
     return ""
 
 
@@ -300,7 +298,7 @@ def draft_claims(announced: Announcement) -> str:
         'product = ""',
         f"versions = {toml_string(version)}",
         "# A command that starts a server like this one; the checks of restarts use it:",
-        '# restart = "my-server --port {port} --data {folder}"',
+        '# restart = "my-server --port {port} --data {store}"',
         "profiles = [",
         *(
             f"    {'' if announced.profiles.get(name) else '# '}{toml_string(name)},  # {PROFILES[name]}"

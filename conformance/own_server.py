@@ -218,8 +218,7 @@ class ClaimedServer(OwnServer):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         return [
-            word.replace("{port}", str(self._port)).replace("{folder}", str(store))
-            for word in self._words[1:]
+            word.replace("{port}", str(self._port)).replace("{store}", str(store)) for word in self._words[1:]
         ]
 
     def _address(self, start_folder: Path, log: Path) -> str:

@@ -125,11 +125,14 @@ def record(
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Key of the certificate (PEM), if it is in a file of its own."),
+        typer.Option(metavar="FILE", help="Key of --tls-cert (PEM), if it is in a file of its own."),
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Certificate authority of a tls:// or amqps:// server (PEM)."),
+        typer.Option(
+            metavar="FILE",
+            help="Certificate authority of a tls:// or amqps:// server (PEM). Default: those of the system.",
+        ),
     ] = None,
     tls_insecure: Annotated[
         bool, typer.Option("--tls-insecure", help="Accept any certificate of the server.")

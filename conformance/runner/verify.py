@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -83,10 +84,22 @@ def run_suite(
     listener = _Listener(plugin, consumers)
     count = default_workers(len(prepared.checks)) if workers is None else workers
     try:
-        code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
+        with _own_options_only():
+            code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
     except KeyboardInterrupt:
         return Finished(ExitCode.INTERRUPTED, listener.result)
     return _finished(code, listener)
+
+
+@contextmanager
+def _own_options_only() -> Iterator[None]:
+    """Without ``PYTEST_ADDOPTS``, which is for the user's own tests and may name what is not loaded here."""
+    kept = os.environ.pop("PYTEST_ADDOPTS", None)
+    try:
+        yield
+    finally:
+        if kept is not None:
+            os.environ["PYTEST_ADDOPTS"] = kept
 
 
 def _finished(code: int, listener: _Listener) -> Finished:

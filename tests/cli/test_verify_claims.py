@@ -111,7 +111,7 @@ def test_a_draft_overwrites_no_claims(tmp_path: Path) -> None:
     assert "already exists" in one_sentence(ended.err)
 
 
-BROKER = f"{sys.executable} -m plumbline broker amqp -p {{port}} -d {{folder}}"
+BROKER = f"{sys.executable} -m plumbline broker amqp -p {{port}} -d {{store}}"
 
 
 def test_a_server_is_restarted_as_the_claims_say(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_draft_of_a_real_nats_server_contradicts_nothing(
 ) -> None:
     draft = drafted(tmp_path, nats_server.url, "--select", "CORE-004")
     binary = os.fspath(server_binary.path)
-    restart = f"restart = '{binary} -a 127.0.0.1 -js -p {{port}} -sd {{folder}}'\n"
+    restart = f"restart = '{binary} -a 127.0.0.1 -js -p {{port}} -sd {{store}}'\n"
     ended, result = claimed(
         tmp_path, restart + draft, nats_server.url, "--select", "CORE-004", "--select", "JS-STORE-009"
     )

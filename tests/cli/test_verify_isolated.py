@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PLUMBLINE, ROOT, run, verify, write_trace
+from tests.cli.command import PLUMBLINE, ROOT, environment, run, verify, write_trace
 
 # As the script `plumbline` starts, whose own folder is first on the import path.
 SCRIPT = (sys.executable, "-P", *PLUMBLINE[1:])
@@ -72,3 +72,10 @@ def test_python_is_started_in_one_way() -> None:
         if re.search(r"\bsys\.executable\b", file.read_text("utf-8"))
     }
     assert naming == {"plumbline/interpreter.py", "pipeline/spark/session.py"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_options_for_the_users_own_tests_are_not_those_of_a_run(workers: int, tmp_path: Path) -> None:
+    command = (*SCRIPT, "verify", "--select", "CORE-00*", f"--workers={workers}")
+    ended = run(command, tmp_path, environment(PYTEST_ADDOPTS="-v --no-such-option"))
+    assert ended.code == 0, ended.err

@@ -59,7 +59,7 @@ def test_a_file_may_say_no_more_than_its_profiles(tmp_path: Path) -> None:
         ('profiles = ["kv"]\nversions = "new"', ["versions: 'new' is not a version condition"]),
         ('profiles = ["kv"]\nlevel = "2"', ["level: '2' is not a protocol level"]),
         ('profiles = ["kv"]\nlevel = "two"', ["level: 'two' is not a protocol level"]),
-        ('profiles = ["kv"]\nrestart = "server"', ["restart: write a command with {port} and {folder}"]),
+        ('profiles = ["kv"]\nrestart = "server"', ["restart: write a command with {port} and {store}"]),
         ("profiles = [\"kv\"]\nrestart = \"'\"", ["restart: it is no command line"]),
         ('profiles = ["kw"]\n[limits]\nmax_pay = 1', ["'kw'", "'max_pay'"]),
         ("profiles = ", ["it is not TOML"]),
