@@ -1,4 +1,5 @@
-"""The short form of ``make zoo``: what a deployment once turned red, and what finds its planted defect."""
+"""The short form of ``make zoo``, on the riskiest deployments: what a deployment once turned red, and what
+finds its planted defect."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ RISKY = [name for name, deployment in DEPLOYMENTS.items() if deployment.risky]
 
 
 @pytest.mark.external
-@pytest.mark.parametrize("name", DEPLOYMENTS)
+@pytest.mark.parametrize("name", RISKY)
 def test_a_deployment_is_conformant(name: str) -> None:
     run = run_on(started, DEPLOYMENTS[name], DEPLOYMENTS[name].select)
     assert run.red == ()
