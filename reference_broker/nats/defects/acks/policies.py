@@ -19,9 +19,9 @@ from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessag
 
 
 @defect("JS-ACK-001")
-def ack_subject_names_a_domain(broker: Broker) -> None:
-    """Ack subjects have 11 tokens, with a domain and an account, though there is no domain."""
-    extra = b"$JS.ACK._.HASH."
+def ack_subject_has_ten_tokens(broker: Broker) -> None:
+    """Ack subjects have ten tokens: a domain without the hash of the account."""
+    extra = b"$JS.ACK._."
 
     def ack_subject(self: Consumer, message: StoredMessage, deliveries: int) -> bytes:
         return extra + Consumer.ack_subject(self, message, deliveries).removeprefix(b"$JS.ACK.")
