@@ -66,9 +66,11 @@ def methods(link: socket.socket) -> Iterator[tuple[int, tuple[int, int], bytes]]
     """What a client sends after its protocol header: channel, class and method, arguments."""
     file = link.makefile("rb")
     file.read(8)
-    while head := file.read(7):
+    while len(head := file.read(7)) == 7:  # a client may leave in the middle of a frame
         kind, channel, size = struct.unpack(">BHI", head)
         payload = file.read(size + 1)[:size]
+        if len(payload) < size:
+            return
         if kind == METHOD:
             yield channel, struct.unpack(">HH", payload[:4]), payload[4:]
 
