@@ -59,10 +59,6 @@ OPTIONS = {
             help="NATS: subjects for answers begin with this, where the login may not use _INBOX.",
         ),
     ],
-}
-
-
-OPTIONS |= {
     "js_domain": Annotated[
         str | None,
         typer.Option(metavar="NAME", help="NATS: the JetStream domain whose API is used: $JS.NAME.API."),

@@ -173,11 +173,12 @@ def open_link(url: AnyUrl) -> Link:
 def _web_socket(link: Link, url: NatsUrl) -> WebSocketLink:
     nonce = secrets.token_bytes(16)
     decoder, early = WebSocketDecoder(nonce), b""
+    until = time.monotonic() + HANDSHAKE_S
     try:
         link.settimeout(HANDSHAKE_S)
         link.sendall(upgrade_request(url.address, nonce))
         while not decoder.is_open:
-            data = link.recv(65536)
+            data = _receive(link, until)
             if not data:
                 raise TargetUnreachable(f"{url.address} closes the connection before WebSocket begins.")
             early += decoder.feed(data)
@@ -208,14 +209,22 @@ def _encrypted(plain: socket.socket, url: AnyUrl, options: TlsOptions) -> TlsLin
         ) from None
 
 
+def _receive(link: Link, until: float) -> bytes:
+    """What comes before the monotonic time ``until``. Raises ``TimeoutError``, also if a server drips."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    link.settimeout(left)
+    return link.recv(65536)
+
+
 def _read_info(plain: socket.socket, url: NatsUrl) -> bytes:
     """The INFO of a server that offers TLS, and nothing behind it."""
     decoder, received = Decoder(Sender.SERVER), b""
     until = time.monotonic() + INFO_S
     try:
         while True:
-            plain.settimeout(max(until - time.monotonic(), 0.001))
-            data = plain.recv(65536)
+            data = _receive(plain, until)
             received += data
             operations = decoder.feed(data)
             if not data:

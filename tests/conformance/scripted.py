@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -51,6 +52,18 @@ def silent(link: socket.socket) -> None:
 def closing(link: socket.socket) -> None:
     """Closes at once."""
     link.close()
+
+
+def dripping(data: bytes) -> Script:
+    """A byte of it now and then: never silent for long, and not done for minutes."""
+
+    def script(link: socket.socket) -> None:
+        with suppress(OSError):
+            for byte in data:
+                link.sendall(bytes([byte]))
+                time.sleep(0.3)
+
+    return script
 
 
 def http(link: socket.socket) -> None:

@@ -23,7 +23,7 @@ from plumbline.errors import PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.tls import TlsError, TlsOptions, context_of
 from plumbline.wire.websocket import Opcode
 from tests.certificates import Certificates
-from tests.conformance.scripted import INFO, Script, lines, nats, scripted, silent
+from tests.conformance.scripted import INFO, Script, dripping, lines, nats, scripted, silent
 from tests.wire.test_websocket import of_server
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
@@ -276,3 +276,8 @@ def test_a_server_that_is_no_web_socket() -> None:
             pytest.raises(TargetUnreachable, match=r"does not answer .*WebSocket"),
         ):
             open_target(parse_url(f"ws://{address}"))
+
+
+def test_an_answer_to_the_upgrade_that_never_ends_is_not_awaited() -> None:
+    with scripted(dripping(b"x" * 1000)) as address, pytest.raises(TargetUnreachable, match="upgrade"):
+        open_target(parse_url(f"ws://{address}"))

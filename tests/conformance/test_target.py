@@ -6,7 +6,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -20,15 +19,7 @@ from plumbline.conformance.target import (
     parse_level,
 )
 from plumbline.errors import TargetUnreachable
-from tests.conformance.scripted import INFO, Script, closing, http, lines, nats, scripted, silent
-
-
-def dripping(link: socket.socket) -> None:
-    """A byte of INFO now and then: never silent for long, and never done."""
-    with suppress(OSError):
-        for byte in INFO * 10:
-            link.sendall(bytes([byte]))
-            time.sleep(0.3)
+from tests.conformance.scripted import INFO, Script, closing, dripping, http, lines, nats, scripted, silent
 
 
 def chattering(link: socket.socket) -> None:
@@ -48,7 +39,7 @@ def leaving(link: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        (dripping, "sends no data"),
+        (dripping(INFO * 10), "sends no data"),
         (chattering, "does not answer PING"),
         (leaving, "closes the connection before it answers PING"),
         (silent, "accepts connections but sends no data; a NATS server sends INFO first."),
