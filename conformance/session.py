@@ -187,7 +187,7 @@ class BaseSession:
         self.count_observation()
 
     def lacking(self, option: str, message: str) -> Unsupported:
-        """What to raise if the target does not announce an option: ``NotClaimed`` if nobody claims it."""
+        """What to raise if the target does not announce an option: ``NotClaimed`` if it is not claimed."""
         claims, protocol = self.target.claims, self.target.url.protocol
         if claims is None or claims.claims_option(option, protocol):
             return Unsupported(message)

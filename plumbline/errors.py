@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     TARGET_LOST = 3
     HARNESS_ERROR = 4
-    INTERRUPTED = 130  # by Ctrl-C, as shells expect; or because nobody reads the output any more
+    INTERRUPTED = 130  # by Ctrl-C, as shells expect; or because the output is not read any more
 
 
 class PlumblineError(Exception):

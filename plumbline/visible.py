@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
-LAYOUT = "\n\t"  # kept as they are where several lines may stand
+LAYOUT = "\n\t"  # kept as they are where several lines are allowed
 # Source: GitHub Actions, "Workflow commands"; the runner also knows the old form, anywhere in a line.
 _COMMANDS = (
     "add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|save-state|set-env"
@@ -23,7 +23,7 @@ _COMMAND = re.compile(rf"::(?=(?:{_COMMANDS})(?:::| ))|##\[(?=(?:{_COMMANDS})[ \
 
 
 class TextSegment(NamedTuple):
-    """A stretch of text; ``hidden`` if it stands for characters that could not be shown."""
+    """A stretch of text; ``hidden`` if it replaces characters that could not be shown."""
 
     hidden: bool
     text: str
@@ -74,7 +74,7 @@ def one_line(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON text with ``\\u`` escapes for the same characters, which stand in strings only: it means the same.
+    """JSON text with ``\\u`` escapes for the same characters, which are in strings only: it means the same.
     Line ends stay."""
     text = _NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else _json_escape(found[0]), text)
     return _COMMAND.sub(lambda found: _json_escape(found[0][0]) + found[0][1:], text)

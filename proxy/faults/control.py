@@ -8,7 +8,7 @@
     GET    /connections        [{"connection": 3, "client": "127.0.0.1:4000", "to_server": 7, "to_client": 9}]
     /proxies and below, /version: the same faults in the shape of toxiproxy's API, see ``toxics``
 
-A body is JSON, with ``Content-Type: application/json``. What was wrong with a request stands in ``error``,
+A body is JSON, with ``Content-Type: application/json``. What was wrong with a request is in ``error``,
 with the status 400 or 404. Refused (403) is what a web page can make a browser send, since a page must not
 change faults: a request for another host, with the header ``Origin``, or with a ``Sec-Fetch-Site`` other than
 ``none`` and ``same-origin``.

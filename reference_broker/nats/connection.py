@@ -51,7 +51,7 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature
 
 
 class Subscription(Struct, eq=False, gc=False):
-    """One SUB that stands. ``special`` marks what cannot be delivered to without looking.
+    """One SUB that is in use. ``special`` marks what cannot be delivered to without looking.
 
     Not seen by the garbage collector, which would stop the broker for as long as it looks at all of them:
     the router forgets a subscription when its connection ends, so no cycle stays.

@@ -1,6 +1,6 @@
 """The end of a run on the terminal: red checks with their evidence, then the rest briefly, then the summary.
 
-Everything a stranger wrote goes through ``plumbline.visible`` and stands in a ``Text``, never in markup.
+Everything a stranger wrote goes through ``plumbline.visible`` and is put into a ``Text``, never into markup.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def test_a_time_that_no_clock_has_becomes_the_nearest(seconds: int, tmp_path: Pa
 
 
 def odd_names() -> bytes:
-    """Subjects that are no UTF-8; one message is lost, one nobody published."""
+    """Subjects that are no UTF-8; one message is lost, one was never published."""
     return nats(
         (ASKS, b"SUB \xff.> 1\r\nPUB \xff.\xfe\x1b[31m 1\r\nx\r\nPUB \xff.\xfd 1\r\ny\r\n"),
         (ANSWERS, b"MSG \xff.\xfd 1 1\r\ny\r\nMSG \xff.zz 1 1\r\nq\r\n"),

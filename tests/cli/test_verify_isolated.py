@@ -61,7 +61,7 @@ def test_brokers_do_not_import_the_working_folder(module: str, tmp_path: Path) -
 
 
 def test_python_is_started_in_one_way() -> None:
-    """``sys.executable`` is named where the rule is, and where Spark is told which Python to take."""
+    """``sys.executable`` is named where the rule is, and where Spark gets the Python to use."""
     files = [
         *(ROOT / "plumbline").glob("*.py"),
         *(file for room in ROOMS for file in (ROOT / room).rglob("*.py")),

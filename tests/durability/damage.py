@@ -100,7 +100,7 @@ def check_nats(store: NatsStore, path: str, data: bytes) -> None:
             continue
         there = {one.seq: one for one in streams[name].store.messages()}
         assert all(store.ever[name].get(seq) == one for seq, one in there.items()), (
-            "served what nobody stored"
+            "served what was never stored"
         )
         if not of_this:
             assert there == messages, f"damage of {path} changed stream {name}"
@@ -164,7 +164,7 @@ def check_amqp(store: AmqpStore, data: bytes) -> None:
     assert bool(again.warnings) == (data != store.journal and not unseen), "damage and warnings do not agree"
     queue = again.broker.vhosts["/"].queues.get("q")
     there = [one.message.operation.body for one in queue.durable_entries.values()] if queue else []
-    assert set(there) <= store.ever, "served what nobody stored"
+    assert set(there) <= store.ever, "served what was never stored"
     assert len(there) == len(set(there))
     if not (again.warnings or unseen):
         assert there == store.messages

@@ -69,7 +69,7 @@ def _segment(
 
 
 def _check_stream(events: list[StreamBytes | BytesLost], direction: Direction) -> None:
-    """The bytes follow each other as they were sent; what is told as lost is as long as what is left out."""
+    """The bytes follow each other as they were sent; a loss is as long as what is left out."""
     at: int | None = None
     for event in events:
         if event.direction is not direction:

@@ -134,7 +134,7 @@ def test_begin_and_end_of_a_snapshot_are_told(session: NatsSession) -> None:
 
 @verifies("JS-ADV-016", source="observed, nats-server 2.11.17 and 2.15.2", since="2.11")
 def test_a_pause_and_its_end_are_told(session: NatsSession) -> None:
-    """The pause of a consumer is told with its time, and its end; in a cluster each may be told twice."""
+    """Advisories of a pause, with its time, and of its end; in a cluster each may come twice."""
     stream = session.stage.stream("V", [session.name("V")])
     consumer = session.stage.consumer(stream, "C")
     client = session.connect()
