@@ -3,7 +3,8 @@
     client --(TO_SERVER)--> server
     client <--(TO_CLIENT)-- server
 
-How bytes and an end of stream pass in one direction is told in ``pipe``. A reset is passed on at once.
+How bytes and an end of stream pass in one direction is told in ``pipe``. A reset is passed on at once, but
+after the bytes that a fault delays in its direction: a network does not change their order.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Link:
         self.server_address: Any = None
         self.closed = False
         self.broken = False  # a side is gone, and the end of the turn closes the other
+        self._resetting: Direction | None = None  # the direction in which a reset waits for delayed bytes
         self.pipes: tuple[Pipe, ...] = ()
         self._client = client
         self._server: socket.socket | None = None
@@ -167,7 +169,17 @@ class Link:
             self._server = None
 
     def abort(self, direction: Direction, why: str) -> None:
-        """One side is gone: at the end of the turn the other one sees a reset, in that direction."""
+        """One side is gone: the other one sees a reset, in that direction, after bytes that are delayed."""
+        pipe = self.pipes[direction]
+        if pipe.disturbance is None or not pipe.disturbance.delayed or self._resetting is direction.other:
+            self.abort_now(direction, why)
+        elif self._resetting is None:
+            self._resetting = direction
+            pipe.source.unregister()
+            pipe.disturbance.forward_reset(why)
+
+    def abort_now(self, direction: Direction, why: str) -> None:
+        """At the end of the turn one side sees a reset, in that direction, whatever is delayed."""
         if not self.broken and not self.closed:
             self.broken = True
             for pipe in self.pipes:

@@ -42,6 +42,9 @@ class TrafficHook(Protocol):
     def forward_end(self) -> None:
         """The source has ended."""
 
+    def forward_reset(self, why: str) -> None:
+        """The source was reset: calls ``Link.abort_now`` after what is delayed."""
+
 
 class Pipe:
     """One direction of a connection."""

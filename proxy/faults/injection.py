@@ -194,6 +194,10 @@ class FaultyDirection:
             now += applied.fault.time
         self._later(max(self._due, now), self.pipe.forward_end)
 
+    def forward_reset(self, why: str) -> None:
+        """The source was reset."""
+        self._later(self._due, lambda: self.pipe.link.abort_now(self.pipe.direction, why))
+
     def _pass_rest(self, received: float) -> None:
         rest, self._undecoded = self._undecoded, b""
         self._pass(rest, received)
@@ -332,7 +336,7 @@ class FaultyDirection:
             return
         self._note(applied)
         if applied.fault.kind is FaultKind.RESET:
-            self.pipe.link.abort(self.pipe.direction, f"fault {applied.name}")
+            self.pipe.link.abort_now(self.pipe.direction, f"fault {applied.name}")
         else:
             self._faults.end(self.pipe.link)
 
