@@ -15,6 +15,8 @@ from plumbline.errors import PlumblineError
 
 BLANKS = " \t"
 _MAX_QUOTE = 60
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_WORD = re.compile(r"[^ \t]+")
 
 
 class Text(Struct, frozen=True):
@@ -29,31 +31,34 @@ class Text(Struct, frozen=True):
 
     def place(self, offset: int = 0) -> tuple[int, int]:
         """Line and column of the character at ``offset``, both counted from 1."""
-        before = self.value[:offset]
-        newlines = before.count("\n")
+        newlines = self.value.count("\n", 0, offset)
         if not newlines:
             return self.line, self.column + offset
+        before = self.value[:offset]
         return self.line + newlines, offset - before.rfind("\n")
 
     def cut(self, start: int, end: int | None = None) -> Text:
         """The characters from ``start`` to ``end``."""
-        line, column = self.place(start)
+        line, column = self.place(start) if start else (self.line, self.column)
         return Text(self.value[start:end], line, column)
 
     def strip(self) -> Text:
         """Without the blanks around it."""
+        stripped = self.value.strip(BLANKS)
+        if len(stripped) == len(self.value):
+            return self
         start = len(self.value) - len(self.value.lstrip(BLANKS))
-        return self.cut(start, max(start, len(self.value.rstrip(BLANKS))))
+        return self.cut(start, start + len(stripped))
 
     def words(self) -> list[Text]:
         """Its parts between runs of blanks."""
-        return [self.cut(*match.span()) for match in re.finditer(r"[^ \t]+", self.value)]
+        return [self.cut(*match.span()) for match in _WORD.finditer(self.value)]
 
     def first_word(self) -> tuple[Text, Text]:
         """The first word, and what follows it without the blanks around."""
         text = self.strip()
-        match = re.match(r"[^ \t]*", text.value)
-        end = match.end() if match else 0
+        word = _WORD.match(text.value)
+        end = word.end() if word else 0
         return text.cut(0, end), text.cut(end).strip()
 
 
@@ -108,10 +113,11 @@ def split_lines(text: str) -> list[str]:
 def require_utf8(lines: Sequence[str], path: str) -> None:
     """Raises ``TraceSyntaxError`` for bytes that are no text; they were read with ``surrogateescape``."""
     for number, line in enumerate(lines, 1):
-        for column, character in enumerate(line, 1):
-            if character == "\0" or 0xD800 <= ord(character) <= 0xDFFF:
-                problem = TraceLineError((number, column), "text in UTF-8", f"U+{ord(character):04X}")
-                raise TraceSyntaxError(path, lines, [problem])
+        wrong = _NOT_TEXT.search(line)
+        if wrong is not None:
+            place = number, wrong.start() + 1
+            problem = TraceLineError(place, "text in UTF-8", f"U+{ord(wrong[0]):04X}")
+            raise TraceSyntaxError(path, lines, [problem])
 
 
 def _shown(path: str, lines: Sequence[str], problem: TraceLineError) -> str:

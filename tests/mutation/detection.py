@@ -10,15 +10,16 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
+from plumbline.conformance import suite
 from plumbline.conformance.check import Check, protocol_of
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
 from plumbline.conformance.variants import main_server, variants
@@ -57,6 +58,10 @@ class Detection(Struct, frozen=True):
         return self.unreachable or "; ".join(f"{r.id}: {r.outcome} {r.message}" for r in self.results)
 
 
+all_checks = cache(suite.all_checks)  # read once for each process: they are read-only
+catalogue = cache(Catalogue.load)
+
+
 def checks_of(requirements: Sequence[str]) -> list[Check]:
     """The checks that verify any of these requirements."""
     return [check for check in all_checks() if set(check.requirements) & set(requirements)]
@@ -78,14 +83,13 @@ def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) ->
     (found,) = (one for one in all_defects() if one.name == defect and speaks(one) == protocol)
     breaks = found.breaks
     chosen = checks_of(breaks) if checks is None else checks
-    catalogue = Catalogue.load()
     with ExitStack() as running:
         try:
             serve = _serve_amqp if protocol == "amqp" else _serve_nats
             access = serve(defect, chosen, running)
         except (TargetUnreachable, AccessRefusedError) as error:
             return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
-        results = tuple(run_check(check, access, catalogue) for check in chosen)
+        results = tuple(run_check(check, access, catalogue()) for check in chosen)
     failed = [result for result in results if result.outcome is Outcome.FAILED]
     red = sorted({name for result in failed for name in result.requirements})
     return Detection(defect, breaks, tuple(red), results, duration_s=time.monotonic() - began)
