@@ -22,13 +22,15 @@ class TlsOptions(Struct, frozen=True):
 
     ``authority``: certificates (PEM) that are trusted; None: those of the system. ``certificate``, ``key``:
     what is shown to a server that asks for it; the key may be in the file of the certificate. ``name``: sent
-    as SNI and looked for in the server's certificate; empty: the host of the URL.
+    as SNI and looked for in the server's certificate; empty: the host of the URL. ``trusts_anyone``: any
+    certificate of the server will do.
     """
 
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
     name: str = ""
+    trusts_anyone: bool = False
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -45,23 +47,23 @@ class TlsOptions(Struct, frozen=True):
 @lru_cache
 def context_of(options: TlsOptions) -> ssl.SSLContext:
     """For connections to such a server. Raises ``TlsError`` for a file that cannot be used."""
-    context = server_context(options.authority, trusts_anyone=False)
+    context = server_context(options.authority, trusts_anyone=options.trusts_anyone)
     if options.certificate is not None:
         _show(context, options.certificate, options.key)
     elif options.key is not None:
-        raise TlsError("--tls-key needs --tls-cert, the certificate of that key")
+        raise TlsError(f"client key {options.key}: give the certificate of this key, too")
     return context
 
 
 def _show(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
     def refuse() -> str:
-        raise TlsError(f"--tls-key {key or certificate}: the key is encrypted; decrypt it (openssl pkey)")
+        raise TlsError(f"client key {key or certificate} is encrypted; decrypt it (openssl pkey)")
 
     try:
         context.load_cert_chain(certificate, key, password=refuse)
     except (OSError, ssl.SSLError) as error:
-        files = f"--tls-cert {certificate}" + (f" --tls-key {key}" if key else "")
-        raise TlsError(f"{files}: no certificate and its key: {_reason(error)}") from None
+        files = str(certificate) + (f" with key {key}" if key else "")
+        raise TlsError(f"client certificate {files}: no certificate and its key: {_reason(error)}") from None
 
 
 def server_context(authority: Path | None, *, trusts_anyone: bool) -> ssl.SSLContext:

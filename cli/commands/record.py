@@ -25,6 +25,7 @@ from plumbline.proxy.record import RecordingProxy
 from plumbline.proxy.recorder import Recording, WhenFull
 from plumbline.proxy.tls.certificates import default_folder, generated
 from plumbline.proxy.tls.contexts import ProxySide, client_context, tls_settings
+from plumbline.tls import TlsOptions
 from plumbline.wire.nats.secrets import SECRETS
 
 EPILOG = """
@@ -134,6 +135,21 @@ def record(
             help="Certificate authority of a tls:// or amqps:// server (PEM). Default: those of the system.",
         ),
     ] = None,
+    tls_name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the server in its certificate, and in SNI. Default: the host of the URL.",
+        ),
+    ] = "",
+    tls_client_cert: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificate to show to the server (PEM), with its key."),
+    ] = None,
+    tls_client_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Key of --tls-client-cert (PEM), if it is in a file of its own."),
+    ] = None,
     tls_insecure: Annotated[
         bool, typer.Option("--tls-insecure", help="Accept any certificate of the server.")
     ] = False,
@@ -179,8 +195,7 @@ def record(
             tls=tls_settings(
                 server,
                 certificate.context,
-                tls_ca,
-                trusts_anyone=tls_insecure,
+                TlsOptions(tls_ca, tls_client_cert, tls_client_key, tls_name, tls_insecure),
                 first=frozenset(tls_first or ()),
             ),
             info_address=rewrite_info,

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from plumbline.proxy.addresses import Endpoint
-from plumbline.tls import TlsError, TlsOptions, context_of, server_context
+from plumbline.tls import TlsError, TlsOptions, context_of
 
 
 class ProxySide(StrEnum):
@@ -59,9 +59,8 @@ def settings_before(server: Endpoint, options: TlsOptions) -> TlsSettings | None
 def tls_settings(
     server: Endpoint,
     client: ssl.SSLContext | None,
-    authority: Path | None,
+    options: TlsOptions,
     *,
-    trusts_anyone: bool,
     first: Iterable[ProxySide] = (),
 ) -> TlsSettings | None:
     """What these settings ask for; None if nothing is encrypted. Raises ``TlsError``."""
@@ -71,8 +70,8 @@ def tls_settings(
         return None
     return TlsSettings(
         client=client,
-        server=server_context(authority, trusts_anyone=trusts_anyone) if server.encrypted else None,
-        server_name=server.host,
+        server=context_of(options) if server.encrypted else None,
+        server_name=options.name or server.host,
         after_info=server.protocol == "nats",
         first=frozenset(first),
     )

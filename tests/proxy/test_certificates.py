@@ -28,6 +28,7 @@ from plumbline.servers.ports import free_ports
 from plumbline.tls import TlsError, server_context
 from tests.captures.test_amqp_trace import get
 from tests.captures.test_trace_writer import COMMAND
+from tests.certificates import Certificates
 from tests.conftest import servers_required
 
 WAIT_S = 10.0
@@ -105,6 +106,21 @@ def test_a_nats_session_is_encrypted_on_both_sides(
     assert not differs(compare(of_connection(tmp_path, 1), of_connection(tmp_path, 2)))
     note = next(str(row) for row in of_connection(tmp_path, 1) if "TLSv1" in str(row))
     assert ("before INFO" in note) == is_first
+
+
+def test_a_server_that_asks_for_a_certificate_gets_that_of_the_proxy(
+    server_binary: ServerBinary, tmp_path: Path
+) -> None:
+    files = Certificates(tmp_path)
+    tls = {"cert_file": str(files.pem("other")), "key_file": str(files.key("other"))}
+    config = {"jetstream": False, "tls": {**tls, "ca_file": str(files.pem("ca")), "verify": True}}
+    flags = ["--tls-ca", str(files.pem("ca")), "--tls-name", "mq.example"]
+    flags += ["--tls-client-cert", str(files.pem("client")), "--tls-client-key", str(files.key("client"))]
+    with NatsServer(server_binary.path, config) as server:
+        url = server.url.replace("nats://", "tls://")
+        with proxied(url, tmp_path, *flags) as (address, trusted):
+            asyncio.run(nats_session(address, trusted))
+    assert said(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
 
 
 def test_info_of_plain_side_has_no_tls(

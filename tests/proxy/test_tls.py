@@ -19,7 +19,7 @@ from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
 from plumbline.proxy.tls.contexts import ProxySide, TlsSettings, client_context, tls_settings
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
-from plumbline.tls import TlsError, server_context
+from plumbline.tls import TlsError, TlsOptions, server_context
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat
 from tests.proxy.peers import connect, receive, server
 
@@ -164,12 +164,12 @@ def test_a_client_that_does_not_want_tls_is_closed(certificate: Certificate, tmp
 
 def test_settings() -> None:
     plain = Endpoint.parse("nats://localhost")
-    assert tls_settings(plain, None, None, trusts_anyone=False) is None
-    found = tls_settings(Endpoint.parse("tls://localhost"), None, None, trusts_anyone=True)
+    assert tls_settings(plain, None, TlsOptions()) is None
+    found = tls_settings(Endpoint.parse("tls://localhost"), None, TlsOptions(trusts_anyone=True))
     assert found is not None
     assert found.after_info
     assert found.client is None
     with pytest.raises(TlsError, match="no certificate and key:"):
         client_context(Path("nowhere.pem"), None)
     with pytest.raises(TlsError, match="needs TLS on at least one side"):
-        tls_settings(plain, None, None, trusts_anyone=False, first=[ProxySide.CLIENT])
+        tls_settings(plain, None, TlsOptions(), first=[ProxySide.CLIENT])
