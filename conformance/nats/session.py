@@ -73,6 +73,19 @@ class NatsSession(BaseSession):
             self.handshake(connection, variant=variant, **options)
         return connection
 
+    def connect_in_the_clear(self, name: str = "client") -> NatsConnection:
+        """A connection without TLS to a server that has it: nothing has been read or sent. It is for what a
+        server does with a client that forgets TLS; no credentials may be sent on it.
+
+        Raises ``Unsupported`` if the target is not reached by TLS, or begins with it.
+        """
+        url = self.url(self.variant)
+        if url.tls is None:
+            raise Unsupported("the URL of this run does not begin with tls://")
+        if url.begins_with_tls:
+            raise Unsupported("this connection begins with TLS: nothing can be read in the clear")
+        return self._open(name, msgspec.structs.replace(url, tls=None))
+
     def handshake(self, connection: NatsConnection, *, variant: str | None = None, **options: Any) -> None:
         """INFO, CONNECT with ``options`` over the defaults, PING, PONG; no evidence of anything yet."""
         before = self.observations

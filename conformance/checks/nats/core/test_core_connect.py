@@ -11,15 +11,18 @@ from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import (
     closed_as_an_error,
     goes_on,
+    judged,
     refused,
     refused_and_closed,
 )
-from plumbline.conformance.nats.connection import NatsConnection
+from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
+from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Unsupported
 from plumbline.wire.nats import Connect, Info, Msg, Ok, Ping, Pong, Pub, Sub
 
 SILENCE_S = 0.1
+HANDSHAKE_WITHIN_S = 3.0  # nats-server waits 2 s for the rest of a handshake
 
 
 def greeted(session: NatsSession, name: str = "client") -> NatsConnection:
@@ -156,3 +159,26 @@ def test_operations_before_connect_are_served(session: NatsSession) -> None:
     connection.expect(Ok)
     connection.expect(Msg, subject=foo, sid="1", payload=b"x")
     goes_on(connection)
+
+
+@verifies("CORE-104", source='docs.nats.io, "Client Protocol", INFO and +OK/ERR')
+def test_connect_in_the_clear_is_refused_where_tls_is_required(session: NatsSession) -> None:
+    """INFO of a server that requires TLS has tls_required; a CONNECT in clear text ends the connection."""
+    connection = session.connect_in_the_clear()
+    info = connection.expect(Info, within=2.0)
+    if not info.fields.get("tls_required") and info.fields.get("tls_available"):
+        raise Unsupported("INFO has tls_available: this server does not require TLS")
+    session.require(
+        info.fields.get("tls_required") is True,
+        "INFO of a server with TLS does not require it",
+        expected="tls_required: true, or tls_available: true",
+        actual=f"tls_required: {info.fields.get('tls_required')!r}",
+    )
+    connection.send(Connect.make(CONNECT_DEFAULTS), Ping.make())  # without credentials
+    try:
+        answer = connection.take(HANDSHAKE_WITHIN_S)
+    except ConnectionClosed:
+        answer = None
+    if answer is not None:
+        judged(connection, answer, "Secure Connection - TLS Required")
+    connection.expect_closed()
