@@ -21,7 +21,7 @@ from plumbline.conformance.runner.engine import strongest_level
 from plumbline.conformance.runner.judge import JUDGE
 from plumbline.conformance.runner.prepare import require_known
 from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module, is_packaged, matches
-from plumbline.conformance.trace.check import load_checks, shown_path
+from plumbline.conformance.trace.check import load_checks, load_headers, shown_path
 from plumbline.conformance.trace.parser import TraceSyntaxError
 from plumbline.errors import PlumblineError
 from plumbline.verdicts import CheckResult, Level, Outcome
@@ -174,9 +174,13 @@ class TraceFile(CheckFile):
 
     def checks(self) -> list[Check]:
         try:
-            return self._items.traces.get(shown_path(self.path)) or load_checks(self.path)
+            return self._items.traces.get(shown_path(self.path)) or self._load()
         except TraceSyntaxError as error:
             raise self.CollectError(str(error)) from None
+
+    def _load(self) -> list[Check]:
+        """Packaged ones were read whole when the run was prepared; a worker runs a few of them."""
+        return (load_headers if is_packaged(self.path) else load_checks)(self.path)
 
 
 class CheckModule(CheckFile):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plumbline.conformance.trace.language import Trace
-from plumbline.conformance.trace.parser import read_lines
+from plumbline.conformance.trace.parser import header_lines, read_lines
 from plumbline.conformance.trace.table import Case, Table, read_table
 from plumbline.conformance.trace.text import TraceLineError, TraceSyntaxError, require_utf8, split_lines
 
@@ -21,23 +21,34 @@ def parse_trace(text: str, path: str) -> Trace:
     return read_lines(lines, path)
 
 
-def parse_traces(text: str, path: str) -> tuple[Trace, ...]:
-    """The traces of a file, in the order of its cases."""
+def parse_traces(text: str, path: str, *, is_header: bool = False) -> tuple[Trace, ...]:
+    """The traces of a file, in the order of its cases.
+
+    With ``is_header`` they have no steps: only what is above the first step is read, which is faster.
+    """
     lines = split_lines(text)
     require_utf8(lines, path)
     table = read_table(lines, path)
+    read = header_lines(lines) if is_header else lines
     if table is None:
-        return (read_lines(lines, path),)
-    return _read_cases(lines, path, table)
+        return (read_lines(read, path, is_header=is_header),)
+    return _read_cases(read, path, table, is_header=is_header)
 
 
-def _read_cases(lines: Sequence[str], path: str, table: Table) -> tuple[Trace, ...]:
+def _read_cases(lines: Sequence[str], path: str, table: Table, *, is_header: bool) -> tuple[Trace, ...]:
     traces: list[Trace] = []
     found: dict[tuple[tuple[int, int], str], list[tuple[Case, TraceLineError]]] = {}
     for case in table.cases:
         filled = table.filled(lines, case)
         try:
-            trace = read_lines(filled.lines, path, case=case.name, line=case.line, columns=table.names)
+            trace = read_lines(
+                filled.lines,
+                path,
+                case=case.name,
+                line=case.line,
+                columns=table.names,
+                is_header=is_header,
+            )
             traces.append(trace)
         except TraceSyntaxError as error:
             for problem in error.problems:

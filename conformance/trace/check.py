@@ -6,8 +6,10 @@ and the name of the case.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.trace.cases import parse_traces
@@ -23,15 +25,29 @@ def load_checks(path: Path) -> list[Check]:
     Raises ``TraceSyntaxError`` for a file that is not a trace, ``OSError`` for one that cannot be read.
     """
     text = path.read_bytes().decode("utf-8", "surrogateescape")
-    return [_check(trace, path) for trace in parse_traces(text, shown_path(path))]
+    return [_check(trace, path, partial(play, trace)) for trace in parse_traces(text, shown_path(path))]
 
 
-def _check(trace: Trace, path: Path) -> Check:
+def load_headers(path: Path) -> list[Check]:
+    """The same checks of a file that has no errors; each reads its steps when it runs.
+
+    For processes that run a few of all checks. Raises as ``load_checks``.
+    """
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    headers = parse_traces(text, shown_path(path), is_header=True)
+    return [_check(trace, path, partial(_load_and_run, path, place)) for place, trace in enumerate(headers)]
+
+
+def _load_and_run(path: Path, place: int, session: Any) -> None:
+    load_checks(path)[place].run(session)
+
+
+def _check(trace: Trace, path: Path, run: Callable[[Any], None]) -> Check:
     return Check(
         id=check_id(path, trace.case),
         title=trace.title,
         requirements=trace.verifies,
-        run=partial(play, trace),
+        run=run,
         source=trace.source,
         where=f"{trace.path}:{trace.line}",
         variant=trace.variant,

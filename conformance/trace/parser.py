@@ -59,14 +59,29 @@ _FEATURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def read_lines(
-    lines: Sequence[str], path: str, *, case: str = "", line: int = 1, columns: frozenset[str] = frozenset()
+    lines: Sequence[str],
+    path: str,
+    *,
+    case: str = "",
+    line: int = 1,
+    columns: frozenset[str] = frozenset(),
+    is_header: bool = False,
 ) -> Trace:
     """Read the lines of one trace, in which the holes of a table are filled.
 
-    ``case`` and ``line`` are the row of the table; ``columns`` are names that no capture may have.
-    Raises ``TraceSyntaxError``.
+    ``case`` and ``line`` are the row of the table; ``columns`` are names that no capture may have. With
+    ``is_header`` the lines are only those above the first step. Raises ``TraceSyntaxError``.
     """
-    return _TraceFileParser(lines, path, columns).read(case, line)
+    return _TraceFileParser(lines, path, columns).read(case, line, is_header=is_header)
+
+
+def header_lines(lines: Sequence[str]) -> Sequence[str]:
+    """The lines above the first step."""
+    for number, line in enumerate(lines):
+        word = Text(line).first_word()[0].value
+        if MARKED.match(line) or word in BODY or word == "in":
+            return lines[:number]
+    return lines
 
 
 class _Lines:
@@ -130,7 +145,7 @@ class _TraceFileParser:
         self._used: set[str] = set()  # connections that have been opened by a line above
         self._own_server: Text | None = None  # where "given server" stands
 
-    def read(self, case: str, line_of_case: int) -> Trace:
+    def read(self, case: str, line_of_case: int, *, is_header: bool) -> Trace:
         lines = _Lines(self._lines)
         for line in lines:
             try:
@@ -139,7 +154,7 @@ class _TraceFileParser:
                 self._problems.append(problem)
                 if MARKED.match(line.value):
                     _skip_pasted(lines)
-        self._check_whole_file()
+        self._check_whole_file(is_header=is_header)
         if self._problems:
             raise TraceSyntaxError(self._path, self._lines, self._problems)
         return Trace(
@@ -158,8 +173,8 @@ class _TraceFileParser:
             steps=tuple(self._steps),
         )
 
-    def _check_whole_file(self) -> None:
-        """What only the whole file shows."""
+    def _check_whole_file(self, *, is_header: bool) -> None:
+        """What only the whole file shows; of a header less can be missing."""
         end = (len(self._lines), 1)
         for word in ("title", "source"):
             if word not in self._headed:
@@ -170,7 +185,7 @@ class _TraceFileParser:
         if self._own_server is not None and any(variants):
             advice = "'given server' always uses the default configuration"
             self._problems.append(TraceLineError.at(self._own_server, "no variant beside it", advice))
-        if not self._problems and not evidence(self._steps):
+        if not is_header and not self._problems and not evidence(self._steps):
             self._problems.append(
                 TraceLineError(
                     end, "something expected (a line with <, or expect ...)", "the end of the file"
