@@ -191,7 +191,19 @@ class AmqpStage:
         """Poll until the queue shows these. Raises ``Untestable`` if it never does."""
         poll_state(self._session, lambda: self.queue_state(name), fields, within, Untestable)
 
-    def expect_queue(self, name: str, within: float = DEFAULT_WITHIN_S, **fields: Any) -> None:
-        """As ``await_queue``, but evidence: raises ``Failed``, and counts as an observation."""
-        poll_state(self._session, lambda: self.queue_state(name), fields, within, Failed)
+    def expect_queue(
+        self,
+        name: str,
+        within: float = DEFAULT_WITHIN_S,
+        *,
+        after: float = 0.0,
+        stays: float = 0.0,
+        **fields: Any,
+    ) -> None:
+        """As ``await_queue``, but evidence: raises ``Failed``, and counts as an observation.
+
+        ``after`` and ``stays`` are those of ``poll_state``.
+        """
+        read = lambda: self.queue_state(name)  # noqa: E731
+        poll_state(self._session, read, fields, within, Failed, after=after, stays=stays)
         self._session.count_observation()

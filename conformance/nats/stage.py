@@ -255,9 +255,19 @@ class JetStreamStage:
         )
 
     def expect_consumer(
-        self, stream: str, consumer: str, within: float = DEFAULT_WITHIN_S, **fields: Any
+        self,
+        stream: str,
+        consumer: str,
+        within: float = DEFAULT_WITHIN_S,
+        *,
+        after: float = 0.0,
+        stays: float = 0.0,
+        **fields: Any,
     ) -> dict[str, Any]:
-        """As ``await_consumer``, but evidence: raises ``Failed``, and counts as an observation."""
+        """As ``await_consumer``, but evidence: raises ``Failed``, and counts as an observation.
+
+        ``after`` and ``stays`` are those of ``poll_state``.
+        """
         info = poll_state(
             self._session,
             lambda: self.consumer_info(stream, consumer),
@@ -265,14 +275,31 @@ class JetStreamStage:
             within,
             Failed,
             consumer_shows,
+            after=after,
+            stays=stays,
         )
         self._session.count_observation()
         return info
 
-    def expect_stream(self, stream: str, within: float = DEFAULT_WITHIN_S, **fields: Any) -> dict[str, Any]:
-        """As ``await_stream``, but evidence."""
+    def expect_stream(
+        self,
+        stream: str,
+        within: float = DEFAULT_WITHIN_S,
+        *,
+        after: float = 0.0,
+        stays: float = 0.0,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        """As ``await_stream``, but evidence; see ``expect_consumer``."""
         info = poll_state(
-            self._session, lambda: self.stream_info(stream), fields, within, Failed, stream_shows
+            self._session,
+            lambda: self.stream_info(stream),
+            fields,
+            within,
+            Failed,
+            stream_shows,
+            after=after,
+            stays=stays,
         )
         self._session.count_observation()
         return info

@@ -52,6 +52,14 @@ class TimeWindow(Struct, frozen=True):
         return f"between {self.after:g}s and {self.within:g}s" if self.after else f"within {self.within:g}s"
 
 
+class StateWindow(Struct, frozen=True):
+    """When the state of an object must be as expected, and for how long it must stay so, in seconds."""
+
+    within: float = DEFAULT_WITHIN_S
+    after: float = 0.0
+    stays: float = 0.0
+
+
 class Outgoing(Protocol):
     """An operation to send."""
 
@@ -90,7 +98,7 @@ class ObjectState(Protocol):
     def wait(self, session: BaseSession, scope: TraceScope, within: float) -> None:
         """Until it is so. Raises ``Untestable`` if it never is."""
 
-    def expect(self, session: BaseSession, scope: TraceScope, within: float) -> None:
+    def expect(self, session: BaseSession, scope: TraceScope, window: StateWindow) -> None:
         """The same as evidence. Raises ``Failed``."""
 
 
@@ -193,7 +201,7 @@ class ExpectState(Struct, frozen=True):
 
     line: int
     state: ObjectState
-    within: float
+    window: StateWindow
 
 
 class CloseConnection(Struct, frozen=True):

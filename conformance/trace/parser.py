@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.trace.amqp.grammar import AmqpTraceDialect
 from plumbline.conformance.trace.json_text import evaluate
 from plumbline.conformance.trace.language import (
@@ -44,7 +43,7 @@ from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.settings import pairs, read_value
 from plumbline.conformance.trace.template import TraceScope
 from plumbline.conformance.trace.text import BLANKS, Text, TraceLineError, TraceSyntaxError, near
-from plumbline.conformance.trace.windows import read_silence, take_window
+from plumbline.conformance.trace.windows import read_silence, take_state_window, take_window
 
 __all__ = ["TraceSyntaxError", "read_lines"]
 
@@ -272,15 +271,18 @@ class _TraceFileParser:
             else:
                 self._add(Prepare(word.line, self._dialect.read_given(kind, behind, lines, self._reader)))
         else:
-            window, rest = take_window(rest)
-            if window is not None and window.after:
-                raise TraceLineError.at(word, "only within T for the state of an object")
-            kind, behind = rest.first_word()
-            state = self._dialect.read_state(kind, behind, self._reader)
-            if word.value == "await":
-                self._add(AwaitState(word.line, state, window.within if window else AWAIT_WITHIN_S))
-            else:
-                self._add(ExpectState(word.line, state, window.within if window else DEFAULT_WITHIN_S))
+            self._add(self._state(word, rest))
+
+    def _state(self, word: Text, rest: Text) -> Step:
+        """``await`` is part of the stage, so only ``expect`` is exact about the time."""
+        if word.value == "expect":
+            times, rest = take_state_window(rest)
+            return ExpectState(word.line, self._dialect.read_state(*rest.first_word(), self._reader), times)
+        window, rest = take_window(rest)
+        if window is not None and window.after:
+            raise TraceLineError.at(word, "only within T for what is awaited")
+        state = self._dialect.read_state(*rest.first_word(), self._reader)
+        return AwaitState(word.line, state, window.within if window else AWAIT_WITHIN_S)
 
     def _server(self, kind: Text, behind: Text) -> Step:
         if behind:

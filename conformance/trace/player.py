@@ -94,7 +94,7 @@ class _TracePlayer:
             case AwaitState():
                 step.state.wait(self._session, self._scope, step.within)
             case ExpectState():
-                step.state.expect(self._session, self._scope, step.within)
+                step.state.expect(self._session, self._scope, step.window)
             case CloseConnection():
                 connection = self._connection(step.connection)
                 if step.abruptly:

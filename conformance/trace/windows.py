@@ -1,6 +1,6 @@
 """When something is to come: ``within 1s``, ``after 200ms``, ``between 380ms and 900ms``, ``nothing for 1s``.
 
-Pure; raises ``TraceLineError``.
+The state of an object also has ``for 250ms``: it stays so. Pure; raises ``TraceLineError``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.trace.language import TimeWindow
+from plumbline.conformance.trace.language import StateWindow, TimeWindow
 from plumbline.conformance.trace.text import Text, TraceLineError
 from plumbline.wire.units import SECOND, read_duration
 
@@ -16,6 +16,8 @@ _WINDOW = re.compile(
     r"(?:^|[ \t])(?:(?P<word>within|after)[ \t]+(?P<limit>[0-9]\S*)"
     r"|between[ \t]+(?P<from>[0-9]\S*)[ \t]+and[ \t]+(?P<to>[0-9]\S*))$"
 )
+
+_STAYS = re.compile(r"[ \t]for[ \t]+(?P<limit>[0-9]\S*)$")
 
 
 def take_window(text: Text) -> tuple[TimeWindow | None, Text]:
@@ -33,6 +35,17 @@ def take_window(text: Text) -> tuple[TimeWindow | None, Text]:
     if found["word"] == "after":
         return TimeWindow(limit, limit + DEFAULT_WITHIN_S, since_send=True), rest
     return TimeWindow(0.0, limit, since_send=True), rest
+
+
+def take_state_window(text: Text) -> tuple[StateWindow, Text]:
+    """The time window at the end of ``expect consumer ...``, which ``for 250ms`` may follow."""
+    found, stays = _STAYS.search(text.value), 0.0
+    if found is not None:
+        stays = _seconds(text.cut(*found.span("limit")))
+        text = text.cut(0, found.start()).strip()
+    window, rest = take_window(text)
+    when = window or TimeWindow()
+    return StateWindow(when.within, when.after, stays), rest
 
 
 def read_silence(text: Text) -> float:

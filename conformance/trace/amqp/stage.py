@@ -26,7 +26,7 @@ from plumbline.conformance.trace.amqp.values import (
     values,
 )
 from plumbline.conformance.trace.json_text import Node, evaluate
-from plumbline.conformance.trace.language import ObjectState, Prerequisite
+from plumbline.conformance.trace.language import ObjectState, Prerequisite, StateWindow
 from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.settings import pairs
 from plumbline.conformance.trace.template import Template, TraceScope, as_bytes, fill
@@ -99,8 +99,14 @@ class ExpectedQueueState(Struct, frozen=True):
     def wait(self, session: BaseSession, scope: TraceScope, within: float) -> None:
         _stage(session).await_queue(scope.names.label(self.queue), within, **self._expected_fields(scope))
 
-    def expect(self, session: BaseSession, scope: TraceScope, within: float) -> None:
-        _stage(session).expect_queue(scope.names.label(self.queue), within, **self._expected_fields(scope))
+    def expect(self, session: BaseSession, scope: TraceScope, window: StateWindow) -> None:
+        _stage(session).expect_queue(
+            scope.names.label(self.queue),
+            window.within,
+            after=window.after,
+            stays=window.stays,
+            **self._expected_fields(scope),
+        )
 
     def _expected_fields(self, scope: TraceScope) -> dict[str, Any]:
         return {name: evaluate(node, scope) for name, node in self.fields}

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.trace.json_text import WORDS_OF_THE_PROTOCOL, Array, Constant, Node, evaluate
-from plumbline.conformance.trace.language import FollowingLines, ObjectState, Prerequisite
+from plumbline.conformance.trace.language import FollowingLines, ObjectState, Prerequisite, StateWindow
 from plumbline.conformance.trace.nats.keys import (
     CONSUMER_CONFIG,
     CONSUMER_STATE,
@@ -87,8 +87,14 @@ class ExpectedConsumerState(Struct, frozen=True):
     def wait(self, session: BaseSession, scope: TraceScope, within: float) -> None:
         _stage(session).await_consumer(*self._names(scope), within, **_config(self.fields, scope))
 
-    def expect(self, session: BaseSession, scope: TraceScope, within: float) -> None:
-        _stage(session).expect_consumer(*self._names(scope), within, **_config(self.fields, scope))
+    def expect(self, session: BaseSession, scope: TraceScope, window: StateWindow) -> None:
+        _stage(session).expect_consumer(
+            *self._names(scope),
+            window.within,
+            after=window.after,
+            stays=window.stays,
+            **_config(self.fields, scope),
+        )
 
     def _names(self, scope: TraceScope) -> tuple[str, str]:
         return scope.names.label(self.stream), scope.names.label(self.consumer)
@@ -103,8 +109,14 @@ class ExpectedStreamState(Struct, frozen=True):
     def wait(self, session: BaseSession, scope: TraceScope, within: float) -> None:
         _stage(session).await_stream(scope.names.label(self.stream), within, **self._on_the_wire(scope))
 
-    def expect(self, session: BaseSession, scope: TraceScope, within: float) -> None:
-        _stage(session).expect_stream(scope.names.label(self.stream), within, **self._on_the_wire(scope))
+    def expect(self, session: BaseSession, scope: TraceScope, window: StateWindow) -> None:
+        _stage(session).expect_stream(
+            scope.names.label(self.stream),
+            window.within,
+            after=window.after,
+            stays=window.stays,
+            **self._on_the_wire(scope),
+        )
 
     def _on_the_wire(self, scope: TraceScope) -> dict[str, Any]:
         fields = _config(self.fields, scope)

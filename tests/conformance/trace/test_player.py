@@ -73,6 +73,33 @@ def test_silence_reports_expected_line(session: NatsSession) -> None:
     assert error.actual == "no operation within 0.05 s; the server answers PING"
 
 
+AGED = "given stream ORDERS subjects=ORDERS.> max_age={age}\ngiven message ORDERS.new || m\n"
+
+
+def test_a_state_that_comes_before_its_time_is_a_failure(session: NatsSession) -> None:
+    error = ended(session, AGED.format(age="100ms") + "expect stream ORDERS messages=0 after 1h\n")
+    assert isinstance(error, Failed)
+    assert error.message.endswith("s after the last line sent, too early")
+    assert error.expected == "messages=0 not before 3600 s"
+
+
+def test_a_state_that_comes_in_its_time_passes(session: NatsSession) -> None:
+    play(trace(AGED.format(age="100ms") + "expect stream ORDERS messages=0 between 80ms and 3s\n"), session)
+    assert session.observations == 1
+
+
+def test_a_state_that_does_not_stay_is_a_failure(session: NatsSession) -> None:
+    error = ended(session, AGED.format(age="300ms") + "expect stream ORDERS messages=1 for 5s\n")
+    assert isinstance(error, Failed)
+    assert error.message == "messages: expected 1, found 0"
+    assert error.expected == "messages=1 for 5 s"
+
+
+def test_a_state_that_stays_passes(session: NatsSession) -> None:
+    play(trace(AGED.format(age="1h") + "expect stream ORDERS messages=1 within 1s for 50ms\n"), session)
+    assert session.observations == 1
+
+
 def test_something_instead_of_nothing_is_a_failure(session: NatsSession) -> None:
     error = ended(session, PULL + "< nothing for 100ms\n")
     assert isinstance(error, Failed)
