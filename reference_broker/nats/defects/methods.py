@@ -5,6 +5,7 @@ Classes are made anew for each broker, so nothing leaks from one to the next.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -40,6 +41,22 @@ def method_defect(
         give.__doc__ = faulty.__doc__
         defect(*requirements, name=name or faulty.__name__.replace("_", "-"))(give)
         return faulty
+
+    return register
+
+
+def push_defect(
+    method: Callable[Concatenate[Consumer, P], R], *requirements: str
+) -> Callable[[Callable[Concatenate[Consumer, P], R]], Method]:
+    """As ``method_defect`` for a method of consumers, of which only those that push have the fault."""
+
+    def register(faulty: Callable[Concatenate[Consumer, P], R]) -> Method:
+        @functools.wraps(faulty)
+        def of_push_consumers(self: Consumer, /, *arguments: P.args, **options: P.kwargs) -> R:
+            chosen = method if self.config.is_pull else faulty
+            return chosen(self, *arguments, **options)
+
+        return method_defect(method, *requirements)(of_push_consumers)
 
     return register
 
