@@ -9,6 +9,7 @@ answer may still show the state before.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from plumbline.conformance.amqp.probe import is_rabbitmq
@@ -23,10 +24,16 @@ if TYPE_CHECKING:
     from plumbline.conformance.amqp.session import AmqpSession
 
 REQUEST_WITHIN_S = 5.0
-NOT_FOUND = 404
 EXTENSION = "x-"  # how RabbitMQ's own arguments begin
 EXISTS = "exists"
 COUNTS = ("message_count", "consumer_count")
+
+
+class Reply(IntEnum):
+    """Reply codes of a passive queue.declare that is refused."""
+
+    NOT_FOUND = 404
+    RESOURCE_LOCKED = 405
 
 
 class AmqpStage:
@@ -178,14 +185,18 @@ class AmqpStage:
     def queue_state(self, name: str) -> dict[str, Any]:
         """``exists``, and if so ``message_count`` (of those ready) and ``consumer_count``.
 
-        Raises ``Untestable`` if the broker refuses to say (the queue is another connection's own).
+        Of another connection's exclusive queue only ``exists``. Raises ``Untestable`` if the broker refuses
+        to say.
         """
         answer = self.answer("queue.declare", queue=name, passive=True)
         if answer.method == "queue.declare-ok":
             return {EXISTS: True, **{count: answer.arguments[count] for count in COUNTS}}
-        if answer.arguments["reply_code"] != NOT_FOUND:
-            raise Untestable(f"queue {name}: its state is not available", actual=str(answer))
-        return {EXISTS: False}
+        match answer.arguments["reply_code"]:
+            case Reply.NOT_FOUND:
+                return {EXISTS: False}
+            case Reply.RESOURCE_LOCKED:
+                return {EXISTS: True}
+        raise Untestable(f"queue {name}: its state is not available", actual=str(answer))
 
     def await_queue(self, name: str, within: float = 5.0, **fields: Any) -> None:
         """Poll until the queue shows these. Raises ``Untestable`` if it never does."""
