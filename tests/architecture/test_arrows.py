@@ -60,7 +60,7 @@ def test_imports_follow_the_design() -> None:
         ("conformance", "import plumbline.captures", "The suite knows no capture"),
         ("conformance", "import plumbline.pipeline", "Arrows point one way"),
         ("conformance", "import plumbline.reports", "Nobody knows who reads a verdict"),
-        ("conformance", "import plumbline.servers", "Only the command line and the tests start real servers"),
+        ("conformance", "import plumbline.servers", "Only the command line, clusters"),
         ("proxy", "import plumbline.reference_broker", "nobody but the command line"),
         ("proxy", "import plumbline.conformance", "Arrows point one way"),
         ("pipeline", "import plumbline.cli", "Only the command line starts one part"),

@@ -1,0 +1,122 @@
+"""Which faults strike which nodes, and when: decided by a seed before anything runs.
+
+The same seed, kinds, nodes and duration always give the same plan. Times are nanoseconds from the start of
+the workload. Only one fault is active at a time, and each one heals before the plan ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from random import Random
+
+from msgspec import Struct
+
+from plumbline.errors import UsageProblem
+from plumbline.wire.units import SECOND
+
+QUIET_NS = 3 * SECOND  # before the first fault, and at least so long after the last
+SHORTEST_NS, LONGEST_NS = 2 * SECOND, 5 * SECOND  # of a fault, and of the pause after it
+
+
+class FaultType(StrEnum):
+    """What is done to nodes or to the routes between them."""
+
+    NONE = "none"
+    KILL = "kill"  # SIGKILL, later a restart with the same store
+    PAUSE = "pause"  # SIGSTOP, later SIGCONT
+    PARTITION = "partition"  # no byte passes between nodes, for a while
+    DELAY = "delay"  # every byte between nodes is late
+
+
+class FaultScope(StrEnum):
+    """How many nodes a fault concerns; of a partition, its shape."""
+
+    ONE = "one"
+    MINORITY = "minority"
+    MAJORITY = "majority"
+    ALL = "all"
+    HALVES = "halves"  # a majority and the rest do not reach each other
+    ONE_WAY = "one-way"  # what one node sends does not reach the others
+
+
+NODE_SCOPES = (FaultScope.ONE, FaultScope.MINORITY, FaultScope.MAJORITY, FaultScope.ALL)
+ROUTE_SCOPES = (FaultScope.HALVES, FaultScope.ONE_WAY)
+
+
+class PlannedFault(Struct, frozen=True):
+    """One fault. ``nodes`` are those that it strikes; ``routes`` the ordered pairs (sender, receiver) between
+    which it strikes. Nodes count from 0."""
+
+    start_ns: int
+    end_ns: int
+    fault: FaultType
+    scope: FaultScope
+    nodes: tuple[int, ...] = ()
+    routes: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        """``kill majority: nodes 1 3``."""
+        return f"{self.fault} {self.scope}: {_names(self.nodes)}"
+
+
+def make_plan(
+    kinds: Sequence[FaultType], nodes: int, duration_ns: int, seed: int
+) -> tuple[PlannedFault, ...]:
+    """Faults of these kinds, one after another, as many as fit into ``duration_ns``."""
+    random = Random(f"plan {seed}")
+    chosen = [kind for kind in kinds if kind is not FaultType.NONE]
+    faults: list[PlannedFault] = []
+    at = min(QUIET_NS, duration_ns // 5)
+    last_end = duration_ns - at
+    order: list[FaultType] = []
+    while chosen:
+        if not order:  # every kind comes before one comes again
+            order = random.sample(chosen, len(chosen))
+        length = min(random.randrange(SHORTEST_NS, LONGEST_NS), duration_ns // 3)
+        if at + length > last_end:
+            break
+        faults.append(_fault(order.pop(), nodes, at, at + length, random))
+        at += length + random.randrange(SHORTEST_NS, LONGEST_NS)
+    return tuple(faults)
+
+
+def parse_faults(text: str) -> tuple[FaultType, ...]:
+    """Reads ``kill,pause``. Raises ``UsageProblem``."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in list(FaultType)]
+    if unknown or not names:
+        raise UsageProblem(f"--faults {text}: write one or more of {', '.join(FaultType)}")
+    return tuple(dict.fromkeys(map(FaultType, names)))
+
+
+def _fault(kind: FaultType, nodes: int, start: int, end: int, random: Random) -> PlannedFault:
+    everyone = range(nodes)
+    if kind in (FaultType.KILL, FaultType.PAUSE):
+        scope = random.choice(NODE_SCOPES)
+        struck = tuple(sorted(random.sample(everyone, _count(scope, nodes))))
+        return PlannedFault(start, end, kind, scope, struck)
+    scope = random.choice(ROUTE_SCOPES)
+    if scope is FaultScope.ONE_WAY:
+        struck = (random.randrange(nodes),)
+        routes = [(struck[0], other) for other in everyone if other not in struck]
+    else:
+        struck = tuple(sorted(random.sample(everyone, _count(FaultScope.MINORITY, nodes))))
+        others = [node for node in everyone if node not in struck]
+        routes = [pair for one in struck for other in others for pair in ((one, other), (other, one))]
+    return PlannedFault(start, end, kind, scope, struck, tuple(routes))
+
+
+def _count(scope: FaultScope, nodes: int) -> int:
+    minority = (nodes - 1) // 2
+    counts = {
+        FaultScope.ONE: 1,
+        FaultScope.MINORITY: max(minority, 1),
+        FaultScope.MAJORITY: nodes // 2 + 1,
+        FaultScope.ALL: nodes,
+    }
+    return counts[scope]
+
+
+def _names(nodes: Sequence[int]) -> str:
+    return f"node{'s' if len(nodes) > 1 else ''} {' '.join(str(node + 1) for node in nodes)}"
