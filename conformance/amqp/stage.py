@@ -8,7 +8,7 @@ answer may still show the state before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from plumbline.conformance.amqp.session import AmqpSession
 
 REQUEST_WITHIN_S = 5.0
-EXTENSION = "x-"  # how RabbitMQ's own arguments begin
+EXTENSION = "x-"  # how RabbitMQ's own arguments of queues begin
+FLAGS = ("auto_delete", "internal")  # of exchanges; AMQP 0-9-1 itself has taken them out
 EXISTS = "exists"
 COUNTS = ("message_count", "consumer_count")
 
@@ -126,23 +127,28 @@ class AmqpStage:
     def queue(self, label: str, **arguments: Any) -> str:
         """Declare a queue, durable unless told otherwise since some brokers refuse others; its name there."""
         name = self._session.name(label)
-        try:
-            self.request("queue.declare", **{"queue": name, "durable": True, **arguments})
-        except Untestable as refused:
-            queue_arguments = arguments.get("arguments", {})
-            extensions = [argument for argument in queue_arguments if argument.startswith(EXTENSION)]
-            if not extensions or is_rabbitmq(self._session.target.target.features):
-                raise
-            raise Unsupported(
-                f"queue.declare with {', '.join(extensions)} is refused: {refused.actual}"
-            ) from None
+        extensions = [name for name in arguments.get("arguments", {}) if name.startswith(EXTENSION)]
+        self._declare("queue", extensions, **{"queue": name, "durable": True, **arguments})
         return name
 
     def exchange(self, label: str, **arguments: Any) -> str:
         """Declare an exchange (direct and durable unless told otherwise); its name on the target."""
         name = self._session.name(label)
-        self.request("exchange.declare", **{"exchange": name, "type": "direct", "durable": True, **arguments})
+        extensions = [*arguments.get("arguments", {}), *(flag for flag in FLAGS if arguments.get(flag))]
+        declared = {"exchange": name, "type": "direct", "durable": True, **arguments}
+        self._declare("exchange", extensions, **declared)
         return name
+
+    def _declare(self, kind: str, extensions: Sequence[str], **arguments: Any) -> None:
+        """Raises ``Unsupported`` if another server than RabbitMQ refuses ``extensions``, its own ones."""
+        try:
+            self.request(f"{kind}.declare", **arguments)
+        except Untestable as refused:
+            if not extensions or is_rabbitmq(self._session.target.target.features):
+                raise
+            raise Unsupported(
+                f"{kind}.declare with {', '.join(extensions)} is refused: {refused.actual}"
+            ) from None
 
     def bind(self, queue: str, exchange: str, routing_key: str = "", **arguments: Any) -> None:
         """Bind a queue of that name on the target to an exchange of that name there."""
