@@ -1,0 +1,1 @@
+"""Are the checks adequate? Mutants by rule of both reference cores, and the checks that kill them."""
