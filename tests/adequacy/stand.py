@@ -1,0 +1,461 @@
+"""The suite against the reference brokers in one process: no sockets, and a clock that waiting moves.
+
+A check waits for nothing: where it would wait, the clock goes on to its deadline or to the next timer of a
+broker. So a check takes milliseconds, whatever it waits for, and always ends in the same way. What needs a
+real process or a real socket (a client that does not read, a signal) cannot run here.
+"""
+
+from __future__ import annotations
+
+import heapq
+import importlib
+import itertools
+import math
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from random import Random
+from types import SimpleNamespace, TracebackType
+from typing import Any, Protocol, Self
+from unittest.mock import patch
+
+from plumbline.conformance import pump, session, target
+from plumbline.conformance.amqp import session as amqp_session
+from plumbline.conformance.nats import session as nats_session
+from plumbline.conformance.outcomes import Inconclusive
+from plumbline.conformance.own_server import OwnServer
+from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.urls import AnyUrl, NatsUrl, parse_url
+from plumbline.conformance.variants import main_server, variants
+from plumbline.reference_broker.outputs import CloseOutput, SendOutput
+from plumbline.reference_broker.shell import LINGER_S, Core
+from plumbline.reference_broker.write_queue import Files, WriteQueue, apply
+
+START_NS = 1_795_245_184_000_000_000  # since the epoch
+NS = 1_000_000_000
+SEND_NS = 100_000  # what each write of a client takes, so that a check that only asks and asks ends, too
+HOST = "127.0.0.1"
+FIRST_PORT = 20001
+RUN = "adeq"
+SEED = 1
+PROGRAM = ("the reference broker", "in this process")
+
+
+class ServerCrashError(Exception):
+    """The core raised an exception. The text has its traceback."""
+
+
+class World:
+    """The clock and the servers. Nothing happens in it but when a client calls."""
+
+    def __init__(self) -> None:
+        self.now = START_NS
+        self.servers: dict[int, VirtualServer] = {}  # by port
+        self.crash = ""  # the traceback of the first core that raised an exception
+        self._ports = itertools.count(FIRST_PORT)
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return (self.now - START_NS) / NS
+
+    def sleep(self, seconds: float) -> None:
+        self.advance_to(self.now + max(round(seconds * NS), 0))
+
+    def ns_of(self, monotonic: float) -> int:
+        """The first moment that is not before ``monotonic``, as ``monotonic()`` gives it."""
+        return START_NS + math.ceil(monotonic * NS)
+
+    def free_port(self) -> int:
+        """One that no server has had."""
+        return next(self._ports)
+
+    def open_link(self, url: AnyUrl) -> VirtualLink:
+        """As ``conformance.links.open_link``."""
+        server = self.servers.get(url.port)
+        if server is None or server.has_ended:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return server.accept()
+
+    def next_wake(self) -> int | None:
+        """When the next timer of any server is due."""
+        times = [due for server in self.servers.values() if (due := server.next_wake()) is not None]
+        return min(times, default=None)
+
+    def advance_to(self, end: int) -> None:
+        """Let time pass; servers are woken in the order in which they asked for it."""
+        while self.step(end):
+            pass
+
+    def step(self, end: int) -> bool:
+        """Let time pass until the next timer has run, or until ``end``: False."""
+        due = self.next_wake()
+        if due is None or due > end:
+            self.now = max(self.now, end)
+            return False
+        self.now = max(self.now, due)
+        for server in list(self.servers.values()):
+            when = server.next_wake()
+            if when is not None and when <= self.now:
+                server.wake()
+        return True
+
+
+class CoreFactory(Protocol):
+    """Makes a core. ``files``: what is stored; None: nothing is."""
+
+    def __call__(self, ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core: ...
+
+
+class VirtualServer:
+    """A core and its connections. ``files`` is a folder that is none; without, nothing is stored.
+
+    The core is made when somebody connects first, since most checks use one server of many.
+    """
+
+    def __init__(self, world: World, factory: CoreFactory, files: Files | None = None) -> None:
+        self.world = world
+        self.has_ended = False
+        self.port = world.free_port()
+        self._factory = factory
+        self._core: Core | None = None
+        self._files = files
+        self._ledger = None if files is None else WriteQueue()
+        self._links: dict[int, VirtualLink] = {}
+        self._lingering: list[tuple[int, int]] = []  # when, and which connection
+        self._opened = 0
+        world.servers[self.port] = self
+
+    @property
+    def core(self) -> Core:
+        """The core, which is made at first use. Raises as the core does."""
+        if self._core is None:
+            self._core = self._factory(self._ledger, self._files, self.world.now, self.port)
+            self._write()
+        return self._core
+
+    def start(self) -> None:
+        """Make the core now. Raises ``ServerCrashError``."""
+        try:
+            self.core  # noqa: B018
+        except Exception as error:  # whatever a mutant does
+            self.world.crash = self.world.crash or traceback.format_exc(limit=-3)
+            self.has_ended = True
+            raise ServerCrashError(self.world.crash) from error
+
+    def accept(self) -> VirtualLink:
+        """Raises ``ConnectionRefusedError`` if it does not start."""
+        try:
+            self.start()
+        except ServerCrashError:
+            raise ConnectionRefusedError(111, "Connection refused") from None
+        self._opened += 1
+        number = self._opened
+        link = self._links[number] = VirtualLink(self, number)
+        self._event(lambda now: self.core.on_connected(number, now, HOST))
+        return link
+
+    def receive(self, number: int, data: bytes) -> None:
+        """Bytes of a client."""
+        self._event(lambda now: self.core.on_data(number, data, now))
+
+    def hang_up(self, number: int) -> None:
+        """A client is gone."""
+        if self._links.pop(number, None) is not None and not self.has_ended:
+            self._event(lambda now: self.core.on_disconnected(number, now))
+
+    def next_wake(self) -> int | None:
+        if self.has_ended or self._core is None:
+            return None
+        times = [when for when, _ in self._lingering[:1]]
+        if (due := self._core.next_wake()) is not None:
+            times.append(due)
+        return min(times, default=None)
+
+    def wake(self) -> None:
+        now = self.world.now
+        while self._lingering and self._lingering[0][0] <= now:
+            self.hang_up(heapq.heappop(self._lingering)[1])
+        if self._core is None or self.has_ended:
+            return
+        due = self._core.next_wake()
+        if due is not None and due <= now:
+            self._event(self._core.wake)
+
+    def stop(self) -> None:
+        """In order."""
+        if (end := getattr(self._core, "stop", None)) is not None and not self.has_ended:
+            self._event(end)
+        self.kill()
+
+    def kill(self) -> None:
+        """At once. What the core has entered was written when it was."""
+        self.has_ended = True
+        self.world.servers.pop(self.port, None)
+        for link in self._links.values():
+            link.peer_has_closed = True
+        self._links.clear()
+
+    def _event(self, happen: Callable[[int], Sequence[Any]]) -> None:
+        if self.has_ended:
+            return
+        try:
+            outputs = happen(self.world.now)
+            self._write()
+        except Exception:  # whatever a mutant does
+            self.world.crash = self.world.crash or traceback.format_exc(limit=-3)
+            self.kill()
+            return
+        self._carry_out(outputs)
+
+    def _carry_out(self, outputs: Iterable[Any]) -> None:
+        for output in outputs:
+            link = self._links.get(output.connection)
+            if link is None or link.peer_has_closed:
+                continue
+            if isinstance(output, SendOutput):
+                link.waiting += output.data
+            elif isinstance(output, CloseOutput):
+                link.peer_has_closed = True
+                heapq.heappush(self._lingering, (self.world.now + round(LINGER_S * NS), output.connection))
+
+    def _write(self) -> None:
+        if self._ledger is not None and self._files is not None and self._ledger:
+            apply(self._files, self._ledger.take())
+
+
+class VirtualLink:
+    """A connection, as ``conformance.links.Link``."""
+
+    def __init__(self, server: VirtualServer, number: int) -> None:
+        self.waiting = bytearray()
+        self.peer_has_closed = False
+        self._server = server
+        self._number = number
+        self._timeout: float | None = None
+        self._is_closed = False
+
+    def is_readable(self) -> bool:
+        return bool(self.waiting) or self.peer_has_closed
+
+    def recv(self, size: int) -> bytes:
+        world = self._server.world
+        if not self.is_readable() and self._timeout != 0:
+            end = sys.maxsize if self._timeout is None else world.now + round(self._timeout * NS)
+            while not self.is_readable() and world.step(end):
+                pass
+            if not self.is_readable():
+                raise TimeoutError("timed out")
+        if not self.is_readable():
+            raise BlockingIOError
+        data = bytes(self.waiting[:size])
+        del self.waiting[:size]
+        return data
+
+    def sendall(self, data: bytes) -> None:
+        world = self._server.world
+        if self.peer_has_closed or self._is_closed:
+            raise BrokenPipeError(32, "Broken pipe")
+        if data:
+            world.advance_to(world.now + SEND_NS)
+            self._server.receive(self._number, data)
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._timeout = seconds
+
+    def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return self._number
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._server.hang_up(self._number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class VirtualPump:
+    """As ``conformance.pump.Pump``."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._links: dict[VirtualLink, pump.Readable] = {}
+
+    def add(self, connection: pump.Readable, link: VirtualLink) -> None:
+        self._links[link] = connection
+
+    def remove(self, link: VirtualLink) -> None:
+        del self._links[link]
+
+    def run(self, until: Callable[[], bool], deadline: float) -> bool:
+        world, end = self._world, self._world.ns_of(deadline)
+        while not until():
+            if ready := [link for link in self._links if link.is_readable()]:
+                for link in ready:
+                    if (connection := self._links.get(link)) is not None:
+                        connection.readable()
+            elif world.now >= end:
+                return until()
+            else:
+                world.step(end)
+        return True
+
+    def close(self) -> None:
+        self._links.clear()
+
+
+class VirtualOwnServer(OwnServer):
+    """A server of one check, whose store is a folder that is none."""
+
+    def __init__(self, world: World, factory: CoreFactory, scheme: str) -> None:
+        self.url = ""
+        self._world = world
+        self._factory = factory
+        self._scheme = scheme
+        self._files: Files = {}
+        self._server: VirtualServer | None = None
+
+    def start(self) -> str:
+        self._server = VirtualServer(self._world, self._factory, self._files)
+        try:
+            self._server.start()
+        except ServerCrashError as error:
+            raise Inconclusive("the server does not start", actual=str(error)) from None
+        self.url = f"{self._scheme}{HOST}:{self._server.port}"
+        return self.url
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._server is None:
+            return
+        if number == signal.SIGKILL:
+            self._server.kill()
+        else:
+            self._server.stop()
+        self._server = None
+
+    def close(self) -> None:
+        self.kill()
+
+    def exit_output(self, within: float) -> str:
+        return self._world.crash if self._server is not None and self._server.has_ended else ""
+
+
+# The two kinds of cores. The modules of the brokers are imported when they are needed: a mutant may be one.
+
+
+def nats_core(config: Mapping[str, Any]) -> CoreFactory:
+    """A NATS broker with this configuration."""
+
+    def make(ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+        from plumbline.reference_broker.nats.assembly import build
+        from plumbline.reference_broker.nats.config import Config
+        from plumbline.reference_broker.nats.jetstream.service import JetStream
+
+        whole = dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}
+        broker = build(Config.of(**whole), Random(SEED + port), ledger=ledger)
+        broker.identity.port = port
+        if files is not None and isinstance(broker.service, JetStream):
+            broker.service.recover(files, now)
+        return broker
+
+    return make
+
+
+def amqp_core(ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+    """An AMQP broker."""
+    from plumbline.reference_broker.amqp.assembly import build
+    from plumbline.reference_broker.amqp.config import Config
+
+    stored = {} if files is None else {"data_dir": "."}
+    broker = build(Config.of(**stored), Random(SEED + port), ledger=ledger)
+    if files is not None:
+        broker.recover(files, now)
+    return broker
+
+
+_main, _variants = cache(main_server), cache(variants)
+
+
+def warm_up() -> None:
+    """Read once what every stand needs."""
+    _main()
+    _variants()
+
+
+class Stand:
+    """The servers of one protocol in their configurations, and the suite wired to them.
+
+    ``access`` is what ``run_check`` takes. Use it inside ``installed()``.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        importlib.import_module("plumbline.conformance.sessions")  # whose clock is replaced, too
+        self.protocol = protocol
+        self.world = World()
+        self._access: TargetAccess | None = None
+
+    @property
+    def access(self) -> TargetAccess:
+        """The target, which is started at first use. Raises ``ServerCrashError``, and as ``open_target``."""
+        if self._access is None:
+            try:
+                self._access = open_target(self._running(), run=RUN)
+            except Exception as error:
+                if self.world.crash:
+                    raise ServerCrashError(self.world.crash) from error
+                raise
+        return self._access
+
+    def _running(self) -> RunningTarget:
+        if self.protocol == "amqp":
+            port = VirtualServer(self.world, amqp_core).port
+            return RunningTarget(parse_url(f"amqp://guest:guest@{HOST}:{port}/%2f"), program=PROGRAM)
+        main = VirtualServer(self.world, nats_core(_main().config)).port
+        urls: dict[str, AnyUrl] = {}
+        for name, variant in _variants().items():
+            port = VirtualServer(self.world, nats_core(variant.config)).port
+            urls[name] = NatsUrl.parse(variant.url(f"{HOST}:{port}"))
+        return RunningTarget(NatsUrl.parse(f"nats://{HOST}:{main}"), urls, program=PROGRAM)
+
+    @contextmanager
+    def installed(self) -> Iterator[Self]:
+        """Within, sessions of checks connect to this stand and their time is its time."""
+        world = self.world
+        clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep)
+        changes: list[tuple[Any, str, Any]] = [
+            (session, "open_link", world.open_link),
+            (target, "open_link", world.open_link),
+            (session, "Pump", lambda: VirtualPump(world)),
+            (nats_session, "OwnServer", self._own_nats),
+            (amqp_session, "OwnAmqpServer", self._own_amqp),
+        ]
+        for name, module in list(sys.modules.items()):
+            if name.startswith("plumbline.conformance.") and getattr(module, "time", None) is time:
+                changes.append((module, "time", clock))
+        patches = [patch.object(owner, name, new) for owner, name, new in changes]
+        for each in patches:
+            each.start()
+        try:
+            yield self
+        finally:
+            for each in patches:
+                each.stop()
+
+    def _own_nats(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
+        return VirtualOwnServer(self.world, nats_core(config), "nats://")
+
+    def _own_amqp(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
+        return VirtualOwnServer(self.world, amqp_core, "amqp://guest:guest@")

@@ -1,0 +1,76 @@
+"""The suite against the cores in one process, on a clock that waiting moves."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from plumbline.conformance import session
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.suite import all_checks, select
+from plumbline.verdicts import CheckResult, Outcome
+from tests.adequacy.stand import HOST, Stand
+
+
+def ran(stand: Stand, pattern: str) -> list[CheckResult]:
+    """The results of checks, in the stand."""
+    with stand.installed():
+        return [run_check(check, stand.access, Catalogue.load()) for check in select(all_checks(), [pattern])]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "pattern"),
+    [
+        ("nats", "JS-PULL-015"),
+        ("nats", "store_restart::*"),  # servers of their own
+        ("nats", "api/domain"),  # a variant
+        ("amqp", "AMQP-ACK-001"),
+        ("amqp", "amqp_durability::*"),
+    ],
+)
+def test_checks_pass_without_sockets(protocol: str, pattern: str) -> None:
+    results = ran(Stand(protocol), pattern)
+    assert {result.id: result.message for result in results if result.outcome is not Outcome.PASSED} == {}
+    assert results
+
+
+def test_waiting_moves_the_clock_of_the_stand() -> None:
+    stand = Stand("amqp")
+    before = stand.world.monotonic()
+    (result,) = ran(stand, "amqp_frames::silent_client_is_given_up")
+    assert result.outcome is Outcome.PASSED
+    assert stand.world.monotonic() - before > 1
+
+
+def test_a_core_that_raises_an_exception_has_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand = Stand("amqp")
+    with stand.installed():
+        access = stand.access
+        (server,) = stand.world.servers.values()
+        monkeypatch.setattr(server.core, "handle", None)
+        run_check(select(all_checks("amqp"), ["AMQP-ACK-001"])[0], access, Catalogue.load())
+        assert "'NoneType' object is not callable" in stand.world.crash
+        with pytest.raises(ConnectionRefusedError):
+            stand.world.open_link(access.url)
+
+
+def test_the_clock_is_the_real_one_again_afterwards() -> None:
+    with Stand("nats").installed():
+        assert vars(session)["time"] is not time
+    assert vars(session)["time"] is time
+
+
+def test_a_client_that_hangs_up_is_gone_and_one_that_is_closed_reads_the_rest() -> None:
+    stand = Stand("nats")
+    with stand.installed():
+        link = stand.world.open_link(stand.access.url)
+        assert link.recv(4096).startswith(b"INFO ")
+        link.sendall(b"what?\r\n")
+        assert b"-ERR" in link.recv(4096)
+        assert link.recv(4096) == b""
+        with pytest.raises(BrokenPipeError):
+            link.sendall(b"PING\r\n")
+        link.close()
+    assert HOST in str(stand.access.url)
