@@ -1,21 +1,22 @@
 """``operations`` to ``deliveries``, ``pulls`` and ``publishes``: each with what answered it.
 
-What answers what stands in the rows already (``answers``: numbers of operations of the same connection), so
-these are joins. Connections have one number over all captures, whichever files they stand in.
+What answers what is in the rows already (``answers``: numbers of operations of the same connection), so these
+are joins, the same for both engines: see ``frames``. Connections have one number over all captures.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+from typing import Any
 
+from plumbline.pipeline.frames import AnyFrame, functions_of
 from plumbline.pipeline.tables import DELIVERIES, PUBLISHES, PULLS
 
 _HEARTBEAT = 100  # a status that ends no pull request
 
 
-def deliveries(operations: DataFrame) -> DataFrame:
+def deliveries(operations: AnyFrame) -> AnyFrame:
     """Messages that consumers and queues delivered, each with its first acknowledgement that ends it."""
+    F = functions_of(operations)  # noqa: N806  # as the style guide of PySpark writes it
     is_final = (F.col("fact") == "ack") & ~F.col("kind").isin("+WPI", "")
     acknowledgements = _first_answer(
         operations.where(is_final),
@@ -36,8 +37,9 @@ def deliveries(operations: DataFrame) -> DataFrame:
     )
 
 
-def pulls(operations: DataFrame) -> DataFrame:
+def pulls(operations: AnyFrame) -> AnyFrame:
     """Pull requests, each with the deliveries that count for it and the status that ended it."""
+    F = functions_of(operations)  # noqa: N806  # as the style guide of PySpark writes it
     delivered = (
         operations.where((F.col("fact") == "delivery") & (F.col("protocol") == "nats"))
         .select("connection", F.explode("answers").alias("pull"), "payload_size", "time_ns")
@@ -69,8 +71,9 @@ def pulls(operations: DataFrame) -> DataFrame:
     )
 
 
-def publishes(operations: DataFrame) -> DataFrame:
+def publishes(operations: AnyFrame) -> AnyFrame:
     """Messages that clients published, each with its first PubAck or confirm, and whether it came back."""
+    F = functions_of(operations)  # noqa: N806  # as the style guide of PySpark writes it
     confirms = _first_answer(
         operations.where(F.col("fact") == "publish-answer"),
         confirm=F.col("kind"),
@@ -94,14 +97,16 @@ def publishes(operations: DataFrame) -> DataFrame:
     )
 
 
-def _first_answer(answers: DataFrame, **columns: Column) -> DataFrame:
+def _first_answer(answers: AnyFrame, **columns: Any) -> AnyFrame:
     """By connection and number of what is answered: these columns of the first operation that answers it."""
-    answer = F.struct(
-        F.col("number").alias("answer"), *(value.alias(name) for name, value in columns.items())
-    )
+    F = functions_of(answers)  # noqa: N806  # as the style guide of PySpark writes it
     return (
-        answers.select("connection", F.explode("answers").alias("answered"), answer.alias("first"))
+        answers.select(
+            "connection",
+            F.explode("answers").alias("answered"),
+            F.col("number").alias("answer"),
+            *(value.alias(name) for name, value in columns.items()),
+        )
         .groupBy("connection", F.col("answered").alias("number"))
-        .agg(F.min("first").alias("first"))
-        .select("connection", "number", *(F.col(f"first.{name}").alias(name) for name in columns))
+        .agg(*(F.min_by(name, "answer").alias(name) for name in columns))
     )

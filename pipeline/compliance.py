@@ -6,27 +6,24 @@ never kept by accident.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.monitors import MONITORS
+from plumbline.pipeline.frames import AnyFrame, Frame, functions_of, records, rows_beside
 from plumbline.pipeline.tables import COMPLIANCE
 
 BROKEN, KEPT, NOT_SEEN = "broken", "kept", "not seen"
-_RULES = ", ".join(
-    f"{name} string" for name in ("requirement", "level", "statement", "source", "side", "rule", "protocol")
-)
 
 
-def _is(protocol: str, *facts: str) -> Column:
-    return (F.col("protocol") == protocol) & F.col("fact").isin(*facts)
+def observed_by_rule(F: Any) -> dict[str, Any]:  # noqa: N803  # as the style guide of PySpark writes it
+    """By rule: whether an operation is one that it judges. ``F``: see ``frames.functions_of``."""
 
+    def _is(protocol: str, *facts: str) -> Any:
+        return (F.col("protocol") == protocol) & F.col("fact").isin(*facts)
 
-def observed_by_rule() -> dict[str, Column]:
-    """By rule: whether an operation is one that it judges."""
     message = F.col("op").isin("MSG", "HMSG") & (F.col("protocol") == "nats")
     delivery, amqp_delivery = _is("nats", "delivery"), _is("amqp", "delivery")
     consumed = amqp_delivery & (F.col("consumer_tag") != "")
@@ -49,44 +46,62 @@ def observed_by_rule() -> dict[str, Column]:
     }
 
 
-def compliance(operations: DataFrame, violations: DataFrame) -> DataFrame:
+def compliance(operations: AnyFrame, violations: Frame) -> AnyFrame:
     """One row for each requirement and server; of a protocol that no server spoke, one without a server."""
-    judging = observed_by_rule()
-    messages = operations.where(F.col("number") > 0)
-    servers = messages.select("server", "protocol").distinct()
+    F = functions_of(operations)  # noqa: N806  # as the style guide of PySpark writes it
     seen = (
-        messages.groupBy("server")
-        .agg(*(F.count_if(condition).alias(rule) for rule, condition in judging.items()))
-        .unpivot("server", list(judging), "rule", "observed")
+        operations.where(F.col("number") > 0)
+        .groupBy("server", "protocol")
+        .agg(*(F.count_if(condition).alias(rule) for rule, condition in observed_by_rule(F).items()))
     )
     broken = violations.groupBy("server", "rule").agg(
         F.count_if("certain").alias("violations"), F.count_if(~F.col("certain")).alias("possible")
     )
-    rules = operations.sparkSession.createDataFrame(list(_rules(Catalogue.load())), _RULES)
-    verdict = (
-        F.when(F.col("violations") > 0, BROKEN).when(F.col("observed") > 0, KEPT).otherwise(F.lit(NOT_SEEN))
-    )
-    return (
-        rules.join(servers, "protocol", "left")
-        .join(seen, ["server", "rule"], "left")
-        .join(broken, ["server", "rule"], "left")
-        .groupBy("requirement", "level", "statement", "source", "server", "side")
-        .agg(
-            F.sort_array(F.collect_set("rule")).alias("rules"),
-            F.coalesce(F.sum("observed"), F.lit(0)).alias("observed"),
-            F.coalesce(F.sum("violations"), F.lit(0)).alias("violations"),
-            F.coalesce(F.sum("possible"), F.lit(0)).alias("possible"),
-        )
-        .withColumn("verdict", verdict)
-        .select(*COMPLIANCE.names)
-        .orderBy("requirement", "server")
-    )
+    return rows_beside(operations, COMPLIANCE, compliance_rows(records(seen), records(broken)))
 
 
-def _rules(catalogue: Catalogue) -> Iterable[tuple[str, ...]]:
+_Row = dict[str, Any]
+
+
+def compliance_rows(seen: Iterable[Mapping[str, Any]], broken: Iterable[Mapping[str, Any]]) -> list[_Row]:
+    """Rows of the table, in its order.
+
+    ``seen``: by server and protocol, how many operations each rule judged. ``broken``: by server and rule,
+    how many violations are certain and how many are possible.
+    """
+    servers: dict[str, set[str]] = defaultdict(set)
+    observed: dict[tuple[str | None, str], int] = defaultdict(int)
+    for row in seen:
+        servers[row["protocol"]].add(row["server"])
+        for monitor in MONITORS:
+            observed[row["server"], monitor.rule] += row[monitor.rule]
+    counts = {(row["server"], row["rule"]): (row["violations"], row["possible"]) for row in broken}
+    rows: dict[tuple[str, str, str], _Row] = {}
+    for about, rule, protocol in _rules(Catalogue.load()):
+        for server in servers.get(protocol, {None}):
+            key = about["requirement"], server or "", about["side"]
+            row = rows.setdefault(
+                key, about | {"server": server, "rules": [], "observed": 0, "violations": 0, "possible": 0}
+            )
+            certain, possible = counts.get((server, rule), (0, 0))
+            row["rules"] = sorted({*row["rules"], rule})
+            row["observed"] += observed[server, rule]
+            row["violations"] += certain
+            row["possible"] += possible
+    return [row | {"verdict": _verdict(row)} for _, row in sorted(rows.items())]
+
+
+def _verdict(row: _Row) -> str:
+    return BROKEN if row["violations"] else KEPT if row["observed"] else NOT_SEEN
+
+
+def _rules(catalogue: Catalogue) -> Iterable[tuple[_Row, str, str]]:
+    """Of each monitored requirement what the catalogue says, a rule that judges it, and its protocol."""
     for monitor in MONITORS:
         for identity in monitor.requirements:
             row = catalogue.by_id[identity]
-            protocol = "amqp" if identity.startswith("AMQP-") else "nats"
-            about = (row.level.value, row.statement, row.source, monitor.side.value)
-            yield identity, *about, monitor.rule, protocol
+            about = {
+                "requirement": identity, "level": row.level.value, "statement": row.statement,
+                "source": row.source, "side": monitor.side.value,
+            }  # fmt: skip
+            yield about, monitor.rule, "amqp" if identity.startswith("AMQP-") else "nats"

@@ -26,12 +26,12 @@ from plumbline.pipeline.compliance import compliance
 from plumbline.pipeline.input.bundles import BUNDLES
 from plumbline.pipeline.input.files import CaptureProblem, capture_files
 from plumbline.pipeline.input.source import NAME
-from plumbline.pipeline.judge import JudgeOptions, count_tables, shuffle_partitions
+from plumbline.pipeline.judge import count_tables, shuffle_partitions
 from plumbline.pipeline.judging.flows import STAGED, Ending
 from plumbline.pipeline.judging.states import new_state_key
 from plumbline.pipeline.judging.streams import FOUND_OR_STATE
 from plumbline.pipeline.printing import print_problems, print_violations, summary
-from plumbline.pipeline.results import Manifest, new_run, publish, read_table, write_table
+from plumbline.pipeline.results import JudgeOptions, Manifest, new_run, publish, read_table, write_table
 from plumbline.pipeline.spark.storage import folder, is_remote
 from plumbline.pipeline.tables import (
     COMPLIANCE,

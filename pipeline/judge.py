@@ -12,16 +12,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from plumbline.pipeline import answered, problems, transforms
 from plumbline.pipeline.compliance import compliance
-from plumbline.pipeline.input.files import SECTION_BYTES
 from plumbline.pipeline.input.frames import CaptureInput, bundled, find, packets
 from plumbline.pipeline.judging.flows import STAGED
 from plumbline.pipeline.judging.streams import FOUND_OR_STATE
-from plumbline.pipeline.results import Manifest, new_run, publish, read_table, write_table
+from plumbline.pipeline.results import JudgeOptions, Manifest, new_run, publish, read_table, write_table
 from plumbline.pipeline.spark.storage import folder
 from plumbline.pipeline.tables import (
     COMPLIANCE,
@@ -43,16 +41,6 @@ if TYPE_CHECKING:
 PARTS_PER_CORE, PART_BYTES = 6, 8 * 1024 * 1024  # at most so many; so large at least
 ROWS_PER_FILE = 2_000_000  # of a capture's packets, in one file of a table
 _STAGING = "staging"
-
-
-class JudgeOptions(Struct, frozen=True, kw_only=True):
-    """What to judge, and how. ``partitions`` 0: some for each core that Spark has."""
-
-    paths: tuple[str, ...]
-    output: str
-    keeps_payloads: bool = False
-    section_bytes: int = SECTION_BYTES
-    partitions: int = 0
 
 
 class JudgeRun:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from plumbline.monitors import MONITORS, Place, Side, Violation
-from plumbline.pipeline.results import Manifest, Results
+from plumbline.pipeline.frames import Frame
+from plumbline.pipeline.results import LocalResults, Manifest, Results
 from plumbline.visible import write_line
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _ORDER = {kind.rule: number for number, kind in enumerate(MONITORS)}
 
 
-def print_result(results: Results, place: str, out: TextIO, most: int) -> None:
+def print_result(results: Results | LocalResults, place: str, out: TextIO, most: int) -> None:
     """The result in the folder ``place``; at most ``most`` violations and as many problems."""
     print_violations(results.table("violations"), out, most, results.manifest.violations)
     print_problems(results.table("problems"), out, most, results.manifest.problems)
     write_line(out, f"{summary(results.manifest)}; tables in {place}/{results.manifest.run}")
 
 
-def print_violations(violations: DataFrame, out: TextIO, most: int, every: int) -> None:
+def print_violations(violations: Frame, out: TextIO, most: int, every: int) -> None:
     """In the order of time."""
     rows = violations.orderBy("time_ns", "connection", "number").limit(most).collect()
     for row in sorted(rows, key=_order):
@@ -32,32 +30,35 @@ def print_violations(violations: DataFrame, out: TextIO, most: int, every: int) 
         out.write(f"... and {every - len(rows)} more violations\n\n")
 
 
-def print_problems(problems: DataFrame, out: TextIO, most: int, every: int) -> None:
+def print_problems(problems: Frame, out: TextIO, most: int, every: int) -> None:
     """One line each."""
-    rows = problems.orderBy("capture", "frame").limit(most).collect()
+    rows = problems.orderBy("capture", "frame", "text").limit(most).collect()
     for row in rows:
-        write_line(out, f"problem: {row.kind}: {row.text}")
+        write_line(out, f"problem: {row['kind']}: {row['text']}")
     if every > len(rows):
         out.write(f"... and {every - len(rows)} more problems\n")
 
 
 def violation_text(row: Any) -> str:
     """A row of the table ``violations``, on several lines."""
-    head = f"{utc(row.time_ns)}  {row.capture}, packet {row.frame}"
+    head = f"{utc(row['time_ns'])}  {row['capture']}, packet {row['frame']}"
     return f"{head}\n{violation_of(row)}"
 
 
 def violation_of(row: Any) -> Violation:
     """A row of the table ``violations`` as the monitor found it."""
     return Violation(
-        row.rule,
-        tuple(row.requirements),
-        Side(row.side),
-        row.expected,
-        row.actual,
-        Place(str(row.connection), row.number, row.time_ns, row.text),
-        tuple(Place(str(one.connection), one.number, one.time_ns, one.text) for one in row.earlier),
-        row.certain,
+        row["rule"],
+        tuple(row["requirements"]),
+        Side(row["side"]),
+        row["expected"],
+        row["actual"],
+        Place(str(row["connection"]), row["number"], row["time_ns"], row["text"]),
+        tuple(
+            Place(str(one["connection"]), one["number"], one["time_ns"], one["text"])
+            for one in row["earlier"]
+        ),
+        row["certain"],
     )
 
 
@@ -84,4 +85,4 @@ def _many(count: int, name: str) -> str:
 
 
 def _order(row: Any) -> tuple[int, int, int, int]:
-    return row.time_ns, row.connection, row.number, _ORDER.get(row.rule, 0)
+    return row["time_ns"], row["connection"], row["number"], _ORDER.get(row["rule"], 0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+from msgspec import structs
 
 from plumbline.captures.operations import UNKNOWN
+from plumbline.pipeline.frames import AnyFrame, functions_of
 from plumbline.pipeline.input.files import CaptureProblem
-from plumbline.pipeline.rows import RowKind
+from plumbline.pipeline.rows import RowKind, without_surrogates
 from plumbline.pipeline.tables import PROBLEMS, spark_schema
 
 if TYPE_CHECKING:
@@ -18,12 +19,22 @@ if TYPE_CHECKING:
 
 def problems_of_places(spark: SparkSession, problems: Sequence[CaptureProblem]) -> DataFrame:
     """Of folders and files that were not even opened."""
-    rows = [(one.capture, one.kind, one.text, None, None, None, one.bytes) for one in problems]
+    rows = [tuple(row.get(name) for name in PROBLEMS.names) for row in rows_of_problems(problems)]
     return spark.createDataFrame(rows, spark_schema(PROBLEMS))
+
+
+def rows_of_problems(problems: Sequence[CaptureProblem]) -> list[dict[str, Any]]:
+    """Rows of the table, of files and folders."""
+    return [
+        {name: without_surrogates(value) for name, value in structs.asdict(problem).items()}
+        for problem in problems
+    ]
 
 
 def problems_of_files(staged: DataFrame) -> DataFrame:
     """Of files, as reading them told."""
+    from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
+
     missing = F.lit(None).cast("bigint")
     return staged.where(F.col("row_kind") == F.lit(str(RowKind.PROBLEM))).select(
         "capture",
@@ -36,8 +47,9 @@ def problems_of_files(staged: DataFrame) -> DataFrame:
     )
 
 
-def problems_of_connections(operations: DataFrame) -> DataFrame:
+def problems_of_connections(operations: AnyFrame) -> AnyFrame:
     """Holes, bytes that are not the protocol, and connections of no known protocol."""
+    F = functions_of(operations)  # noqa: N806  # as the style guide of PySpark writes it
     text = F.col("text")
     kind = (
         F.when(F.col("op") == "lost", "hole")

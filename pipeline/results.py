@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from plumbline.errors import PlumblineError
-from plumbline.pipeline.spark.storage import Folder, folder
+from plumbline.pipeline.input.files import SECTION_BYTES
+from plumbline.pipeline.spark.storage import Folder, LocalFolder, folder
 from plumbline.pipeline.tables import TABLES, Table, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from plumbline.pipeline.local.frame import ArrowFrame
 
 MANIFEST = "plumbline-result.json"
 SCHEMA = "plumbline.judged/1"
@@ -30,6 +34,16 @@ _RUN = "run-"
 
 class ResultNotFoundError(PlumblineError):
     """The folder holds no result of ``plumbline judge``. The message says so."""
+
+
+class JudgeOptions(Struct, frozen=True, kw_only=True):
+    """What to judge, and how. ``partitions`` 0: some for each core that Spark has."""
+
+    paths: tuple[str, ...]
+    output: str
+    keeps_payloads: bool = False
+    section_bytes: int = SECTION_BYTES
+    partitions: int = 0
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -66,18 +80,36 @@ def manifest_of(results: Folder) -> Manifest | None:
 
 
 class Results:
-    """The result in a folder. Raises ``ResultNotFoundError``."""
+    """The result in a folder, for Spark. Raises ``ResultNotFoundError``."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark, self._folder = spark, folder(path, spark)
-        manifest = manifest_of(self._folder)
-        if manifest is None:
-            raise ResultNotFoundError(f"{path}: this folder has no result of plumbline judge")
-        self.manifest = manifest
+        self._spark, self.folder = spark, folder(path, spark)
+        self.manifest = _manifest_in(self.folder, path)
 
     def table(self, name: str) -> DataFrame:
         """One table, with the schema of ``tables``; empty if nothing was written."""
-        return read_table(self._spark, self._folder.at(self.manifest.run, name), TABLES[name])
+        return read_table(self._spark, self.folder.at(self.manifest.run, name), TABLES[name])
+
+
+class LocalResults:
+    """The result in a folder of this machine, for the local engine. Raises ``ResultNotFoundError``."""
+
+    def __init__(self, path: str) -> None:
+        self.folder = LocalFolder(Path(path))
+        self.manifest = _manifest_in(self.folder, path)
+
+    def table(self, name: str) -> ArrowFrame:
+        """See ``Results``."""
+        from plumbline.pipeline.local.tables import read_frame
+
+        return read_frame(self.folder.at(self.manifest.run, name), TABLES[name])
+
+
+def _manifest_in(results: Folder, path: str) -> Manifest:
+    manifest = manifest_of(results)
+    if manifest is None:
+        raise ResultNotFoundError(f"{path}: this folder has no result of plumbline judge")
+    return manifest
 
 
 def read_table(spark: SparkSession, place: str, table: Table) -> DataFrame:

@@ -116,3 +116,7 @@ MAX_COPIES = 1000
 
 # Sequences that a mirror skips before the next message; a message behind a larger gap is not mirrored.
 MAX_MIRROR_GAP = 1_000_000
+
+# Bytes of captures, as they are read, that `plumbline judge` judges in its own process. More goes to Spark,
+# unless `--engine local` is given.
+LOCAL_JUDGE_BYTES = 200_000_000

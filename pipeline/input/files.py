@@ -12,7 +12,7 @@ import io
 import mmap
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -194,14 +194,17 @@ class BlockScanner:
         return self._known[offset]
 
 
-def packets(section: Section, content: bytes | None = None) -> Iterator[tuple[int, Packet] | CaptureProblem]:
+def packets(
+    section: Section, content: bytes | None = None, on_bytes: Callable[[int], None] = lambda read: None
+) -> Iterator[tuple[int, Packet] | CaptureProblem]:
     """Frame number and packet, in order; at last what is wrong with the file, if this section shows it.
 
-    ``content`` is the file's, where it is not Python that reads files.
+    ``content`` is the file's, where it is not Python that reads files. ``on_bytes`` hears how many more bytes
+    of the file, as it is stored, were read and their packets taken.
     """
     file, parser, frame = section.file, CaptureParser(section.start), section.frame
     try:
-        for data in _pieces(section, content):
+        for data in _pieces(section, content, on_bytes):
             for packet in parser.feed(data):
                 frame += 1
                 yield frame, packet
@@ -227,29 +230,32 @@ def _ending(section: Section, parser: CaptureParser) -> Iterator[CaptureProblem]
         yield CaptureProblem(name, "not-a-capture", f"{name}: no capture: {parser.held} bytes", parser.held)
 
 
-def _pieces(section: Section, content: bytes | None) -> Iterator[bytes]:
+def _pieces(section: Section, content: bytes | None, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     start = section.start.offset if section.start else 0
     left = None if section.end is None else section.end - start
-    with _open_bytes(Path(section.file.path), content) as file:
+    with _open_bytes(Path(section.file.path), content) as (file, plain):
+        known = start
         if start:
             file.seek(start)
         while data := file.read(READ_BYTES if left is None else min(READ_BYTES, left)):
             if left is not None:
                 left -= len(data)
             yield data
+            known, before = plain.tell(), known
+            on_bytes(known - before)
 
 
 @contextmanager
-def _open_bytes(path: Path, content: bytes | None) -> Iterator[Any]:
-    """Something to read the uncompressed bytes from."""
+def _open_bytes(path: Path, content: bytes | None) -> Iterator[tuple[Any, Any]]:
+    """Something to read the uncompressed bytes from, and the file as it is stored."""
     with path.open("rb") if content is None else io.BytesIO(content) as plain:
         if path.suffix == ".gz":
             with gzip.GzipFile(fileobj=plain) as uncompressed:
-                yield uncompressed
+                yield uncompressed, plain
         elif path.suffix == ".zst":
             import pyarrow as pa
 
             with pa.CompressedInputStream(plain, "zstd") as uncompressed:
-                yield uncompressed
+                yield uncompressed, plain
         else:
-            yield plain
+            yield plain, plain

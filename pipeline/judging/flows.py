@@ -9,7 +9,7 @@ packet, so that ids are in the order of the capture and can be numbered later.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -108,14 +108,27 @@ class FlowMonitors(MonitorRunner):
         return taken
 
 
+def provisional_number(file: int, frame: int, recorded: int) -> int:
+    """The id of a connection that begins in this packet, until connections are numbered."""
+    return file << FRAME_BITS | frame
+
+
 class FlowJudge:
     """One flow. ``keeps_payloads``: payloads stand in rows and texts, not only their sizes and hashes.
 
     ``whole`` false: rows have what ``FOR_VIOLATIONS`` needs, and an operation without that has none.
+    ``number_of`` numbers a connection by file, frame and the number that its recorder gave, 0 if none.
     """
 
-    def __init__(self, *, keeps_payloads: bool, whole: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        keeps_payloads: bool,
+        whole: bool = True,
+        number_of: Callable[[int, int, int], int] = provisional_number,
+    ) -> None:
         self._keeps_payloads = keeps_payloads
+        self._number_of = number_of
         self._complete_table = whole
         self._reader = OperationReader()
         self._watch = FlowMonitors(links=whole)
@@ -133,8 +146,8 @@ class FlowJudge:
         self._latest = carried.time
         for row in self._reader.feed(carried):
             if row.remark[0] == "opened":
-                row.connection.number = file << FRAME_BITS | frame
-                self._at["recorded"] = recorder_identity(carried.comments)[0]
+                recorded = self._at["recorded"] = recorder_identity(carried.comments)[0]
+                row.connection.number = self._number_of(file, frame, recorded)
             yield from self._rows(row)
             self._at.pop("recorded", None)
 

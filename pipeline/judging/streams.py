@@ -55,11 +55,19 @@ def judge_streams(
     which comes back before all others of its key.
     """
     collected = Collector(FOUND_OR_STATE)
+    yield from collected.all(judged_rows(rows_of(batches, FACT_COLUMNS), ending, state_key))
+    yield from collected.take()
+
+
+def judged_rows(
+    rows: Iterable[tuple[Any, ...]], ending: Ending = Ending.FINAL, state_key: bytes = b""
+) -> Iterator[Cells]:
+    """``judge_streams`` of rows of ``FACT_COLUMNS``, as they would be in batches."""
     current: str | None = None
     monitors, merge = _monitors(""), FactMerge()
 
-    def judged(rows: Iterator[tuple[Cells, OperationFacts]]) -> Iterator[Cells]:
-        for row, operation_facts in rows:
+    def judged(merged: Iterator[tuple[Cells, OperationFacts]]) -> Iterator[Cells]:
+        for row, operation_facts in merged:
             for violation in [
                 one for fact in operation_facts.facts for kind in monitors for one in kind.observe(fact)
             ]:
@@ -75,21 +83,19 @@ def judge_streams(
         if ending is Ending.TO_BE_CONTINUED and current is not None:
             yield {"row_kind": RowKind.STATE, "key": current, "state": dumped(monitors, state_key)}
 
-    for *shared, kind, key, facts, broken, state in rows_of(batches, FACT_COLUMNS):
+    for *shared, kind, key, facts, broken, state in rows:
         row = dict(zip(SHARED, shared, strict=True))
         if broken:
-            found = (cells_of_violation(violation, row) for violation in unpacked(broken, BROKEN))
-            yield from collected.all(found)
+            yield from (cells_of_violation(violation, row) for violation in unpacked(broken, BROKEN))
             continue
         if key != current:
-            yield from collected.all(end())
+            yield from end()
             current, monitors = key, _monitors(key)
         if kind == RowKind.STATE:
             monitors = restored(state, state_key)
         else:
-            yield from collected.all(judged(merge.add(row, facts)))
-    yield from collected.all(end())
-    yield from collected.take()
+            yield from judged(merge.add(row, facts))
+    yield from end()
 
 
 def _monitors(key: str) -> list[Monitor]:

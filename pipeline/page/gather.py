@@ -8,18 +8,23 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
 from plumbline.monitors import MONITORS
 from plumbline.pipeline import statistics
+from plumbline.pipeline.frames import Frame, first_of_each, functions_of, records, rows_beside
 from plumbline.pipeline.page.units import count, percent, text, time
+from plumbline.pipeline.tables import LONG, Column, Table
 
 OF_A_RULE = 20  # violations that have a card
 BEFORE, AFTER = 6, 3  # operations that a card shows around the one that broke a rule
 STRETCHES = 60  # of time, in a plot
 LANES = 12  # receivers that have a lane of their own
 ROWS = 40  # of a table; the rest is in Parquet
+_NEAR = Table(
+    "near",
+    "Operations beside a violation.",
+    (Column("connection", LONG, "its connection"), Column("number", LONG, "its number there")),
+)
 COUNTED = ("operations", "connections", "deliveries", "publishes", "pull requests")
 
 
@@ -113,11 +118,11 @@ class PageData(Struct, frozen=True, kw_only=True):
     problems: tuple[Mapping[str, Any], ...] = ()
 
 
-def gather(tables: Mapping[str, DataFrame]) -> PageData:
+def gather(tables: Mapping[str, Frame]) -> PageData:
     """Asks the tables, by their names."""
     operations, violations, deliveries = (tables[name] for name in ("operations", "violations", "deliveries"))
     seen = _overview(operations)
-    problems = _rows(tables["problems"].limit(ROWS))
+    problems = _rows(tables["problems"].orderBy("capture", "frame", "text").limit(ROWS))
     compliance = sorted(
         _rows(tables["compliance"]), key=lambda row: (row["requirement"], row["server"] or "")
     )
@@ -148,11 +153,12 @@ def gather(tables: Mapping[str, DataFrame]) -> PageData:
     )
 
 
-def _overview(operations: DataFrame) -> Mapping[str, Any]:
+def _overview(operations: Frame) -> Mapping[str, Any]:
     """What there is at all, asked at once."""
+    F = functions_of(operations)  # noqa: N806  # as the style guide of PySpark writes it
     kinds = {"deliveries": F.col("fact") == "delivery", "publishes": F.col("fact") == "publish"}
     kinds["pull requests"] = F.col("batch").isNotNull()
-    row = operations.where(F.col("number") > 0).agg(
+    rows = operations.where(F.col("number") > 0).agg(
         F.count("*").alias("operations"),
         F.count_distinct("connection").alias("connections"),
         *(F.count_if(condition).alias(name) for name, condition in kinds.items()),
@@ -161,18 +167,17 @@ def _overview(operations: DataFrame) -> Mapping[str, Any]:
         F.sort_array(F.collect_set("server")).alias("servers"),
         F.sort_array(F.collect_set("capture")).alias("captures"),
     )
-    found: Mapping[str, Any] = row.collect()[0].asDict()
-    return found
+    return records(rows)[0]
 
 
-def _rows(table: DataFrame) -> tuple[Mapping[str, Any], ...]:
-    return tuple(row.asDict() for row in table.collect())
+def _rows(table: Frame) -> tuple[Mapping[str, Any], ...]:
+    return tuple(records(table))
 
 
 # -- plots --
 
 
-def _stretches(counted: DataFrame) -> tuple[TimeBucket, ...]:
+def _stretches(counted: Frame) -> tuple[TimeBucket, ...]:
     """Of ``start_ns``, ``rule`` and ``violations``."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for row in counted.collect():
@@ -180,7 +185,7 @@ def _stretches(counted: DataFrame) -> tuple[TimeBucket, ...]:
     return tuple(TimeBucket(start, counts) for start, counts in sorted(found.items()))
 
 
-def _by_receiver(counted: DataFrame, start: str, *kinds: str) -> tuple[ReceiverBuckets, ...]:
+def _by_receiver(counted: Frame, start: str, *kinds: str) -> tuple[ReceiverBuckets, ...]:
     """The receivers with most of the first kind come first."""
     found: dict[str, list[TimeBucket]] = defaultdict(list)
     totals: Counter[str] = Counter()
@@ -193,12 +198,11 @@ def _by_receiver(counted: DataFrame, start: str, *kinds: str) -> tuple[ReceiverB
 # -- violations --
 
 
-def _rules(violations: DataFrame, operations: DataFrame) -> tuple[BrokenRule, ...]:
+def _rules(violations: Frame, operations: Frame) -> tuple[BrokenRule, ...]:
     titles = {monitor.rule: monitor.title for monitor in MONITORS}
+    F = functions_of(violations)  # noqa: N806  # as the style guide of PySpark writes it
     counted = violations.groupBy("rule", "side").agg(
-        F.count_if("certain").alias("certain"),
-        F.count_if(~F.col("certain")).alias("possible"),
-        F.first("requirements").alias("requirements"),
+        F.count_if("certain").alias("certain"), F.count_if(~F.col("certain")).alias("possible")
     )
     broken = counted.collect()
     cards: dict[str, list[ViolationCard]] = defaultdict(list)
@@ -206,7 +210,7 @@ def _rules(violations: DataFrame, operations: DataFrame) -> tuple[BrokenRule, ..
         cards[card.rule].append(card)
     found = [
         BrokenRule(
-            row["rule"], titles.get(row["rule"], ""), row["side"], tuple(row["requirements"] or ()),
+            row["rule"], titles.get(row["rule"], ""), row["side"], cards[row["rule"]][0].requirements,
             row["certain"], row["possible"], tuple(cards[row["rule"]]),
         )
         for row in broken
@@ -214,20 +218,18 @@ def _rules(violations: DataFrame, operations: DataFrame) -> tuple[BrokenRule, ..
     return tuple(sorted(found, key=lambda rule: (-rule.certain, -rule.possible, rule.rule)))
 
 
-def _cards(violations: DataFrame, operations: DataFrame) -> list[ViolationCard]:
-    in_order = Window.partitionBy("rule").orderBy(F.desc("certain"), "time_ns", "connection", "number")
-    first = violations.withColumn("rank", F.row_number().over(in_order)).where(F.col("rank") <= OF_A_RULE)
-    chosen = first.orderBy("rule", "rank").collect()
-    near = operations.sparkSession.createDataFrame(
-        [
-            (row["connection"], number)
-            for row in chosen
-            for number in range(row["number"] - BEFORE, row["number"] + AFTER + 1)
-        ],
-        "connection bigint, number bigint",
-    ).distinct()
+def _cards(violations: Frame, operations: Frame) -> list[ViolationCard]:
+    F = functions_of(violations)  # noqa: N806  # as the style guide of PySpark writes it
+    in_order = (F.desc("certain"), "time_ns", "connection", "number", "text")
+    chosen = first_of_each(violations, "rule", in_order, OF_A_RULE).collect()
+    places = {
+        (row["connection"], number)
+        for row in chosen
+        for number in range(row["number"] - BEFORE, row["number"] + AFTER + 1)
+    }
+    near = rows_beside(operations, _NEAR, [dict(zip(_NEAR.names, place, strict=True)) for place in places])
     around: dict[int, dict[int, Any]] = defaultdict(dict)
-    for row in operations.where(F.col("number") > 0).join(near, ["connection", "number"]).collect():
+    for row in operations.where(F.col("number") > 0).join(near, [*_NEAR.names], "inner").collect():
         around[row["connection"]][row["number"]] = row
     return [_card(row, around[row["connection"]]) for row in chosen]
 
@@ -293,7 +295,7 @@ _BY_RECEIVER: dict[str, _Cell] = {"receiver": text, "library": text}
 _PERCENTILES: dict[str, _Cell] = {f"{name}_ns": time for name in statistics.PERCENTILES}
 
 
-def _grids(tables: Mapping[str, DataFrame], seen: Mapping[str, Any]) -> list[PageTable]:
+def _grids(tables: Mapping[str, Frame], seen: Mapping[str, Any]) -> list[PageTable]:
     grids = []
     if seen["deliveries"]:
         grids += _of_deliveries(tables["deliveries"])
@@ -304,7 +306,7 @@ def _grids(tables: Mapping[str, DataFrame], seen: Mapping[str, Any]) -> list[Pag
     return [*grids, _of_clients(tables["operations"])]
 
 
-def _of_deliveries(deliveries: DataFrame) -> list[PageTable]:
+def _of_deliveries(deliveries: Frame) -> list[PageTable]:
     settled = dict.fromkeys(("deliveries", "acknowledged", "refused", "unanswered"), count)
     repeated = dict.fromkeys(("deliveries", "redelivered", "most"), count)
     return [
@@ -329,7 +331,7 @@ def _of_deliveries(deliveries: DataFrame) -> list[PageTable]:
     ]
 
 
-def _of_pulls(pulls: DataFrame) -> PageTable:
+def _of_pulls(pulls: Frame) -> PageTable:
     cells = dict.fromkeys(("requests", "asked", "messages"), count)
     ended = dict.fromkeys(("empty", "no_messages", "timeouts"), count)
     return _grid(
@@ -340,7 +342,7 @@ def _of_pulls(pulls: DataFrame) -> PageTable:
     )
 
 
-def _of_publishes(publishes: DataFrame) -> PageTable:
+def _of_publishes(publishes: Frame) -> PageTable:
     ended = dict.fromkeys(("published", "confirmed", "refused", "returned", "duplicates"), count)
     return _grid(
         "Publishing",
@@ -350,7 +352,7 @@ def _of_publishes(publishes: DataFrame) -> PageTable:
     )
 
 
-def _of_clients(operations: DataFrame) -> PageTable:
+def _of_clients(operations: Frame) -> PageTable:
     who = dict.fromkeys(("client", "server", "library"), text)
     much = dict.fromkeys(("connections", "operations", "bytes_sent", "bytes_received"), count)
     return _grid(
@@ -361,7 +363,7 @@ def _of_clients(operations: DataFrame) -> PageTable:
     )
 
 
-def _grid(title: str, lead: str, table: DataFrame, cells: Mapping[str, _Cell]) -> PageTable:
+def _grid(title: str, lead: str, table: Frame, cells: Mapping[str, _Cell]) -> PageTable:
     rows = table.limit(ROWS + 1).collect()
     shown_rows = [tuple(cell(row[name]) for name, cell in cells.items()) for row in rows[:ROWS]]
     keep = [place for place, name in enumerate(cells) if any(row[place] != "" for row in shown_rows)]

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-
 from plumbline.pipeline.page.gather import gather
 from plumbline.pipeline.page.html import render
-from plumbline.pipeline.results import Results
-from plumbline.pipeline.spark.storage import folder
+from plumbline.pipeline.results import LocalResults, Results
 
 PAGE = "plumbline-report.html"
 
 
-def write_page(spark: SparkSession, place: str) -> str:
-    """The page of the result in the folder ``place``, replaced in one step; gives its address.
-
-    Raises ``ResultNotFoundError``.
-    """
-    results = Results(spark, place)
+def write_page(results: Results | LocalResults) -> str:
+    """The page of the result, replaced in one step; gives its address."""
     tables = {name: results.table(name) for name in results.manifest.tables}
-    pages = folder(place, spark)
-    pages.replace(PAGE, render(gather(tables)).decode())
-    return pages.at(PAGE)
+    results.folder.replace(PAGE, render(gather(tables)).decode())
+    return results.folder.at(PAGE)

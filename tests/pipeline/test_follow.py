@@ -14,8 +14,7 @@ from plumbline.captures.reader import CaptureError
 from plumbline.pipeline.follow import FollowRun
 from plumbline.pipeline.input.files import BlockScanner
 from plumbline.pipeline.input.source import CaptureStreamReader
-from plumbline.pipeline.judge import JudgeOptions
-from plumbline.pipeline.results import MANIFEST, Results
+from plumbline.pipeline.results import MANIFEST, JudgeOptions, Results
 from plumbline.pipeline.tables import PACKETS, TABLES
 from tests.pipeline.conftest import SLOW
 from tests.pipeline.support.planted import write

@@ -18,10 +18,10 @@ from plumbline.captures.judging import CaptureJudge
 from plumbline.captures.reader import CaptureError
 from plumbline.monitors import MONITORS, Violation
 from plumbline.pipeline.compliance import observed_by_rule
-from plumbline.pipeline.judge import JudgeOptions, JudgeRun
+from plumbline.pipeline.judge import JudgeRun
 from plumbline.pipeline.page.writer import PAGE
 from plumbline.pipeline.printing import summary, violation_of
-from plumbline.pipeline.results import MANIFEST, ResultNotFoundError, Results
+from plumbline.pipeline.results import MANIFEST, JudgeOptions, ResultNotFoundError, Results
 from plumbline.pipeline.spark.storage import HadoopFolder
 from tests.pipeline.conftest import SETTINGS, SLOW
 from tests.pipeline.support.planted import write
@@ -98,7 +98,7 @@ def test_acknowledgements_belong_to_deliveries(results: Results) -> None:
 
 
 def test_every_rule_has_a_condition_for_judged_operations(results: Results) -> None:
-    assert set(observed_by_rule()) == {kind.rule for kind in MONITORS}
+    assert set(observed_by_rule(F)) == {kind.rule for kind in MONITORS}
     rows = results.table("compliance").select("requirement", "verdict").collect()
     assert {row.verdict for row in rows} <= {"broken", "kept"}
     broken = {row.requirement for row in rows if row.verdict == "broken"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from plumbline.monitors import MONITORS
 from plumbline.pipeline import statistics
@@ -165,7 +165,7 @@ def test_a_stretch_is_a_round_time(last: int, width: int) -> None:
 
 
 def test_every_rule_has_a_condition_for_judged_operations(spark: SparkSession) -> None:
-    assert set(observed_by_rule()) == {monitor.rule for monitor in MONITORS}
+    assert set(observed_by_rule(functions)) == {monitor.rule for monitor in MONITORS}
 
 
 def test_a_requirement_is_kept_only_if_something_was_there_to_judge(spark: SparkSession) -> None:
