@@ -64,7 +64,7 @@ class Loop:
         self._calls: deque[Callable[[], None]] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._running = True
-        self._has_company = len(os.sched_getaffinity(0)) > 1  # who is waited for runs on another processor
+        self.stays_awake = len(os.sched_getaffinity(0)) > 1  # who is waited for has another processor
         self._alone = 0  # turns before this one that served one descriptor, soon after the turn before
         self._closed = False
         self._lock = threading.RLock()  # a signal handler may interrupt ``call`` and call
@@ -140,7 +140,7 @@ class Loop:
         and lets others of its processor go first.
         """
         began = time.monotonic()
-        if self._alone >= TALK_TURNS and self._has_company:
+        if self._alone >= TALK_TURNS and self.stays_awake:
             until = began + AWAKE_S
             if self._timers:
                 until = min(until, self._timers[0].at)

@@ -42,6 +42,7 @@ PROFILES: Mapping[str, str] = {
     "client": "what only a client library can meet or break",
     "client-nats": "client libraries for NATS and JetStream (plumbline gate)",
     "client-amqp": "client libraries for AMQP 0-9-1 (plumbline gate)",
+    "cluster-nats": "replicated streams while nodes and routes fail (plumbline cluster)",
 }
 
 ProtocolLevel = tuple[int, ...]

@@ -42,7 +42,7 @@ class NatsCluster(Cluster):
 
     def _is_whole(self) -> bool:
         """Every node is healthy, all agree about the leader, and it sees every other node up to date."""
-        if not all(_monitored(node, "/healthz").get("status") == "ok" for node in self.nodes):
+        if not all(monitored(node, "/healthz").get("status") == "ok" for node in self.nodes):
             return False
         if self.config.get("jetstream", True) is False:
             return True
@@ -53,11 +53,11 @@ class NatsCluster(Cluster):
 
 
 def _meta_state(node: NatsServer) -> Mapping[str, Any]:
-    state: Mapping[str, Any] = _monitored(node, "/jsz").get("meta_cluster", {})
+    state: Mapping[str, Any] = monitored(node, "/jsz").get("meta_cluster", {})
     return state
 
 
-def _monitored(node: NatsServer, path: str) -> Mapping[str, Any]:
+def monitored(node: NatsServer, path: str) -> Mapping[str, Any]:
     """What its monitoring port answers, whatever the status; nothing if it does not."""
     address = urlsplit(node.address("monitoring")).netloc
     if not address:

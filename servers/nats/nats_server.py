@@ -155,9 +155,14 @@ class NatsServer(ServerProcess):
         config_file.write_text(configuration(self.config, self._folder))
         return [[self.binary, "-c", config_file]]
 
+    @property
+    def ports_files(self) -> list[Path]:
+        """Where its processes wrote their ports. A process that was killed leaves its file."""
+        return list(self._folder.glob("*.ports"))
+
     def address(self, service: str) -> str:
         """The URL of a service (``nats``, ``monitoring``) in its ports file, else empty."""
-        for ports_file in self._folder.glob("*.ports"):
+        for ports_file in self.ports_files:
             with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
                 return str(json.loads(ports_file.read_bytes())[service][0])
         return ""

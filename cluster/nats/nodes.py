@@ -1,0 +1,146 @@
+"""The nodes of a cluster of nats-servers, whose routes pass relays, and what is done to them.
+
+``cluster.advertise`` names an address where nothing listens: nodes would else learn the true ports of each
+other (an implicit route) and pass by the relays. Source: docs.nats.io, "Clustering NATS servers",
+configuration ``advertise`` and ``no_advertise``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from itertools import permutations
+from pathlib import Path
+
+from plumbline.cluster.nats.reading import OwnCopy
+from plumbline.cluster.relays import RouteRelays
+from plumbline.servers.nats.cluster import NAME, NatsCluster, monitored
+from plumbline.servers.nats.nats_server import NatsServer
+from plumbline.servers.ports import free_ports
+
+RESTARTED_WITHIN_S = 60.0
+SIGCONT, SIGSTOP = signal.SIGCONT, signal.SIGSTOP
+
+
+class RelayedCluster(NatsCluster):
+    """``relays`` are between the nodes while it runs. Killed and paused nodes are ended by ``stop``, too."""
+
+    def __init__(self, binary: Path | str, config: Mapping[str, object], nodes: int) -> None:
+        super().__init__(binary, config, nodes)
+        self._paused: set[int] = set()
+        self._killed: set[int] = set()
+        self._relays: RouteRelays | None = None
+        self._closed_port = socket.socket()  # bound, and listens never: a connection is refused at once
+
+    @property
+    def relays(self) -> RouteRelays:
+        assert self._relays is not None, "the cluster was not started"
+        return self._relays
+
+    @property
+    def down(self) -> frozenset[int]:
+        """Nodes that were killed and not started again."""
+        return frozenset(self._killed)
+
+    def url_of(self, node: int) -> str:
+        """Where clients connect to it; "" while it does not run."""
+        return "" if node in self._killed else self.nodes[node].url
+
+    def _prepare(self) -> None:
+        self._end_relays()
+        numbers = range(len(self.nodes))
+        ports = free_ports(len(self.nodes))
+        self._closed_port = socket.socket()
+        self._closed_port.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{self._closed_port.getsockname()[1]}"
+        self._relays = RouteRelays({(one, other): ports[other] for one, other in permutations(numbers, 2)})
+        for one, (node, port) in enumerate(zip(self.nodes, ports, strict=True)):
+            routes = [
+                f"nats://127.0.0.1:{self._relays.ports[one, other]}" for other in numbers if other != one
+            ]
+            node.config = {
+                "server_name": f"{NAME}-{one + 1}",
+                "http": "127.0.0.1:-1",
+                **self.config,
+                "cluster": {
+                    "name": NAME,
+                    "host": "127.0.0.1",
+                    "port": port,
+                    "routes": routes,
+                    "advertise": nowhere,
+                    "no_advertise": True,
+                },
+            }
+
+    # -- faults ------------------------------------------------------------------------------
+
+    def kill(self, nodes: Collection[int]) -> None:
+        """SIGKILL to all of them. What they stored stays."""
+        for one in nodes:
+            self._killed.add(one)
+            self.nodes[one].kill()
+            for ports_file in self.nodes[one].ports_files:  # the next process writes its own
+                ports_file.unlink()
+
+    def restart(self, nodes: Collection[int]) -> None:
+        """Starts killed nodes with what they stored; returns when clients can connect to them.
+
+        Raises ``ServerError``.
+        """
+        for one in nodes:
+            self.nodes[one].launch()
+        for one in nodes:
+            self.nodes[one].await_ready(RESTARTED_WITHIN_S)
+            self._killed.discard(one)
+
+    def pause(self, nodes: Collection[int]) -> None:
+        """They stop where they are; their connections stay open."""
+        for one in nodes:
+            os.kill(self.nodes[one].pid, SIGSTOP)
+            self._paused.add(one)
+
+    def go_on(self, nodes: Collection[int]) -> None:
+        """Paused nodes run again."""
+        for one in nodes:
+            with suppress(ProcessLookupError):
+                os.kill(self.nodes[one].pid, SIGCONT)
+            self._paused.discard(one)
+
+    # -- what they say -----------------------------------------------------------------------
+
+    def copies(self, stream: str) -> list[OwnCopy | None]:
+        """What each node states of its copy, by its monitoring port; None without a copy."""
+        return [_own_copy(node, stream) for node in self.nodes]
+
+    def is_healthy(self) -> bool:
+        """Whether all nodes are up to date, by their own word, and one cluster."""
+        return self._is_whole()
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        with ExitStack() as ends:
+            ends.callback(self._end_relays)
+            ends.callback(super().stop)
+            self.go_on(set(self._paused))
+
+    def _end_relays(self) -> None:
+        self._closed_port.close()
+        if self._relays is not None:
+            self._relays.stop()
+            self._relays = None
+
+
+def _own_copy(node: NatsServer, stream: str) -> OwnCopy | None:
+    accounts: Sequence[Mapping[str, object]] = monitored(node, "/jsz?streams=true").get("account_details", [])
+    for account in accounts:
+        details = account.get("stream_detail") or []
+        assert isinstance(details, list)
+        for found in details:
+            if found.get("name") == stream:
+                state = found["state"]
+                return int(state["first_seq"]), int(state["last_seq"]), int(state["messages"])
+    return None

@@ -1,0 +1,79 @@
+"""From a judgement to outcomes of checks: each rule is a check of one requirement ``JS-CLUS-*``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from plumbline.cluster.judging import ClusterJudgement, ClusterRule, Finding
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.verdicts import CheckResult, Outcome, WireLine
+from plumbline.wire.units import SECOND
+
+REQUIREMENTS = Path(__file__).parent / "requirements"
+SHOWN = 5  # findings in a message
+
+# Rule -> requirement, what was expected.
+CHECKS: dict[ClusterRule, tuple[str, str]] = {
+    ClusterRule.LOST: ("JS-CLUS-001", "every acknowledged message is on every node after healing"),
+    ClusterRule.PLACE: ("JS-CLUS-002", "the message is stored at the acknowledged sequence"),
+    ClusterRule.ONE_MESSAGE: ("JS-CLUS-003", "one message for each acknowledged sequence"),
+    ClusterRule.DUPLICATED: ("JS-CLUS-004", "one stored message for each message id"),
+    ClusterRule.UNEXPECTED: ("JS-CLUS-005", "only messages that were published and not refused"),
+    ClusterRule.SAME_LOG: ("JS-CLUS-006", "the same messages on every node"),
+    ClusterRule.SAME_MESSAGE: ("JS-CLUS-007", "the same message at a sequence, everywhere and always"),
+    ClusterRule.ORDER: ("JS-CLUS-008", "a higher sequence than any acknowledged before the publish"),
+    ClusterRule.STALE_READ: ("JS-CLUS-009", "the acknowledged message"),
+    ClusterRule.AVAILABLE: ("JS-CLUS-010", "the stream answers and every node is up to date"),
+}
+
+
+def catalogue() -> Catalogue:
+    """The requirements of clusters, which are a set of their own. Raises ``CatalogueError``."""
+    return Catalogue.load(REQUIREMENTS)
+
+
+def check_results(
+    judged: ClusterJudgement, known: Catalogue, timeline: Sequence[tuple[int, str]], duration_s: float
+) -> list[CheckResult]:
+    """One result for each rule. ``timeline``: what happened, ns from the start of the run."""
+    wire = tuple(WireLine(at / SECOND, "cluster", "!", text) for at, text in timeline)
+    return [_check_result(rule, judged, known, wire, duration_s) for rule in CHECKS]
+
+
+def _check_result(
+    rule: ClusterRule,
+    judged: ClusterJudgement,
+    known: Catalogue,
+    timeline: tuple[WireLine, ...],
+    duration_s: float,
+) -> CheckResult:
+    name, expected = CHECKS[rule]
+    requirement = known.by_id[name]
+    found = judged.of(rule)
+    message, outcome = "", Outcome.PASSED
+    if found:
+        message, outcome = _message(found), Outcome.FAILED
+    elif rule in judged.undecided:
+        message, outcome = judged.undecided[rule], Outcome.INCONCLUSIVE
+    return CheckResult(
+        id=f"cluster/{rule}",
+        outcome=outcome,
+        requirements=(name,),
+        level=requirement.level,
+        title=requirement.statement,
+        source=requirement.source,
+        message=message,
+        expected=expected if found else "",
+        actual=found[0].text if found else "",
+        wire=timeline if found else (),
+        observations=judged.reads if rule is ClusterRule.STALE_READ else judged.acknowledged,
+        duration_s=duration_s,
+    )
+
+
+def _message(found: Sequence[Finding]) -> str:
+    parts = [str(part) for part in dict.fromkeys(finding.part for finding in found) if part is not None]
+    where = f" ({', '.join(parts)})" if parts else ""
+    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f"{len(found)} found{where}: " + "; ".join(one.text for one in found[:SHOWN]) + more

@@ -1,0 +1,21 @@
+"""Every rule is a check of one requirement, and no other requirement of clusters is listed."""
+
+from __future__ import annotations
+
+from plumbline.cluster.judging import ClusterRule
+from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue
+from plumbline.conformance.requirements.catalogue import Catalogue
+
+
+def test_every_requirement_has_a_rule() -> None:
+    assert set(CHECKS) == set(ClusterRule)
+    assert sorted(requirement for requirement, _ in CHECKS.values()) == sorted(catalogue().by_id)
+
+
+def test_the_published_set_names_every_requirement_of_clusters() -> None:
+    known = catalogue()
+    assert known.published(folder=REQUIREMENTS).ids == set(known.by_id)
+
+
+def test_verify_knows_no_requirement_of_clusters() -> None:
+    assert not set(catalogue().by_id) & set(Catalogue.load().by_id)
