@@ -19,6 +19,7 @@ COMMANDS = (
     "gate",
     "observe",
     "explore",
+    "cluster",
     "list",
     "explain",
     "variants",

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from plumbline.cluster.history import Attempt, AttemptOutcome, ClusterHistory, NodeLog
 from plumbline.cluster.judging import ClusterJudgement, judge
-from plumbline.cluster.nats.nodes import OwnCopy, RelayedCluster
-from plumbline.cluster.nats.reading import Requests, read_copy, unready
+from plumbline.cluster.nats.nodes import RelayedCluster
+from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready
 from plumbline.cluster.nats.workload import LeaderReader, Processes, Publisher
 from plumbline.cluster.plan import FaultType, PlannedFault, make_plan
 from plumbline.cluster.relays import CUT
 from plumbline.errors import TargetUnreachable
 from plumbline.interrupts import uninterrupted
+from plumbline.servers.process import ServerError
 from plumbline.wire.units import SECOND
 
 PUBLISHERS = 6
@@ -68,6 +69,7 @@ class ClusterRun(Struct, frozen=True):
     published_s: float  # how long was published
     whole_after_s: float | None  # after the last fault has ended; None: never
     history: ClusterHistory
+    zero: int  # the start of the workload, on the clock of the history
 
 
 Report = Callable[[str], None]
@@ -86,6 +88,8 @@ def run_cluster(binary: Path, options: ClusterOptions, report: Report) -> Cluste
         cluster.launch()
         cluster.await_ready()
         return asyncio.run(_Run(cluster, options, report).run())
+    except BaseExceptionGroup as several:  # of a task group: the first one says why
+        raise several.exceptions[0] from None
     finally:
         with uninterrupted():
             cluster.stop()
@@ -104,6 +108,7 @@ class _Run:
         self._zero = 0
         self._timeline: list[tuple[int, str]] = []
         self._times: list[tuple[PlannedFault, int, int]] = []
+        self._broken = ""  # why a node does not start again, if so
 
     async def run(self) -> ClusterRun:
         await self._create_stream()
@@ -137,6 +142,7 @@ class _Run:
             published_s=published / SECOND,
             whole_after_s=whole_after,
             history=history,
+            zero=self._zero,
         )
 
     def _now(self) -> int:
@@ -181,13 +187,16 @@ class _Run:
             await self._until(fault.start_ns)
             self._note(f"{fault} begins")
             struck = self._now()
-            try:
-                await asyncio.to_thread(self._begin, fault)
-                await self._until(fault.end_ns)
-            finally:
-                healed = self._now()
-                await asyncio.to_thread(self._end, fault)
+            await asyncio.to_thread(self._begin, fault)
+            await self._until(fault.end_ns)
+            healed = self._now()
             self._times.append((fault, struck, healed))
+            try:
+                await asyncio.to_thread(self._end, fault)
+            except ServerError as problem:  # it is a finding: a node has to survive this
+                self._broken = str(problem)
+                self._note(f"{fault}: a node does not start again")
+                return
             self._note(f"{fault} has ended")
         await self._until(options.duration_ns)
         self._note("publishing ends")
@@ -246,6 +255,8 @@ class _Run:
             unready = "" if same < LOOKS - 1 else await self._unready(copies)
             if same >= LOOKS - 1 and not unready:
                 return copies, ""
+            if self._broken:
+                return copies, f"a node does not start again: {self._broken}"
             if time.monotonic() > deadline:
                 states = [f"node {node + 1}: {_stated(copy)}" for node, copy in enumerate(copies)]
                 return copies, "; ".join(

@@ -74,7 +74,7 @@ class Requests:
 
 
 async def unready(node: int, url: str, stream: str, own: OwnCopy) -> str:
-    """Why this node does not serve the stream yet: no leader, replicas behind, no direct get; "" if it does."""
+    """Why this node does not serve the stream yet: no leader, replicas behind; "" if it does."""
     requests = Requests(f"_INBOX.{stream}.U{node}")
     try:
         await requests.connect(url)

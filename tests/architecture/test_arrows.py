@@ -63,6 +63,8 @@ def test_imports_follow_the_design() -> None:
         ("conformance", "import plumbline.servers", "Only the command line, clusters"),
         ("proxy", "import plumbline.reference_broker", "nobody but the command line"),
         ("proxy", "import plumbline.conformance", "Arrows point one way"),
+        ("cluster", "import plumbline.reference_broker", "nobody but the command line"),
+        ("cluster", "import plumbline.reports", "Nobody knows who reads a verdict"),
         ("pipeline", "import plumbline.cli", "Only the command line starts one part"),
         ("reports", "import plumbline.wire", "Reports know only verdict events"),
         ("reports", "import plumbline.conformance.outcomes", "Reports know only verdict events"),

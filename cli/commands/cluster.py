@@ -1,0 +1,152 @@
+"""``plumbline cluster``: a cluster of real servers under faults, and a judge of what it acknowledged."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline.cli.command import command_app
+from plumbline.cli.options import JsonFile
+from plumbline.cli.output import flush, print_line, warn
+from plumbline.cluster.plan import FaultType, parse_faults
+from plumbline.cluster.result import as_json, as_text, conclude
+from plumbline.cluster.run import ClusterOptions, new_seed, run_cluster
+from plumbline.errors import ExitCode, UsageProblem
+from plumbline.servers import getting, targets
+from plumbline.versions import numbers
+from plumbline.wire.units import SECOND, read_duration
+
+EPILOG = """
+The nodes run on 127.0.0.1. Each route between two nodes passes a relay, so that a partition or a delay needs
+no root. Processes publish to a stream with a replica on every node and reconnect to any node. When all faults
+have ended, every node is read completely, and the history is judged: lost, duplicated, unexpected or
+misplaced messages, different replicas, order, stale reads.
+
+Faults: kill (SIGKILL and restart), pause (SIGSTOP), partition (halves, one-way; bytes are held, as TCP does),
+delay (100 ms +- 50 ms between nodes), none. The seed decides which nodes and when.
+
+sync_interval is "always", so that an acknowledged message is on disk; with --sync default it is what the
+server has by default. Servers before 2.10 do not know "always".
+
+\b
+Examples:
+
+\b
+  plumbline cluster --server nats-server@2.15 --for 60s
+  plumbline cluster --server nats-server@2.15 --faults kill,partition --rate 500 --seed 17
+  plumbline cluster --server nats-server@2.15 --json cluster.json
+  plumbline list 'JS-CLUS-*'
+
+\b
+Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration, 3 the cluster does not answer,
+4 error of Plumbline itself, 130 interrupted.
+"""
+
+NATS_SERVER = "nats-server"
+SYNC_ALWAYS, SYNC_DEFAULT = "always", "default"
+LEAST_FOR_S = 5
+SIZES = (3, 5)
+
+app = command_app()
+
+
+@app.command("cluster", epilog=EPILOG)
+def cluster(
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server", metavar="NAME", help="A nats-server by name, e.g. nats-server@2.15. See 'targets'."
+        ),
+    ] = NATS_SERVER,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="3 or 5 nodes.")] = 3,
+    faults: Annotated[
+        str, typer.Option("--faults", metavar="LIST", help=f"Of {', '.join(FaultType)}, with commas.")
+    ] = "kill,pause,partition",
+    duration: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long to publish, e.g. 60s or 5m.")
+    ] = "60s",
+    rate: Annotated[
+        float, typer.Option("--rate", metavar="N", min=1, max=100_000, help="Publishes a second.")
+    ] = 2000,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Repeats the faults of a run.")
+    ] = None,
+    sync: Annotated[
+        str, typer.Option("--sync", metavar="WHEN", help="sync_interval of the nodes: always or default.")
+    ] = SYNC_ALWAYS,
+    json: JsonFile = None,
+) -> None:
+    """Find lost messages and broken order of a cluster under faults."""
+    if nodes not in SIZES:
+        raise UsageProblem(f"--nodes {nodes}: write 3 or 5")
+    if sync not in (SYNC_ALWAYS, SYNC_DEFAULT):
+        raise UsageProblem(f"--sync {sync}: write {SYNC_ALWAYS} or {SYNC_DEFAULT}")
+    known = targets.target(server)
+    if known.software.name != NATS_SERVER or known.nodes > 1:
+        raise UsageProblem(f"--server {server}: write {NATS_SERVER}@VERSION, for example nats-server@2.15")
+    options = ClusterOptions(
+        nodes=nodes,
+        faults=parse_faults(faults),
+        duration_ns=_duration(duration),
+        rate=rate,
+        seed=new_seed() if seed is None else seed,
+        sync=SYNC_ALWAYS if sync == SYNC_ALWAYS else "",
+    )
+    if json is not None:
+        json.touch()  # whether it can be written is known before the run
+    program = getting.obtain_program(known, warn)
+    raise typer.Exit(_run(known, program, options, duration, json))
+
+
+def _run(
+    known: targets.NamedServer, program: Path, options: ClusterOptions, duration: str, json: Path | None
+) -> ExitCode:
+    version = getting.version(known, program)
+    if options.sync and numbers(version) < (2, 10):
+        raise UsageProblem(f'{known.name} has no sync_interval "always": add --sync {SYNC_DEFAULT}')
+    started, began = datetime.datetime.now(datetime.UTC), time.monotonic()
+    kinds = ",".join(options.faults)
+    _show(f"{known.name}, {options.nodes} nodes, faults {kinds}, seed {options.seed}")
+    run = run_cluster(program, options, _show)
+    found = conclude(
+        known.name,
+        version,
+        options,
+        run,
+        started,
+        time.monotonic() - began,
+        _command(known, options, duration),
+    )
+    for line in as_text(found):
+        print_line(line)
+    if json is not None:
+        json.write_bytes(as_json(found))
+    return ExitCode(found.result.summary.exit_code)
+
+
+def _command(known: targets.NamedServer, options: ClusterOptions, duration: str) -> str:
+    """What repeats the run."""
+    words = ["plumbline", "cluster", "--server", known.name, "--nodes", str(options.nodes)]
+    words += ["--faults", ",".join(options.faults), "--for", duration, "--rate", f"{options.rate:g}"]
+    words += ["--seed", str(options.seed), *([] if options.sync else ["--sync", SYNC_DEFAULT])]
+    return shlex.join(words)
+
+
+def _duration(text: str) -> int:
+    try:
+        found = read_duration(text)
+    except ValueError as problem:
+        raise UsageProblem(f"--for {text}: {problem}") from None
+    if found is None or found < LEAST_FOR_S * SECOND:
+        raise UsageProblem(f"--for {text}: write a time of at least {LEAST_FOR_S}s, for example 60s")
+    return found
+
+
+def _show(line: str) -> None:
+    print_line(line)
+    flush()

@@ -1,0 +1,168 @@
+"""A run as a result: verdicts, the JSON file, and the lines that the terminal shows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plumbline.cluster.judging import ClusterRule, Finding
+from plumbline.cluster.run import ClusterOptions, ClusterRun, FaultTimes
+from plumbline.cluster.verdicts import REQUIREMENTS, catalogue, check_results
+from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of
+from plumbline.verdicts import RunResult, Target
+from plumbline.wire.units import SECOND
+
+SCHEMA = "plumbline.cluster/1"
+SHOWN = 10  # findings, and events around a loss
+MOST_FINDINGS = 10_000  # in the file
+
+
+class ClusterResult(Struct, frozen=True):
+    """A run, its verdicts, and the command that repeats it."""
+
+    server: str  # its name, such as nats-server@2.15.2
+    version: str
+    options: ClusterOptions
+    run: ClusterRun
+    result: RunResult
+    command: str
+
+
+def conclude(
+    server: str,
+    version: str,
+    options: ClusterOptions,
+    run: ClusterRun,
+    started: datetime.datetime,
+    duration_s: float,
+    command: str,
+) -> ClusterResult:
+    """The verdicts. Raises ``CatalogueError``."""
+    known = catalogue()
+    checks = check_results(run.judgement, known, run.timeline, duration_s)
+    end = RunEnd(
+        suite=suite_of(),
+        target=Target(url="", server_name=server, version=version, level=version),
+        started=started,
+        duration_s=duration_s,
+    )
+    scored = known.published(folder=REQUIREMENTS).ids
+    return ClusterResult(
+        server, version, options, run, conclude_for(checks, known.requirements, scored, end), command
+    )
+
+
+def as_json(found: ClusterResult) -> bytes:
+    """The file of ``--json``."""
+    run, judged = found.run, found.run.judgement
+    return msgspec.json.encode(
+        {
+            "schema": SCHEMA,
+            "server": found.server,
+            "version": found.version,
+            "options": found.options,
+            "command": found.command,
+            "published_s": run.published_s,
+            "whole_after_s": run.whole_after_s,
+            "faults": [_fault_json(fault) for fault in run.faults],
+            "timeline": [{"at_s": at / SECOND, "event": text} for at, text in run.timeline],
+            "counts": {
+                name: getattr(judged, name)
+                for name in (
+                    "attempts", "acknowledged", "failed", "indeterminate", "stored", "recovered", "reads",
+                )
+            },
+            "findings": judged.findings[:MOST_FINDINGS],
+            "findings_in_total": len(judged.findings),
+            "summary": found.result.summary,
+            "requirements": found.result.requirements,
+            "checks": found.result.checks,
+        }
+    )  # fmt: skip
+
+
+def _fault_json(fault: FaultTimes) -> dict[str, Any]:
+    return {
+        "fault": fault.fault,
+        "struck_s": fault.struck / SECOND,
+        "healed_s": fault.healed / SECOND,
+        "recovery_s": fault.recovery_s,
+        "acknowledged": fault.acknowledged,
+    }
+
+
+def as_text(found: ClusterResult) -> Iterator[str]:
+    """The summary, line by line."""
+    run, judged = found.run, found.run.judgement
+    if run.faults:
+        yield ""
+        yield "   begins     ends  recovery  acknowledged  fault"
+        for fault in run.faults:
+            yield _fault_line(fault)
+    yield ""
+    yield (
+        f"{judged.acknowledged} messages acknowledged in {run.published_s:.0f} s "
+        f"({judged.acknowledged / max(run.published_s, 0.001):.0f} a second), {judged.failed} refused, "
+        f"{judged.indeterminate} without an answer ({judged.recovered} of them stored), "
+        f"{judged.stored} stored, {judged.reads} reads from the leader"
+    )
+    if run.whole_after_s is None:
+        yield "the nodes did not become up to date"
+    else:
+        yield f"all nodes up to date {run.whole_after_s:.1f} s after the last publish"
+    yield ""
+    for check in found.result.checks:
+        yield f"{check.outcome.value.upper():12}  {check.requirements[0]} {check.level}  {check.title}"
+        if check.message:
+            yield f"{'':14}{check.message}"
+    first = first_loss(judged.findings)
+    if first is not None:
+        yield ""
+        yield f"first finding: {first.text}"
+        yield from (f"  {line}" for line in exchange(run, first))
+    yield ""
+    yield f"{found.result.summary.verdict}: {found.server}"
+    yield from (f"  - {reason}" for reason in found.result.summary.reasons)
+    yield f"again: {found.command}"
+
+
+def first_loss(findings: Sequence[Finding]) -> Finding | None:
+    """The first message that was lost, by the time of its acknowledgement; else the first finding."""
+    lost = [finding for finding in findings if finding.rule is ClusterRule.LOST]
+    return min(lost, key=lambda one: one.at, default=None) or next(iter(findings), None)
+
+
+def exchange(run: ClusterRun, finding: Finding) -> Iterator[str]:
+    """What was sent and answered for the message of a finding, what each node has, and the faults before."""
+    zero = run.zero
+    for attempt in run.history.attempts:
+        if attempt.id == finding.message:
+            yield f"{(attempt.invoked - zero) / SECOND:8.3f} s  > PUB {attempt.id} to node {attempt.node + 1}"
+            if attempt.completed:
+                answer = f"seq {attempt.sequence}" if attempt.sequence else attempt.error
+                more = " duplicate" if attempt.duplicate else ""
+                yield f"{(attempt.completed - zero) / SECOND:8.3f} s  < {answer}{more}"
+            else:
+                yield f"{'':10}  no answer"
+    for log in run.history.logs:
+        places = [str(number) for number, payload in log.messages.items() if payload == finding.message]
+        there = log.messages.get(finding.sequence)
+        yield (
+            f"{'':10}  node {log.node + 1}: {finding.message} at {', '.join(places) or 'no sequence'}; "
+            f"sequence {finding.sequence} is {there or 'no message'}"
+        )
+    at = finding.at - zero
+    before = [event for event in run.timeline if not finding.at or event[0] <= at]
+    yield from (f"{when / SECOND:8.3f} s  {text}" for when, text in before[-SHOWN:])
+
+
+def _fault_line(fault: FaultTimes) -> str:
+    recovery = "never" if fault.recovery_s is None else f"{fault.recovery_s:.1f} s"
+    return (
+        f"{fault.struck / SECOND:7.1f} s {fault.healed / SECOND:6.1f} s {recovery:>9}  "
+        f"{fault.acknowledged:12}  {fault.fault}"
+    )
