@@ -95,6 +95,7 @@ class Relay:
         self.finished: list[Link] = []  # to be closed at the end of the turn
         self._ended_links: list[Link] = []
         self.disturb: Callable[[Link], None] = lambda link: None  # may set ``Pipe.disturbance``
+        self.on_turned_away: Callable[[], None] | None = None  # if set: clients are accepted and closed
         self._server_addresses = server.resolve()
         self._listen = listen
         self._listener: socket.socket | None = listening_socket(listen)
@@ -153,6 +154,10 @@ class Relay:
                 self.loop.remove(listener.fileno())
                 self.loop.after(NO_DESCRIPTORS_S, self._accept_again)
                 return
+            if self.on_turned_away is not None:
+                client.close()
+                self.on_turned_away()
+                continue
             client.setblocking(False)
             self.counters.accepted += 1
             self.counters.open += 1

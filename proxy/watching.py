@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from msgspec import Struct
 
@@ -23,10 +24,13 @@ from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.faults.injection import Faults
 from plumbline.proxy.faults.language import Fault, parse_fault
 from plumbline.proxy.link import Link
+from plumbline.proxy.pipe import Pipe
 from plumbline.proxy.record import ANY_PORT
 from plumbline.proxy.relay import NullTap, Relay
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
+
+REFUSED = "refused"  # the connection's name in remarks about clients that were turned away
 
 
 class Remark(Struct, frozen=True):
@@ -48,14 +52,17 @@ class WatchedProxy:
         server = Endpoint.parse(f"{scheme}://{address}")
         self._dialect = known()[server.protocol]
         self._changed = threading.Condition()
-        self._decoders: dict[tuple[int, Direction], StreamDecoder | None] = {}
-        self._counts: dict[int, int] = {}
+        self._decoders: dict[tuple[str, Direction], StreamDecoder | None] = {}
+        self._counts: dict[str, int] = {}
+        self._links: dict[str, Link] = {}  # those that are open, by their names, the last one last
         self.observations: list[Observation] = []
         self.remarks: list[Remark] = []
         chosen = _numbered(faults)
-        local = Endpoint.parse(ANY_PORT, server.protocol)
-        self._disturbing = Relay(server, local, record_first=True)
-        self._watching = Relay(self._disturbing.address, local, _WatchingTap(self), record_first=True)
+        self._local = Endpoint.parse(ANY_PORT, server.protocol)
+        self._disturbing = Relay(server, self._local, record_first=True)
+        self._entrances: list[Relay] = []
+        self._running = ExitStack()  # the threads, while the proxy runs
+        self._open_entrance()
         self._faults = Faults(
             self._disturbing.loop,
             self._dialect,
@@ -68,15 +75,32 @@ class WatchedProxy:
         try:
             self._faults.change(chosen)
         except Exception:
-            for relay in (self._disturbing, self._watching):
+            for relay in (self._disturbing, *self._entrances):
                 relay.close()
             raise
+
+    def _open_entrance(self) -> Relay:
+        """Another address. Its connections are ``1``, ``2``, ... at the first, ``b1``, ``b2``, ... at the
+        second one."""
+        prefix = "" if not self._entrances else chr(ord("a") + len(self._entrances))
+        address = self._disturbing.address
+        entrance = Relay(address, self._local, _WatchingTap(self, prefix), record_first=True)
+        self._entrances.append(entrance)
+        return entrance
 
     @property
     def url(self) -> str:
         """For clients, with the credentials and the path of the server's."""
-        protocol, address = self._watching.server.protocol, self._watching.address
-        return f"{protocol}://{self._credentials}{address}{self._path}"
+        return self._url_of(self._entrances[0])
+
+    def _url_of(self, entrance: Relay) -> str:
+        return f"{entrance.server.protocol}://{self._credentials}{entrance.address}{self._path}"
+
+    def add_address(self) -> str:
+        """The URL of another address of the same broker, as of another server of a cluster."""
+        entrance = self._open_entrance()
+        self._run_relay(entrance)
+        return self._url_of(entrance)
 
     # -- what is done to the traffic ---------------------------------------------------------
 
@@ -87,23 +111,66 @@ class WatchedProxy:
 
     def reset_connections(self) -> None:
         """Every connection is reset, as when a machine between client and server restarts."""
+        self._for_each_link(lambda relay, link: link.abort(Direction.TO_CLIENT, "cut by the scenario"))
 
-        def abort() -> None:
-            for link in self._watching.links:
-                link.abort(Direction.TO_CLIENT, "cut by the scenario")
+    def close_connections(self) -> None:
+        """Every connection ends as if each side had closed it: the client reads the end of the stream."""
+        self._for_each_link(lambda relay, link: relay.end(link))
 
-        self._in_loop(self._watching, abort)
+    def refuse_connections(self) -> None:
+        """From now on a client that connects to the first address is closed at once. Connections that are
+        open stay. Each refusal is a remark of the connection ``REFUSED``."""
+        first = self._entrances[0]
+
+        def refuse() -> None:
+            first.on_turned_away = lambda: self.note(REFUSED, "refused by the scenario")
+
+        self._in_loop(first, refuse)
+
+    def accept_connections(self) -> None:
+        """Clients may connect to the first address again."""
+        first = self._entrances[0]
+
+        def accept() -> None:
+            first.on_turned_away = None
+
+        self._in_loop(first, accept)
+
+    def silence_connections(self) -> None:
+        """No byte passes any more on the connections that are open, and none of them is closed. The next
+        connection is whole."""
+
+        def silence() -> None:
+            for link in self._disturbing.links:
+                for pipe in link.pipes:
+                    pipe.disturbance = _Silence(pipe)
+
+        self._in_loop(self._disturbing, silence)
 
     def inject(self, data: bytes, connection: str | None = None) -> None:
         """Sends to the client (of that connection, or the last one) what no server said: whole operations."""
+        with self._changed:
+            chosen = [name for name in self._links if connection in (None, name)]
+            if not chosen:
+                return
+            link = self._links[chosen[-1]]
 
         def send() -> None:
-            links = [link for link in self._watching.links if connection in (None, str(link.number))]
-            if links:
-                self.on_data(links[-1], Direction.TO_CLIENT, data, time.time_ns())
-                links[-1].pipes[Direction.TO_CLIENT].forward(data)
+            if not link.closed:
+                self.on_data(chosen[-1], Direction.TO_CLIENT, data, time.time_ns())
+                link.pipes[Direction.TO_CLIENT].forward(data)
 
-        self._in_loop(self._watching, send)
+        self._in_loop(link, send)
+
+    def _for_each_link(self, act: Callable[[Relay, Link], None]) -> None:
+        """In the loop of each relay that clients connect to."""
+
+        def act_on(relay: Relay) -> None:
+            for link in relay.links:
+                act(relay, link)
+
+        for entrance in list(self._entrances):
+            self._in_loop(entrance, partial(act_on, entrance))
 
     # -- what was seen -----------------------------------------------------------------------
 
@@ -112,7 +179,7 @@ class WatchedProxy:
         with self._changed:
             return self._changed.wait_for(condition, within)
 
-    def _in_loop(self, relay: Relay, action: Callable[[], None]) -> None:
+    def _in_loop(self, relay: Relay | Link, action: Callable[[], None]) -> None:
         done = threading.Event()
 
         def act() -> None:
@@ -128,9 +195,20 @@ class WatchedProxy:
             self.remarks.append(Remark(time.time_ns(), connection, text))
             self._changed.notify_all()
 
-    def on_data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
+    def on_open(self, connection: str, link: Link) -> None:
+        """A client connected, and the server was reached."""
+        with self._changed:
+            self._links[connection] = link
+        self.note(connection, "connected")
+
+    def on_closed(self, connection: str) -> None:
+        """Nothing more comes of that connection."""
+        with self._changed:
+            self._links.pop(connection, None)
+
+    def on_data(self, connection: str, direction: Direction, data: bytes, now: int) -> None:
         """Keeps the operations that ``data`` completes."""
-        key = (link.number, direction)
+        key = (connection, direction)
         if key not in self._decoders:
             self._decoders[key] = self._dialect.decoder(direction)
         decoder = self._decoders[key]
@@ -141,10 +219,9 @@ class WatchedProxy:
         except ProtocolError as problem:
             operations, error = problem.operations, problem
             self._decoders[key] = None
-        connection = str(link.number)
         with self._changed:
             for operation in operations:
-                index = self._counts[link.number] = self._counts.get(link.number, 0) + 1
+                index = self._counts[connection] = self._counts.get(connection, 0) + 1
                 self.observations.append(
                     Observation(operation, direction.sender, connection, index, now, "broker")
                 )
@@ -155,36 +232,63 @@ class WatchedProxy:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """In two threads, until the block ends."""
-        with ExitStack() as stack:
-            for relay in (self._disturbing, self._watching):
-                thread = threading.Thread(target=relay.run, name="plumbline-watch", daemon=True)
-                thread.start()
-                stack.callback(thread.join)
-                stack.callback(relay.stop)
+        """In threads, until the block ends."""
+        with self._running:
+            for relay in (self._disturbing, *self._entrances):
+                self._run_relay(relay)
             yield
+
+    def _run_relay(self, relay: Relay) -> None:
+        thread = threading.Thread(target=relay.run, name="plumbline-watch", daemon=True)
+        thread.start()
+        self._running.callback(thread.join)
+        self._running.callback(relay.stop)
+
+
+class _Silence:
+    """A direction in which nothing passes; see ``pipe.TrafficHook``."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self.delayed = 0
+
+    def forward(self, data: bytes) -> None:
+        """Lost."""
+
+    def forward_end(self) -> None:
+        self._pipe.forward_end()
+
+    def forward_reset(self, why: str) -> None:
+        self._pipe.link.abort_now(self._pipe.direction, why)
 
 
 class _WatchingTap(NullTap):
-    """See ``relay.Tap``."""
+    """See ``relay.Tap``. ``prefix``: of the names of its connections."""
 
-    def __init__(self, proxy: WatchedProxy) -> None:
+    def __init__(self, proxy: WatchedProxy, prefix: str) -> None:
         self._proxy = proxy
+        self._prefix = prefix
+
+    def _name(self, link: Link) -> str:
+        return f"{self._prefix}{link.number}"
 
     def connected(self, link: Link, now: int) -> None:
-        self._proxy.note(str(link.number), "connected")
+        self._proxy.on_open(self._name(link), link)
 
     def refused(self, link: Link, now: int, why: str) -> None:
-        self._proxy.note(str(link.number), f"the server refused: {why}")
+        self._proxy.note(self._name(link), f"the server refused: {why}")
 
     def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
-        self._proxy.on_data(link, direction, data, now)
+        self._proxy.on_data(self._name(link), direction, data, now)
 
     def ended(self, link: Link, direction: Direction, now: int) -> None:
-        self._proxy.note(str(link.number), f"closed by the {direction.sender}")
+        self._proxy.note(self._name(link), f"closed by the {direction.sender}")
 
     def reset(self, link: Link, direction: Direction, now: int, why: str) -> None:
-        self._proxy.note(str(link.number), f"reset: {why}")
+        self._proxy.note(self._name(link), f"reset: {why}")
+
+    def closed(self, link: Link) -> None:
+        self._proxy.on_closed(self._name(link))
 
 
 def _numbered(faults: Sequence[str]) -> dict[str, Fault]:

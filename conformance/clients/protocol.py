@@ -40,6 +40,11 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "ack.next",
             "ack.next.batch",
             "ack.sync",
+            "reconnect",
+            "reconnect.buffer",
+            "ping",
+            "lame-duck",
+            "drain",
         }
     ),
     "amqp": frozenset(
@@ -71,6 +76,7 @@ EVENTS = frozenset(
         "disconnected",
         "reconnected",
         "closed",
+        "lame-duck",
         "confirmed",
         "returned",
         "channel-closed",

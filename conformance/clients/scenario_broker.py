@@ -47,6 +47,22 @@ class ScenarioBroker(Protocol):
     def reset_connections(self) -> None:
         """Reset every connection of the testee."""
 
+    def close_connections(self) -> None:
+        """Close every connection of the testee: it reads the end of the stream."""
+
+    def refuse_connections(self) -> None:
+        """From now on ``url`` closes the testee's new connections at once. Each is a remark of the connection
+        ``refused``."""
+
+    def accept_connections(self) -> None:
+        """The end of ``refuse_connections``."""
+
+    def silence_connections(self) -> None:
+        """No byte passes on the open connections of the testee any more; they stay open."""
+
+    def add_address(self) -> str:
+        """Another URL of this broker, as of another server of a cluster: connections ``b1``, ``b2``, ..."""
+
     def inject(self, data: bytes, connection: str | None = None) -> None:
         """Send to the testee what no broker said (on that connection, or its last): whole operations."""
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from plumbline.proxy.faults.language import FaultError
-from plumbline.proxy.watching import WatchedProxy, watched
+from plumbline.proxy.watching import REFUSED, WatchedProxy, watched
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.wire.nats import Info, Msg, Ping, Pong
 from plumbline.wire.sender import Sender
@@ -94,3 +94,64 @@ def test_credentials_and_path_of_the_url_are_kept() -> None:
 def test_a_fault_that_cannot_be_read_is_refused(broker: str) -> None:
     with pytest.raises(FaultError):
         WatchedProxy(broker, ["explode"])
+
+
+def connected(proxy: WatchedProxy, link: socket.socket) -> None:
+    """CONNECT, and PONG to a PING."""
+    before = sum(isinstance(seen.operation, Pong) for seen in list(proxy.observations))
+    link.sendall(b"CONNECT {}\r\nPING\r\n")
+    assert proxy.wait_until(lambda: has(proxy, Pong, before + 1), WITHIN_S)
+
+
+def read_to_end(link: socket.socket) -> bytes:
+    link.settimeout(WITHIN_S)
+    found = b""
+    while data := link.recv(65536):
+        found += data
+    return found
+
+
+def test_connections_can_be_closed(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as link:
+        connected(proxy, link)
+        proxy.close_connections()
+        assert read_to_end(link).startswith(b"INFO ")
+
+
+def test_new_clients_can_be_refused_while_open_connections_stay(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as stays:
+        connected(proxy, stays)
+        proxy.refuse_connections()
+        with client(proxy) as refused:
+            assert read_to_end(refused) == b""
+        assert [remark.connection for remark in proxy.remarks][-1] == REFUSED
+        proxy.accept_connections()
+        with client(proxy) as again:
+            connected(proxy, again)
+        connected(proxy, stays)
+
+
+def test_a_silent_connection_stays_open_and_the_next_one_is_whole(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as silent:
+        connected(proxy, silent)
+        proxy.silence_connections()
+        silent.sendall(b"PING\r\n")
+        assert proxy.wait_until(lambda: has(proxy, Ping, 2), WITHIN_S)
+        with client(proxy) as whole:
+            connected(proxy, whole)
+        answered = [seen.connection for seen in proxy.observations if isinstance(seen.operation, Pong)]
+        assert answered == ["1", "2"]
+
+
+def test_connections_to_another_address_have_names_of_their_own(broker: str) -> None:
+    with watched(broker) as proxy, client(proxy) as first:
+        connected(proxy, first)
+        host, port = proxy.add_address().removeprefix("nats://").split(":")
+        with socket.create_connection((host, int(port)), WITHIN_S) as second:
+            connected(proxy, second)
+            proxy.inject(b"PING\r\n")
+            second.settimeout(WITHIN_S)
+            found = second.recv(65536)
+            while b"PING" not in found:
+                found += second.recv(65536)
+        assert list(dict.fromkeys(seen.connection for seen in proxy.observations)) == ["1", "b1"]

@@ -27,11 +27,17 @@ class Defect(Struct, frozen=True):
 DEFECTS: dict[str, Defect] = {}
 
 
+def _add(one: Defect) -> None:
+    if one.name in DEFECTS:
+        raise ValueError(f"two defects are called {one.name}")
+    DEFECTS[one.name] = one
+
+
 def defect(name: str, *, breaks: str, summary: str) -> Callable[[Callable[[Adapter], None]], None]:
     """Register the decorated function, which alters an adapter."""
 
     def register(alter: Callable[[Adapter], None]) -> None:
-        DEFECTS[name] = Defect(name, breaks, summary, alter)
+        _add(Defect(name, breaks, summary, alter))
 
     return register
 
@@ -45,7 +51,7 @@ def of_connection(
         def set_up(adapter: Adapter) -> None:
             adapter.alter = alter
 
-        DEFECTS[name] = Defect(name, breaks, summary, set_up)
+        _add(Defect(name, breaks, summary, set_up))
 
     return register
 

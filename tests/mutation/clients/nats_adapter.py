@@ -16,6 +16,7 @@ FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",
     "fetch.heartbeat", "consume", "push", "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term",
     "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
+    "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
 ]  # fmt: skip
 
 
@@ -58,8 +59,11 @@ class Adapter:
             case "connect":
                 self.client = Client()
                 self.js = JetStream(self.client)
+                self.set_options(command)
                 self.alter(self.client, self.js)
                 self.client.connect(command["url"])
+            case "drain":
+                client.drain()
             case "flush":
                 client.flush()
             case "close":
@@ -93,6 +97,15 @@ class Adapter:
             case _:
                 raise LibraryError("unknown command")
         return None
+
+    def set_options(self, command: dict[str, Any]) -> None:
+        """Of the connection."""
+        client = self.client
+        client.reconnects = command.get("reconnect", False)
+        client.reconnect_wait_s = command.get("reconnect_wait_ms", 100) / 1000
+        client.buffer_bytes = command.get("buffer_bytes", client.buffer_bytes)
+        client.ping_s = command.get("ping_ms", 0) / 1000
+        client.pings_out = command.get("pings_out", client.pings_out)
 
     def fetch(self, command: dict[str, Any]) -> dict[str, Any]:
         found, error = self.js.fetch(

@@ -1,10 +1,12 @@
 """A small client library for NATS, its connection: the whole twin of what ``nats_defects`` alters.
 
-It waits in the main thread, reads in another, and has an inbox for each request.
+It waits in the main thread, reads in another, and has an inbox for each request. The thread that reads also
+connects again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import queue
@@ -12,6 +14,7 @@ import secrets
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +23,7 @@ from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import (
     Connect,
     Decoder,
+    Err,
     HMsg,
     HPub,
     Info,
@@ -34,6 +38,8 @@ from plumbline.wire.nats import (
 )
 
 NS = 1_000_000_000
+BUFFER_BYTES = 8 * 1024 * 1024  # of publishes without a connection, unless the user sets a limit
+CONNECT_WITHIN_S = 5.0
 Came = Msg | HMsg
 
 
@@ -49,8 +55,10 @@ class LibraryError(Exception):
 class Subscription:
     """What is subscribed: where its messages go, how many may come, how many came."""
 
-    def __init__(self, take: Callable[[Came], None]) -> None:
+    def __init__(self, take: Callable[[Came], None], subject: str, group: str) -> None:
         self.take = take
+        self.subject = subject
+        self.group = group
         self.most = 0
         self.received = 0
 
@@ -69,16 +77,31 @@ def status_of(operation: Came) -> tuple[int, str] | None:
 
 
 class Client:
-    """One connection."""
+    """One connection, made again when it is lost if the user wants that."""
 
     def __init__(self) -> None:
         self.socket: socket.socket | None = None
         self.subscriptions: dict[int, Subscription] = {}
         self.waiting: dict[str, queue.SimpleQueue[Came]] = {}
         self.pongs = threading.Semaphore(0)
-        self.lock = threading.Lock()
+        self.own_pings: deque[bool] = deque()  # of each PING without PONG: whether no flush waits for it
+        self.lock = threading.RLock()
         self.sids = itertools.count(1)
-        self.is_lost = False
+        self.is_lost = False  # for good
+        self.is_down = False  # until it is connected again
+        self.reconnects = False
+        self.reconnect_wait_s = 0.1
+        self.reconnected = 0  # how often
+        self.servers: list[tuple[str, int]] = []
+        self.buffer: list[Operation] = []
+        self.buffer_bytes = BUFFER_BYTES
+        self.ping_s = 0.0
+        self.pings_out = 2
+        self.unanswered = 0  # PINGs
+        self.over = threading.Event()
+        self.info: dict[str, Any] = {}
+        self.has_info = threading.Event()
+        self.after_reconnect: list[Callable[[], None]] = []
 
     def inbox(self) -> str:
         """A subject that nobody else uses."""
@@ -94,21 +117,47 @@ class Client:
     def connect(self, url: str) -> None:
         """INFO, CONNECT, PING, PONG; then a thread reads."""
         parts = urlsplit(url)
-        self.socket = socket.create_connection((parts.hostname, parts.port or 4222), 5)
+        self.servers = [(parts.hostname or "", parts.port or 4222)]
+        self.socket = socket.create_connection(self.servers[0], CONNECT_WITHIN_S)
+        self.socket.settimeout(None)
         threading.Thread(target=self.read, args=(self.socket,), daemon=True).start()
         self.send(*self.greeting())
         self.await_pong()
+        if self.ping_s:
+            threading.Thread(target=self.keep_alive, daemon=True).start()
 
     def send(self, *operations: Operation) -> None:
-        """Raises ``LibraryError`` once the connection is lost."""
+        """Raises ``LibraryError`` once the connection is lost for good, or while nothing but publishes can
+        wait."""
         if self.socket is None or self.is_lost:
             raise LibraryError("connection closed")
         with self.lock:
-            self.socket.sendall(b"".join(operation.raw for operation in operations))
+            if self.is_down:
+                self.keep(operations)
+                return
+            try:
+                self.socket.sendall(b"".join(operation.raw for operation in operations))
+            except OSError:
+                if not self.reconnects:
+                    raise LibraryError("connection closed") from None
+
+    def keep(self, operations: tuple[Operation, ...]) -> None:
+        """Until there is a connection; subscriptions come back anyway. Raises ``LibraryError``."""
+        publishes = [one for one in operations if isinstance(one, Pub | HPub)]
+        if any(isinstance(one, Ping) for one in operations):
+            raise LibraryError("no connection")
+        if sum(len(one.raw) for one in (*self.buffer, *publishes)) > self.buffer_bytes:
+            self.buffer_is_full()
+        self.buffer += publishes
+
+    def buffer_is_full(self) -> None:
+        raise LibraryError("the buffer is full")
 
     def flush(self) -> None:
         """Once the server has read all that was sent."""
-        self.send(Ping.make())
+        with self.lock:
+            self.send(Ping.make())
+            self.own_pings.append(False)
         self.await_pong()
 
     def await_pong(self) -> None:
@@ -119,11 +168,46 @@ class Client:
         """Nothing comes any more."""
         if self.socket is not None:
             self.is_lost = True
-            self.socket.shutdown(socket.SHUT_RDWR)
+            self.over.set()
+            self.cut()
             self.socket.close()
 
+    def cut(self) -> None:
+        """End the connection; the thread that reads sees its end."""
+        assert self.socket is not None
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def drain(self) -> None:
+        """End the subscriptions, hand over what is on its way, then close."""
+        for sid in list(self.subscriptions):
+            self.end_subscription(sid)
+        self.flush()
+        self.subscriptions.clear()
+        self.close()
+        say(event="closed")
+
+    def end_subscription(self, sid: int) -> None:
+        """On the wire; what is on its way is still handed over."""
+        self.send(Unsub.make(sid))
+
+    # -- a connection that is lost -----------------------------------------------------------
+
     def read(self, link: socket.socket) -> None:
-        """Until the connection ends."""
+        """Until the connection ends, and is not made again."""
+        self.read_all(link)
+        while self.reconnects and not self.is_lost:
+            self.lost()
+            again = self.connect_again()
+            if again is None:
+                break
+            self.read_all(again)
+        if not self.is_lost:
+            self.is_lost = True
+            say(event="closed")
+
+    def read_all(self, link: socket.socket) -> None:
+        """Until this connection ends."""
         decoder = Decoder(Sender.SERVER)
         try:
             while data := link.recv(65536):
@@ -131,20 +215,118 @@ class Client:
                     self.came(operation)
         except (OSError, ProtocolError):
             pass
-        if not self.is_lost:
-            self.is_lost = True
-            say(event="closed")
+
+    def lost(self) -> None:
+        """The connection is no more, and will be made again."""
+        with self.lock:
+            self.is_down = True
+            self.own_pings.clear()
+            self.unanswered = 0
+        say(event="disconnected")
+
+    def connect_again(self) -> socket.socket | None:
+        """Tries one server after the other, for as long as the user wants a connection."""
+        for number in itertools.count():
+            if self.is_lost:
+                return None
+            host = self.servers[number % len(self.servers)]
+            try:
+                link = socket.create_connection(host, CONNECT_WITHIN_S)
+                if link.recv(65536):  # INFO
+                    self.resume(link)
+                    return link
+            except OSError:
+                pass
+            self.wait_before_retry()
+        return None
+
+    def wait_before_retry(self) -> None:
+        self.over.wait(self.reconnect_wait_s)
+
+    def resume(self, link: socket.socket) -> None:
+        """Greets, subscribes again, sends what has waited."""
+        link.settimeout(None)
+        with self.lock:
+            operations = self.greeting()
+            for sid, subscription in self.subscriptions.items():
+                operations += self.subscribe_again(sid, subscription)
+            operations += self.buffer
+            self.buffer = []
+            link.sendall(b"".join(operation.raw for operation in operations))
+            self.own_pings.append(True)
+            self.socket = link
+            self.is_down = False
+            self.reconnected += 1
+        say(event="reconnected")
+        for act in self.after_reconnect:
+            act()
+
+    def subscribe_again(self, sid: int, subscription: Subscription) -> list[Operation]:
+        """SUB, and UNSUB with the rest of its maximum."""
+        found: list[Operation] = [Sub.make(subscription.subject, sid, subscription.group or None)]
+        if subscription.most:
+            found.append(Unsub.make(sid, subscription.most - subscription.received))
+        return found
+
+    def keep_alive(self) -> None:
+        """PING at each interval; too many without PONG end the connection."""
+        while not self.over.wait(self.ping_s):
+            with self.lock:
+                if self.is_down:
+                    continue
+                if self.unanswered >= self.pings_out:
+                    self.stale()
+                    continue
+                self.unanswered += 1
+                self.own_pings.append(True)
+                self.send(Ping.make())
+
+    def stale(self) -> None:
+        self.unanswered = 0
+        self.cut()
+
+    # -- what comes --------------------------------------------------------------------------
 
     def came(self, operation: Operation) -> None:
         match operation:
             case Ping():
                 self.answer_ping()
             case Pong():
-                self.pongs.release()
+                self.answered()
             case Info():
-                pass
+                self.informed(operation.fields)
+            case Err():
+                self.refused(operation.message)
             case Msg() | HMsg():
                 self.route(operation)
+
+    def answered(self) -> None:
+        """PONG: for a flush, or for this library."""
+        self.unanswered = 0
+        if not (self.own_pings.popleft() if self.own_pings else False):
+            self.pongs.release()
+
+    def informed(self, info: dict[str, Any]) -> None:
+        """INFO: the first one, and each that follows."""
+        self.info = info
+        self.has_info.set()
+        self.learn(info)
+        if info.get("ldm"):
+            self.lame_duck()
+
+    def learn(self, info: dict[str, Any]) -> None:
+        """Servers to go to."""
+        for url in info.get("connect_urls") or ():
+            host, _, port = url.rpartition(":")
+            if (host, int(port)) not in self.servers:
+                self.servers.append((host, int(port)))
+
+    def lame_duck(self) -> None:
+        say(event="lame-duck")
+
+    def refused(self, message: str) -> None:
+        """-ERR: the server closes the connection if it has to."""
+        say(event="error", text=message, type="server")
 
     def answer_ping(self) -> None:
         self.send(Pong.make())
@@ -167,7 +349,7 @@ class Client:
 
     def subscribe(self, subject: str, take: Callable[[Came], None], group: str = "") -> int:
         sid = next(self.sids)
-        self.subscriptions[sid] = Subscription(take)
+        self.subscriptions[sid] = Subscription(take, subject, group)
         self.send(Sub.make(subject, sid, group or None))
         return sid
 
@@ -176,16 +358,25 @@ class Client:
         if most and sid in self.subscriptions:
             self.subscriptions[sid].most = most
         else:
-            self.subscriptions.pop(sid, None)
+            self.forget(sid)
         self.send(Unsub.make(sid, most or None))
+
+    def forget(self, sid: int) -> None:
+        self.subscriptions.pop(sid, None)
 
     def publish(self, subject: str, data: bytes, headers: Mapping[str, str], reply: str = "") -> None:
         fields = list(headers.items())
+        self.check_size(len(data))
         self.send(
             HPub.make(subject, fields, data, reply or None)
             if fields
             else Pub.make(subject, data, reply or None)
         )
+
+    def check_size(self, size: int) -> None:
+        """Raises ``LibraryError`` for more than the server takes."""
+        if self.has_info.wait(CONNECT_WITHIN_S) and size > self.info["max_payload"]:
+            raise LibraryError("maximum payload exceeded")
 
     def request(
         self, subject: str, data: bytes = b"", headers: Mapping[str, str] | None = None, timeout: float = 1.0

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.mutation.clients import nats_defects_acks, nats_defects_core, nats_defects_pulls
+from tests.mutation.clients import (
+    nats_defects_acks,
+    nats_defects_connection,
+    nats_defects_core,
+    nats_defects_pulls,
+)
 from tests.mutation.clients.defect import DEFECTS, Defect
 
-__all__ = ["DEFECTS", "Defect", "nats_defects_acks", "nats_defects_core", "nats_defects_pulls"]
+__all__ = [
+    "DEFECTS",
+    "Defect",
+    "nats_defects_acks",
+    "nats_defects_connection",
+    "nats_defects_core",
+    "nats_defects_pulls",
+]

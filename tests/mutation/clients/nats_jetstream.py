@@ -186,6 +186,7 @@ class Consuming:
         self.inbox = stream.client.inbox()
         self.sid = stream.client.subscribe(self.inbox, self.take)
         self.ask()
+        stream.client.after_reconnect.append(self.request_ended)
         threading.Thread(target=self.watch, daemon=True).start()
 
     def ask(self) -> None:
@@ -199,8 +200,14 @@ class Consuming:
             self.hand(operation)
         elif status[1] == "Consumer Deleted" or status[0] == 503:
             self.deleted()
+        elif status[1] == "Leadership Change":
+            self.leader_changed()
         elif status[0] != 100:
             self.request_ended()
+
+    def leader_changed(self) -> None:
+        """The server that had the request has no part in the consumer any more."""
+        self.request_ended()
 
     def request_ended(self) -> None:
         if not self.over.is_set():

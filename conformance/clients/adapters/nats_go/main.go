@@ -17,7 +17,8 @@ import (
 
 var features = []string{
 	"publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
-	"ack", "ack.nak", "ack.progress", "ack.term", "ack.sync",
+	"ack", "ack.nak", "ack.progress", "ack.term", "ack.sync", "reconnect", "reconnect.buffer", "ping", "lame-duck",
+	"drain",
 }
 
 // apiWait is how long a lookup of a consumer may take, which PullSubscribe makes; connectWait is for a busy machine.
@@ -33,6 +34,10 @@ type command struct {
 	Do           string          `json:"do"`
 	URL          string          `json:"url"`
 	Reconnect    bool            `json:"reconnect"`
+	WaitMs       int             `json:"reconnect_wait_ms"`
+	BufferBytes  int             `json:"buffer_bytes"`
+	PingMs       int             `json:"ping_ms"`
+	PingsOut     int             `json:"pings_out"`
 	Subject      string          `json:"subject"`
 	Data         string          `json:"data"`
 	Reply        string          `json:"reply"`
@@ -150,9 +155,20 @@ func (a *adapter) connect(asked command) error {
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { a.event("disconnected", err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { a.event("reconnected", nil) }),
 		nats.ClosedHandler(func(c *nats.Conn) { a.event("closed", c.LastError()) }),
+		nats.LameDuckModeHandler(func(*nats.Conn) { a.event("lame-duck", nil) }),
 	}
-	if !asked.Reconnect {
+	if asked.Reconnect {
+		wait := time.Duration(asked.WaitMs) * time.Millisecond
+		options = append(options, nats.MaxReconnects(-1), nats.ReconnectWait(wait), nats.ReconnectJitter(wait, wait))
+	} else {
 		options = append(options, nats.NoReconnect())
+	}
+	if asked.BufferBytes > 0 {
+		options = append(options, nats.ReconnectBufSize(asked.BufferBytes))
+	}
+	if asked.PingMs > 0 {
+		interval := time.Duration(asked.PingMs) * time.Millisecond
+		options = append(options, nats.PingInterval(interval), nats.MaxPingsOutstanding(asked.PingsOut))
 	}
 	var err error
 	if a.connection, err = nats.Connect(asked.URL, options...); err != nil {
@@ -232,6 +248,8 @@ func (a *adapter) answer(asked command) (line, error) {
 		return nil, a.connect(asked)
 	case "flush":
 		return nil, a.connection.Flush()
+	case "drain":
+		return nil, a.connection.Drain()
 	case "close":
 		a.connection.Close()
 		return nil, nil

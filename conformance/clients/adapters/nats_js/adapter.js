@@ -9,7 +9,7 @@ const { jetstream, jetstreamManager } = require("@nats-io/jetstream");
 
 const FEATURES =
   "publish request subscribe unsubscribe.after js.create js.publish fetch fetch.heartbeat consume push " +
-  "ack ack.nak ack.nak.delay ack.progress ack.term ack.term.reason ack.sync";
+  "ack ack.nak ack.nak.delay ack.progress ack.term ack.term.reason ack.sync reconnect ping lame-duck drain";
 const LEAST_EXPIRES_MS = 1000; // nats.js refuses less
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
@@ -75,13 +75,20 @@ async function watch(mine) {
   for await (const status of mine.status()) {
     if (status.type === "disconnect") say({ event: "disconnected" });
     else if (status.type === "reconnect") say({ event: "reconnected" });
+    else if (status.type === "ldm") say({ event: "lame-duck" });
     else if (status.type === "error") say({ event: "error", ...trouble(status.error) });
   }
 }
 
 const actions = {
   async connect(command) {
-    const mine = await connect({ servers: command.url, reconnect: command.reconnect ?? false });
+    const options = { servers: command.url, reconnect: command.reconnect ?? false };
+    if (command.reconnect) {
+      const wait = command.reconnect_wait_ms ?? 100;
+      Object.assign(options, { maxReconnectAttempts: -1, reconnectTimeWait: wait, reconnectJitter: wait });
+    }
+    if (command.ping_ms) Object.assign(options, { pingInterval: command.ping_ms, maxPingOut: command.pings_out });
+    const mine = await connect(options);
     connection = mine;
     consumers.clear();
     watch(mine);
@@ -91,6 +98,9 @@ const actions = {
   },
   async flush() {
     await connection.flush();
+  },
+  async drain() {
+    await connection.drain();
   },
   async close() {
     const mine = connection;

@@ -24,6 +24,7 @@ from nats.aio.msg import Msg
 FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
+    "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
 ]  # fmt: skip
 CONNECT_TIMEOUT_S = 8  # for a busy machine
 
@@ -76,7 +77,7 @@ class Adapter:
 
     # -- commands ----------------------------------------------------------------------------
 
-    async def connect(self, url: str, *, reconnect: bool = False, **_: Any) -> None:
+    async def connect(self, url: str, *, reconnect: bool = False, **command: Any) -> None:
         async def error(problem: Exception) -> None:
             say(event="error", **trouble(problem))
 
@@ -87,8 +88,22 @@ class Adapter:
             say(event="reconnected")
 
         async def closed() -> None:
-            say(event="closed")
+            say(event="closed", text=str(self.client.last_error or ""))
 
+        async def lame_duck() -> None:
+            say(event="lame-duck")
+
+        more: dict[str, Any] = {}
+        if reconnect:
+            more["max_reconnect_attempts"] = -1
+            more["reconnect_time_wait"] = command.get("reconnect_wait_ms", 100) / 1000
+        if "buffer_bytes" in command:
+            more["pending_size"] = command["buffer_bytes"]
+        if "ping_ms" in command:
+            more["ping_interval"] = command["ping_ms"] / 1000
+            more["max_outstanding_pings"] = command["pings_out"]
+        if takes(Client.connect, "lame_duck_mode_cb"):
+            more["lame_duck_mode_cb"] = lame_duck
         self.client = Client()
         self.pulls.clear()
         await self.client.connect(
@@ -99,10 +114,14 @@ class Adapter:
             disconnected_cb=disconnected,
             reconnected_cb=reconnected,
             closed_cb=closed,
+            **more,
         )
 
     async def flush(self, **_: Any) -> None:
         await self.client.flush()
+
+    async def drain(self, **_: Any) -> None:
+        await self.client.drain()
 
     async def close(self, **_: Any) -> None:
         await self.client.close()
@@ -205,6 +224,10 @@ def features() -> list[str]:
         found.append("fetch.heartbeat")
     if not takes(Msg.nak, "delay"):
         found.remove("ack.nak.delay")
+    if not takes(Client.connect, "pending_size"):
+        found.remove("reconnect.buffer")
+    if not takes(Client.connect, "lame_duck_mode_cb"):
+        found.remove("lame-duck")
     if not hasattr(js, "subscribe_bind"):
         found.remove("push")
     return found
