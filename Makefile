@@ -8,7 +8,7 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation zoo kill fuzz bench picture docs servers lock ready quick bootstrap clean
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill fuzz bench picture docs servers lock ready quick bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ format: bootstrap ## write what lint would ask for
 
 mutation: bootstrap ## switch on each defect of the reference broker, print what the suite saw
 	@$(BIN)/python -m tests.mutation $(ARGS)
+
+adequacy: bootstrap ## mutate the reference cores by rule, print which mutants the suite kills; ARGS="--sample 200"
+	@$(BIN)/python -m tests.adequacy $(ARGS)
 
 zoo: bootstrap ## the whole suite on real servers in many configurations, and on each with a planted defect
 	@$(BIN)/python -m tests.zoo $(ARGS)
