@@ -9,9 +9,17 @@ from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import shows_default
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
-from plumbline.wire.nats.jetstream import CONSUMER_STALLED, FLOW_CONTROL_REQUEST, IDLE_HEARTBEAT
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.wire.nats import HMsg, HPub, Msg, Operation, Pub, Sub
+from plumbline.wire.nats.jetstream import (
+    CONSUMER_STALLED,
+    FLOW_CONTROL_REQUEST,
+    IDLE_HEARTBEAT,
+    PullRequest,
+    api_subject,
+    next_subject,
+)
+from plumbline.wire.nats.jetstream.times import format_time, parse_time
 
 SOURCE = 'docs.nats.io, "Consumers", "Push-specific"'
 LARGE = 256 * 1024
@@ -19,6 +27,9 @@ TOO_SMALL = 8 * 1024  # a max_payload with which so much would take too many mes
 A_LOT = 24 * LARGE  # bytes, which are more than a server has on its way unanswered
 HEARTBEAT_NS = 300_000_000
 PAUSED_FOR_EVER = "2099-01-01T00:00:00Z"
+PAUSE_NS = 600_000_000
+PATIENCE_NS = 5_000_000_000  # of a pull request
+UNUSUAL_HEADERS = b"NATS/1.0\r\nB: 2\r\nA: 1\r\nb: x\r\nB: 1\r\nEmpty: \r\nA:  two  words\r\n\r\n"
 
 
 def push_consumer(session: NatsSession, stream: str, **config: Any) -> str:
@@ -265,3 +276,78 @@ def test_a_paused_consumer_sends_heartbeats_alone(session: NatsSession) -> None:
         expected=f"MSG {subject} 1 ... | m1",
         actual=str(operation),
     )
+
+
+@verifies("JS-CONS-102", source="observed, nats-server 2.15", since="2.11")
+def test_a_pause_ends_at_its_moment(session: NatsSession) -> None:
+    """A paused push consumer and a paused pull consumer deliver when pause_until comes, and not before."""
+    subject, inbox = session.name("p"), session.inbox("pulled")
+    stream = session.stage.stream("P", [subject])
+    pull, push = session.stage.consumer(stream, "PULL"), push_consumer(session, stream)
+    client = subscribed(session)
+    ends = {"1": _paused(session, stream, push), "2": _paused(session, stream, pull)}
+    body = PullRequest(batch=1, expires=PATIENCE_NS).encode()
+    client.send(Sub.make(inbox, 2), Pub.make(next_subject(stream, pull), body, inbox))
+    session.stage.publish(subject, b"m1")
+    while ends:
+        arrival = client.arrival(2.0, "m1")
+        operation = arrival.operation
+        if not isinstance(operation, Msg) or operation.sid not in ends:
+            raise Failed("something else than the message came", expected="m1", actual=str(operation))
+        early = ends.pop(operation.sid) - arrival.at
+        session.require(
+            early <= 0,
+            "a paused consumer delivers too early",
+            expected=f"nothing for {PAUSE_NS / 1e9:g} s",
+            actual=f"{operation} {early:.3f} s before that",
+        )
+
+
+def _paused(session: NatsSession, stream: str, consumer: str) -> float:
+    """Pause it for ``PAUSE_NS`` by the clock of the server; the first moment at which that may be over."""
+    asked = time.monotonic()
+    moment = parse_time(session.stage.consumer_info(stream, consumer).get("ts") or "")
+    if moment is None:
+        raise Untestable("CONSUMER.INFO shows no time of the server")
+    until = format_time(moment + PAUSE_NS)
+    answer = session.stage.api("CONSUMER.PAUSE", stream, consumer, body={"pause_until": until})
+    remaining = answer.get("pause_remaining") or 0
+    if not remaining and time.monotonic() - asked >= PAUSE_NS / 1e9:
+        raise Inconclusive("the pause was over before it began")
+    session.require(
+        answer.get("paused") is True and 0 < remaining <= PAUSE_NS,
+        "the answer does not show the pause",
+        expected=f"paused true and pause_remaining of at most {PAUSE_NS}",
+        actual=f"paused {answer.get('paused')} and pause_remaining {remaining}",
+    )
+    return asked + PAUSE_NS / 1e9
+
+
+@verifies("JS-CONS-103", source='docs.nats.io, "Consumers"')
+def test_headers_keep_their_bytes(session: NatsSession) -> None:
+    """The header block of a delivery is, byte for byte, the one that was published."""
+    session.needs("headers")
+    subject, pulled, got = session.name("p"), session.inbox("pulled"), session.inbox("got")
+    stream = session.stage.stream("P", [subject], allow_direct=True)
+    push_consumer(session, stream)
+    pull = session.stage.consumer(stream, "PULL")
+    client = subscribed(session)
+    client.send(
+        Sub.make(pulled, 2),
+        Sub.make(got, 3),
+        HPub.make(subject, UNUSUAL_HEADERS, b"m1"),
+    )
+    _bears_as_published(client.expect(HMsg, sid="1"))
+    body = PullRequest(batch=1, expires=PATIENCE_NS).encode()
+    client.send(Pub.make(next_subject(stream, pull), body, pulled))
+    _bears_as_published(client.expect(HMsg, sid="2"))
+    client.send(Pub.make(api_subject("DIRECT.GET", stream), b'{"seq":1}', got))
+    _bears_as_published(client.expect(HMsg, sid="3"), added=True)
+
+
+def _bears_as_published(operation: Operation, *, added: bool = False) -> None:
+    """``added``: a direct get has headers of its own behind them."""
+    assert isinstance(operation, HMsg)
+    right, found = UNUSUAL_HEADERS, operation.header_block
+    if not (found.startswith(right.removesuffix(b"\r\n")) if added else found == right):
+        raise Failed("the headers are not as published", expected=repr(right), actual=repr(found))
