@@ -127,7 +127,7 @@ class Deliveries:
                 turn.popleft()
                 continue
             first = ready.first()
-            if first.expires is not None and first.expires <= now:
+            if first.expires is not None and first.expires < now:  # what expires at once may be taken at once
                 self.drop_expired(queue, now)
                 continue
             if len(turn) > 1:
