@@ -47,10 +47,14 @@ class Reach(Struct):
     started: dict[str, list[int]] = {}  # lines that run when a broker starts, which every check needs
 
     def reaching(self, module: str, lines: Iterable[int]) -> list[str]:
-        """The checks that run one of these lines."""
-        wanted = set(lines)
-        if not wanted.isdisjoint(self.started.get(module, ())):
+        """The checks that run one of these lines; if a broker that starts does, every check."""
+        if not set(lines).isdisjoint(self.started.get(module, ())):
             return list(self.checks)
+        return self.running(module, lines)
+
+    def running(self, module: str, lines: Iterable[int]) -> list[str]:
+        """The checks that run one of these lines themselves."""
+        wanted = set(lines)
         return [
             name for name, reach in self.checks.items() if not wanted.isdisjoint(reach.lines.get(module, ()))
         ]

@@ -99,8 +99,15 @@ class Selection:
             found = found or set(self._reach.reaching_any(mutant.module))
         of_function = self._of_function[mutant.module, mutant.function]
         of_module = self._of_module[mutant.module]
+        own = set(self._reach.running(mutant.module, candidate.lines))
         order = sorted(
-            found, key=lambda name: (-of_function[name], -of_module[name], self._reach.checks[name].seconds)
+            found,
+            key=lambda name: (
+                -of_function[name],
+                name not in own,
+                -of_module[name],
+                self._reach.checks[name].seconds,
+            ),
         )
         known = [self._checks[name] for name in order if name in self._checks]
         return Job(candidate, tuple(known[: self._most]), len(known))
