@@ -108,7 +108,7 @@ class Broker:
 
     def on_connected(self, connection_id: int, now: int, peer: str) -> list[Output]:
         """A client has connected from the address ``peer``."""
-        connection = AmqpClientConnection(connection_id, peer, Decoder(Sender.CLIENT, _HANDSHAKE_LIMITS))
+        connection = AmqpClientConnection(connection_id, Decoder(Sender.CLIENT, _HANDSHAKE_LIMITS))
         connection.last_received = connection.spoke = now
         self.connections[connection_id] = connection
         wait = round(self.config.handshake_timeout * NS)

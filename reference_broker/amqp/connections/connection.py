@@ -14,9 +14,8 @@ from plumbline.wire.amqp import Decoder, Operation
 class AmqpClientConnection:
     """One client."""
 
-    def __init__(self, connection_id: int, peer: str, decoder: Decoder) -> None:
+    def __init__(self, connection_id: int, decoder: Decoder) -> None:
         self.id = connection_id
-        self.peer = peer
         self.decoder = decoder
         self.out: list[bytes] = []
         self.phase = Phase.HEADER
