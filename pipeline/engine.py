@@ -55,7 +55,8 @@ def choose_engine(
         return EngineChoice(Engine.SPARK, f"{needs_spark or '--engine spark'} was given", stored)
     if size > bounds.LOCAL_JUDGE_BYTES:
         most = megabytes(bounds.LOCAL_JUDGE_BYTES)
-        return EngineChoice(Engine.SPARK, f"{megabytes(size)} of captures are more than {most}", stored)
+        why = f"{megabytes(size)} of captures are more than {most} (see --engine local)"
+        return EngineChoice(Engine.SPARK, why, stored)
     return EngineChoice(Engine.LOCAL, f"{megabytes(stored)} in one process", stored)
 
 

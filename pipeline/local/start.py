@@ -5,6 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from plumbline.errors import PlumblineError
+
+INSTALL = "pip install 'plumbline-mq[judge]'"
+
+
+class PyArrowNotFoundError(PlumblineError):
+    """PyArrow is not installed. The message says how to install it."""
+
 
 class _NoPandas:
     """Finds that there is no pandas."""
@@ -18,12 +26,15 @@ class _NoPandas:
 def keep_pandas_out() -> None:
     """With its first array PyArrow imports pandas where it is installed: 0.5 s, and nothing here uses it.
 
-    A later conversion to pandas still imports it. Nothing changes where pandas or PySpark is loaded.
+    A later conversion to pandas still imports it. Nothing changes where pandas or PySpark is loaded. Raises
+    ``PyArrowNotFoundError``.
     """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise PyArrowNotFoundError(f"judge needs PyArrow, which is not installed: {INSTALL}") from None
     if "pyspark" in sys.modules or "pandas" in sys.modules:
         return
-    import pyarrow as pa
-
     finder: Any = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:

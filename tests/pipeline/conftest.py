@@ -43,9 +43,18 @@ def spark() -> Iterator[SparkSession]:
     running.stop()
 
 
+@pytest.fixture(params=["local", "spark"])
+def engine(request: pytest.FixtureRequest) -> SparkSession | None:
+    """What makes rows of tables. Each test runs twice: with PyArrow (None) and with Spark."""
+    if request.param == "local":
+        return None
+    session: SparkSession = request.getfixturevalue("spark")
+    return session
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with Spark share one process, and its start counts against the time of whichever comes first."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if {"spark", "engine"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(7200 if IS_SLOW_TOO else 1800))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -28,83 +29,95 @@ SIZE = 60_000
 _RUN = re.compile(r"run-\d{8}T\d{6}Z-[0-9a-f]+")
 
 
-def planted(folder: Path) -> None:
-    write(folder, size=SIZE)
+class Ended(Struct, frozen=True):
+    """What the command printed and left."""
+
+    code: int
+    output: str
+    place: Path
 
 
-def troubled(folder: Path) -> None:
-    (folder / "sound.pcapng").write_bytes(sound())
+class BothEngines(Struct, frozen=True):
+    """The same captures, judged twice."""
+
+    local: Ended
+    spark: Ended
+
+
+def captures_of_all_kinds(folder: Path) -> list[Path]:
+    """Planted violations, captures with troubles, a folder without captures, random histories."""
+    kinds = ["planted", "troubled", "empty", *(f"random {seed}" for seed in range(1, 5))]
+    places = [folder / kind for kind in kinds]
+    for place in places:
+        place.mkdir()
+    write(places[0], size=SIZE)
     for name in TROUBLES:
-        write_trouble(name, folder)
+        write_trouble(name, places[1])
+    for seed, place in enumerate(places[3:], 1):
+        write_random(place, seed)
+    return places
 
 
-def empty(_: Path) -> None:
-    """A folder without captures."""
+def judged(engine: Engine, output: Path, places: list[Path], *more: str) -> Ended:
+    words = ["judge", *map(str, places), "-o", str(output), "--engine", str(engine), *more]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.output
+    return Ended(ended.exit_code, _RUN.sub("run", ended.stdout.replace(str(output), "judged")), output)
 
 
-def of_seed(seed: int) -> Callable[[Path], None]:
-    return lambda folder: write_random(folder, seed)
-
-
-CAPTURES: dict[str, Callable[[Path], None]] = {
-    "planted": planted, "troubled": troubled, "empty": empty,
-    **{f"random {seed}": of_seed(seed) for seed in range(1, 5)},
-}  # fmt: skip
-
-
-@pytest.fixture
-def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+@pytest.fixture(scope="module")
+def own_session(spark: SparkSession) -> Iterator[SparkSession]:
     """The command ends the session that it runs in: this one is everybody's."""
-    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
-    return spark
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkSession, "stop", lambda _: None)
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def both(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> BothEngines:
+    folder = tmp_path_factory.mktemp("engines")
+    places = captures_of_all_kinds(folder)
+    words = ("--most", "50", "--payloads")
+    return BothEngines(
+        judged(Engine.LOCAL, folder / "judged here", places, *words),
+        judged(Engine.SPARK, folder / "judged by Spark", places, *words),
+    )
 
 
 def sorted_rows(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(repr(row) for row in rows)
 
 
-@pytest.mark.parametrize("keeps_payloads", [False, True], ids=["sizes", "payloads"])
-@pytest.mark.parametrize("name", CAPTURES)
-def test_both_engines_leave_and_print_the_same(
-    name: str, keeps_payloads: bool, own_session: SparkSession, tmp_path: Path
-) -> None:
-    captures = tmp_path / "captures"
-    captures.mkdir()
-    CAPTURES[name](captures)
-    ended, places = {}, {engine: tmp_path / engine for engine in (Engine.LOCAL, Engine.SPARK)}
-    for engine, place in places.items():
-        words = ["judge", str(captures), "-o", str(place), "--engine", str(engine), "--most", "20"]
-        ended[engine] = CliRunner().invoke(app, words + ["--payloads"] * keeps_payloads)
-    local, spark = ended[Engine.LOCAL], ended[Engine.SPARK]
-    assert (local.exit_code, spark.exit_code) in ((0, 0), (1, 1)), local.output + spark.output
-    results = {engine: Results(own_session, str(place)) for engine, place in places.items()}
-    for table in TABLES:
-        rows = {
-            engine: [row.asDict(recursive=True) for row in one.table(table).collect()]
-            for engine, one in results.items()
-        }
-        assert sorted_rows(rows[Engine.LOCAL]) == sorted_rows(rows[Engine.SPARK]), table
-    pages = [(place / PAGE).read_text() for place in places.values()]
-    assert pages[0] == pages[1]
-    printed = [
-        _RUN.sub("run", ended[engine].stdout.replace(str(place), "judged"))
-        for engine, place in places.items()
-    ]
-    assert printed[0] == printed[1]
+def read_by_spark(spark: SparkSession, place: Path, name: str) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in Results(spark, str(place)).table(name).collect()]
 
 
-def test_each_engine_reads_what_the_other_wrote(own_session: SparkSession, tmp_path: Path) -> None:
-    captures = tmp_path / "captures"
-    captures.mkdir()
-    write_random(captures, seed=1)
-    for engine in (Engine.LOCAL, Engine.SPARK):
-        place = str(tmp_path / engine)
-        CliRunner().invoke(app, ["judge", str(captures), "-o", place, "--engine", str(engine)])
-        by_spark, by_arrow = Results(own_session, place), LocalResults(place)
-        for name, table in TABLES.items():
-            columns = [one for one in table.names if one != "time"]  # naive there, with a zone here
-            rows = [row.asDict(recursive=True) for row in by_spark.table(name).select(*columns).collect()]
-            assert sorted_rows(rows) == sorted_rows(by_arrow.table(name).select(*columns).collect()), name
+@pytest.mark.parametrize("name", TABLES)
+def test_both_engines_leave_the_same_tables(name: str, both: BothEngines, own_session: SparkSession) -> None:
+    here, there = (read_by_spark(own_session, ended.place, name) for ended in (both.local, both.spark))
+    assert len(here) > 0
+    assert sorted_rows(here) == sorted_rows(there)
+
+
+def test_both_engines_leave_the_same_page(both: BothEngines) -> None:
+    assert (both.local.place / PAGE).read_text() == (both.spark.place / PAGE).read_text()
+
+
+def test_both_engines_print_the_same_and_end_with_the_same_code(both: BothEngines) -> None:
+    assert both.local.output == both.spark.output
+    assert both.local.code == both.spark.code == 1
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_local_engine_reads_tables_of_spark(name: str, both: BothEngines) -> None:
+    here, there = (LocalResults(str(ended.place)).table(name) for ended in (both.local, both.spark))
+    assert here.columns == there.columns == list(TABLES[name].names)
+    assert sorted_rows(here.collect()) == sorted_rows(there.collect())
+
+
+def test_captures_without_violations_end_with_0(tmp_path: Path) -> None:
+    (tmp_path / "sound.pcapng").write_bytes(sound())
+    assert judged(Engine.LOCAL, tmp_path / "judged", [tmp_path]).code == 0
 
 
 # -- the choice --
@@ -121,7 +134,10 @@ def test_the_size_chooses_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bounds, "LOCAL_JUDGE_BYTES", 6000)
     assert chosen([str(tmp_path)]) == "engine: local, 0.0 MB in one process"
     monkeypatch.setattr(bounds, "LOCAL_JUDGE_BYTES", 5999)
-    assert chosen([str(tmp_path)]) == "engine: spark, 0.0 MB of captures are more than 0.0 MB"
+    assert (
+        chosen([str(tmp_path)])
+        == "engine: spark, 0.0 MB of captures are more than 0.0 MB (see --engine local)"
+    )
     assert chosen([str(tmp_path)], Engine.LOCAL) == "engine: local, 0.0 MB in one process"
 
 
@@ -155,3 +171,13 @@ def test_the_local_engine_imports_neither_spark_nor_pandas(tmp_path: Path) -> No
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
     assert done.stderr.startswith("plumbline: engine: local, 0.0 MB in one process\n")
     assert (tmp_path / "judged" / PAGE).exists()
+
+
+def test_without_pyarrow_the_command_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sound.pcapng").write_bytes(sound())
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    ended = CliRunner().invoke(app, ["judge", str(tmp_path), "-o", str(tmp_path / "judged")])
+    assert ended.exit_code == 2
+    assert "judge needs PyArrow, which is not installed: pip install 'plumbline-mq[judge]'" in ended.stderr

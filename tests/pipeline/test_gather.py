@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from plumbline.pipeline.page.gather import AFTER, BEFORE, OF_A_RULE, ContextLine, gather, line_of
 from plumbline.pipeline.page.html import render
 from plumbline.pipeline.tables import TABLES
-from tests.pipeline.support.tables import rows_of
+from tests.pipeline.support.tables import RowsEngine, rows_of
 
 SECOND = 1_000_000_000
 WHERE = {"connection": 1, "protocol": "nats", "server": "s:4222", "client": "c:1", "capture": "a.pcapng"}
@@ -20,7 +18,7 @@ def operation(number: int, **cells: Any) -> dict[str, Any]:
     return WHERE | at | cells
 
 
-def test_violation_card_has_context_and_cause(spark: SparkSession) -> None:
+def test_violation_card_has_context_and_cause(engine: RowsEngine) -> None:
     operations = [operation(number) for number in range(1, 40)]
     operations[18] = operation(19, op="MSG", sender="server", subject="a", sid="1", payload_size=3)
     operations[4]["fact"] = "delivery"
@@ -34,12 +32,12 @@ def test_violation_card_has_context_and_cause(spark: SparkSession) -> None:
         WHERE | broken | {"number": 20 + extra % 10, "time_ns": (20 + extra) * SECOND, "certain": extra > 2}
         for extra in range(OF_A_RULE + 5)
     ]
-    tables = {name: rows_of(spark, table) for name, table in TABLES.items()}
-    tables["operations"] = rows_of(spark, TABLES["operations"], *operations)
-    tables["violations"] = rows_of(spark, TABLES["violations"], first, *more)
+    tables = {name: rows_of(engine, table) for name, table in TABLES.items()}
+    tables["operations"] = rows_of(engine, TABLES["operations"], *operations)
+    tables["violations"] = rows_of(engine, TABLES["violations"], first, *more)
     delivery = {"stream": "S", "consumer": "C", "redelivered": False, "delivered": 1, "library": "go 1"}
     delivery |= {"time_ns": 5 * SECOND, "ack_lag_ns": 1500, "ack_kind": "+ACK"}
-    tables["deliveries"] = rows_of(spark, TABLES["deliveries"], WHERE | delivery)
+    tables["deliveries"] = rows_of(engine, TABLES["deliveries"], WHERE | delivery)
     shown = gather(tables)
     (rule,) = shown.rules
     assert (rule.certain, rule.possible, len(rule.cards)) == (OF_A_RULE + 3, 3, OF_A_RULE)
@@ -59,8 +57,8 @@ def test_violation_card_has_context_and_cause(spark: SparkSession) -> None:
     assert b"live-subscription" in render(shown)
 
 
-def test_tables_without_rows_make_a_page_too(spark: SparkSession) -> None:
-    shown = gather({name: rows_of(spark, table) for name, table in TABLES.items()})
+def test_tables_without_rows_make_a_page_too(engine: RowsEngine) -> None:
+    shown = gather({name: rows_of(engine, table) for name, table in TABLES.items()})
     assert (shown.first, shown.last, shown.rules, shown.grids) == (0, 0, (), ())
     assert b"No operation was recorded" in render(shown)
 

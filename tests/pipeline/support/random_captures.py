@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import random
 from pathlib import Path
+from typing import Any
 
 from plumbline.captures.packets import ACK, FIN, MAX_DATA, SYN, PacketFlow
 from plumbline.captures.pcapng import MARK, interface, packet, section_header
@@ -117,7 +118,7 @@ def _amqp(chance: random.Random) -> Step:
     tag, key = chance.randrange(1, 9), chance.choice(("orders", "q1"))
     is_many, is_again = chance.random() < 0.3, chance.random() < 0.3
     settle = chance.choice(("basic.ack", "basic.nack"))
-    message = {"properties": {"message_id": str(tag)} if is_many else {}, "body": b"m" * tag}
+    message: dict[str, Any] = {"properties": {"message_id": str(tag)} if is_many else {}, "body": b"m" * tag}
     steps = (
         lambda: says(Method.make("confirm.select", 1)),
         lambda: says(Method.make("basic.qos", 1, prefetch_count=tag)),
