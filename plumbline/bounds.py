@@ -120,3 +120,8 @@ MAX_MIRROR_GAP = 1_000_000
 # Bytes of captures, as they are read, that `plumbline judge` judges in its own process. More goes to Spark,
 # unless `--engine local` is given.
 LOCAL_JUDGE_BYTES = 200_000_000
+
+# Flows (all that passes between two ends) that `plumbline judge` remembers in its own process after their
+# connections have ended, about 20 KB each. Of more, the first are forgotten: a late packet of theirs begins a
+# new connection.
+LOCAL_CLOSED_FLOWS = 10_000

@@ -152,9 +152,14 @@ class FlowJudge:
             self._at.pop("recorded", None)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether all its connections have ended."""
+        return not self._open
+
+    @property
     def is_over(self) -> bool:
         """Whether all its connections have ended, a while ago."""
-        return not self._open and time.time() - self._latest / 1e9 > LINGER_S
+        return self.is_closed and time.time() - self._latest / 1e9 > LINGER_S
 
     def finish(self) -> Iterator[Cells]:
         """The captures are over."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from plumbline import bounds
 from plumbline.captures.reassembly import ConnectionNumbers
-from plumbline.captures.segments import Address, segment
+from plumbline.captures.segments import Address, Segment, segment
 from plumbline.pipeline import answered, problems
 from plumbline.pipeline.compliance import compliance
 from plumbline.pipeline.input.files import CaptureFile, CaptureProblem, Section, capture_files, packets
@@ -136,6 +137,7 @@ class _Decoded:
         self.operations = 0
         self._numbers = ConnectionNumbers()
         self._flows: dict[tuple[Address, Address], FlowJudge] = {}
+        self._closed: dict[int, tuple[Address, Address]] = {}  # whose connections have ended, the first first
         self._collected = Collector(OPERATIONS.without("day"))
 
     def batches(
@@ -159,20 +161,32 @@ class _Decoded:
                     continue
                 if rows.add(frame, carried):
                     _write_packets(packet_rows, rows)
-                flow = self._flow(carried.source, carried.target)
-                yield from self._taken(flow.feed(carried, named.number, frame, named.name))
+                yield from self._taken(self._judged(carried, named, frame))
             _write_packets(packet_rows, rows)
         for flow in {id(flow): flow for flow in self._flows.values()}.values():
             yield from self._taken(flow.finish())
         for batch in self._collected.take():
             yield pa.Table.from_batches([batch])
 
-    def _flow(self, source: Address, target: Address) -> FlowJudge:
-        flow = self._flows.get((source, target))
+    def _judged(self, carried: Segment, file: CaptureFile, frame: int) -> Iterator[Cells]:
+        ends = carried.source, carried.target
+        flow = self._flows.get(ends)
         if flow is None:
             flow = FlowJudge(keeps_payloads=self._keeps_payloads, number_of=self._number_of)
-            self._flows[source, target] = self._flows[target, source] = flow
-        return flow
+            self._flows[ends] = self._flows[ends[::-1]] = flow
+        yield from flow.feed(carried, file.number, frame, file.name)
+        self._closed.pop(id(flow), None)
+        if flow.is_closed:
+            self._closed[id(flow)] = ends
+            if len(self._closed) > bounds.LOCAL_CLOSED_FLOWS:
+                yield from self._forgotten()
+
+    def _forgotten(self) -> Iterator[Cells]:
+        """The last rows of the flow whose connections ended first; there may be very many short ones."""
+        ends = self._closed.pop(next(iter(self._closed)))
+        flow = self._flows.pop(ends)
+        self._flows.pop(ends[::-1], None)
+        yield from flow.finish()
 
     def _number_of(self, _: int, __: int, recorded: int) -> int:
         return self._numbers.give(recorded)

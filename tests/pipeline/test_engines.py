@@ -15,12 +15,19 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from plumbline import bounds
+from plumbline.captures.packets import ACK, FIN, SYN, PacketFlow
+from plumbline.captures.pcapng import interface, packet, section_header
 from plumbline.cli.main import app
 from plumbline.errors import UsageProblem
 from plumbline.pipeline.engine import Engine, choose_engine
+from plumbline.pipeline.judging.cells import Cells
+from plumbline.pipeline.judging.flows import FlowJudge
+from plumbline.pipeline.local import judge as local_judge
+from plumbline.pipeline.local.judge import LocalRun
 from plumbline.pipeline.page.writer import PAGE
-from plumbline.pipeline.results import LocalResults, Results
+from plumbline.pipeline.results import JudgeOptions, LocalResults, Results
 from plumbline.pipeline.tables import TABLES
+from plumbline.wire.sender import Direction
 from tests.pipeline.support.planted import write
 from tests.pipeline.support.random_captures import write_random
 from tests.pipeline.support.troubles import TROUBLES, sound, write_trouble
@@ -181,3 +188,33 @@ def test_without_pyarrow_the_command_says_what_to_install(
     ended = CliRunner().invoke(app, ["judge", str(tmp_path), "-o", str(tmp_path / "judged")])
     assert ended.exit_code == 2
     assert "judge needs PyArrow, which is not installed: pip install 'plumbline-mq[judge]'" in ended.stderr
+
+
+def test_of_very_many_short_connections_few_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered: list[int] = []
+
+    class Counted(FlowJudge):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            remembered.append((remembered or [0])[-1] + 1)
+
+        def finish(self) -> Iterator[Cells]:
+            remembered.append(remembered[-1] - 1)
+            return super().finish()
+
+    parts = [section_header("tests") + interface("i", "d")]
+    for number in range(1, 31):
+        flow = PacketFlow(number, ("10.9.1.1", 20_000 + number), ("10.9.0.1", 4222))
+        for direction, flags in ((Direction.TO_SERVER, SYN), (Direction.TO_CLIENT, SYN | ACK)):
+            packet(parts, number, flow.head(direction, 0, flags), b"", ())
+        for direction in Direction:
+            packet(parts, number, flow.head(direction, 0, FIN | ACK), b"", ())
+    (tmp_path / "short.pcapng").write_bytes(b"".join(parts))
+    monkeypatch.setattr(bounds, "LOCAL_CLOSED_FLOWS", 5)
+    monkeypatch.setattr(local_judge, "FlowJudge", Counted)
+    LocalRun(JudgeOptions(paths=(str(tmp_path),), output=str(tmp_path / "judged"))).run()
+    assert (max(remembered), remembered[-1]) == (6, 0)
+    opened = LocalResults(str(tmp_path / "judged")).table("operations").collect()
+    assert [row["connection"] for row in opened if row["op"] == "opened"] == list(range(1, 31))
