@@ -9,10 +9,10 @@ import json
 from typing import Any
 
 from plumbline.conformance.clients.nats.scene import NatsScene
-from plumbline.monitors import Observation
-from plumbline.wire.nats import Connect, HPub, Info, Msg, Pong, Pub, Sub
+from plumbline.wire.nats import Connect, HPub, Info, Pong, Pub, Sub, Unsub
 
 RECONNECT_WAIT_MS = 100  # between two attempts: what the adapter sets, where its library lets it
+SUBSCRIBED_WITHIN_S = 2.0  # again, after a reconnect; some libraries report the reconnect first
 FLUSH_TRIES = 20  # a library may refuse to flush until all that follows a reconnect is done
 
 
@@ -41,13 +41,34 @@ def require_reconnected(scene: NatsScene, count: int = 2) -> str:
 
 
 def settle(scene: NatsScene) -> str:
-    """Waits until the client sends what it is asked to on its last connection. The connection's name."""
+    """Waits until the client has subscribed again on its last connection. The connection's name."""
     scene.await_events(lambda: scene.events_named("reconnected"), 1.0)
+    *earlier, last = connections(scene)
+    wanted = alive(scene, earlier[-1]) if earlier else set()
+    scene.await_wire(lambda: wanted <= alive(scene, last), SUBSCRIBED_WITHIN_S)
+    flush(scene)
+    return last
+
+
+def flush(scene: NatsScene) -> None:
+    """Until the library does it."""
     for _ in range(FLUSH_TRIES):
         if scene.try_command("flush", within=5.0).error is None:
             break
         scene.await_events(lambda: False, 0.1)
-    return connections(scene)[-1]
+
+
+def alive(scene: NatsScene, connection: str) -> set[str]:
+    """The subjects that were subscribed on that connection and not ended at once."""
+    subjects: dict[str, str] = {}
+    for seen in scene.sent_operations(Sub, Unsub):
+        if seen.connection != connection:
+            continue
+        if isinstance(seen.operation, Sub):
+            subjects[seen.operation.sid] = seen.operation.subject
+        elif isinstance(seen.operation, Unsub) and not seen.operation.max_msgs:
+            subjects.pop(seen.operation.sid, None)
+    return set(subjects.values())
 
 
 def lose_connection(scene: NatsScene) -> str:
@@ -102,12 +123,3 @@ def send(scene: NatsScene, subject: str, *payloads: str) -> None:
     client = scene.direct_session.connect("publisher")
     client.send(*(Pub.make(subject, payload.encode()) for payload in payloads))
     client.flush()
-
-
-def received(scene: NatsScene, *subjects: str) -> list[Observation]:
-    """The messages on these subjects that the client was sent."""
-    return [
-        seen
-        for seen in scene.received_operations(Msg)
-        if isinstance(seen.operation, Msg) and seen.operation.subject in subjects
-    ]

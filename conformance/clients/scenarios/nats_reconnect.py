@@ -74,6 +74,7 @@ def what_was_unsubscribed_does_not_come_back(scene: NatsScene) -> None:
     """After a reconnect nothing is subscribed that the user has ended."""
     connect_to_stay(scene)
     scene.run_command("subscribe", subscription="a", subject="orders.>")
+    scene.run_command("subscribe", subscription="fence", subject="fence")
     scene.run_command("unsubscribe", subscription="a")
     scene.run_command("flush")
     connection = lose_connection(scene)

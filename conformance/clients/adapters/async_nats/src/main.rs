@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use told::{boxed, say, trouble, Answer, Failed, Handed};
 
-const FEATURES: [&str; 17] = [
+const FEATURES: [&str; 21] = [
     "publish",
     "request",
     "subscribe",
@@ -39,6 +39,10 @@ const FEATURES: [&str; 17] = [
     "ack.term",
     "ack.next",
     "ack.sync",
+    "reconnect",
+    "ping",
+    "lame-duck",
+    "drain",
 ];
 const WAIT: Duration = Duration::from_secs(2);
 const CONNECT_WAIT: Duration = Duration::from_secs(8); // for a busy machine
@@ -160,7 +164,8 @@ async fn connect(command: &Value) -> Result<Connection, Failed> {
                 Event::Connected => "reconnected",
                 Event::Disconnected => "disconnected",
                 Event::Closed => "closed",
-                Event::Draining | Event::LameDuckMode => return,
+                Event::LameDuckMode => "lame-duck",
+                Event::Draining => return,
                 _ => "error",
             };
             say(json!({"event": name, "text": event.to_string(), "type": "async_nats::Event"}));
@@ -171,6 +176,11 @@ async fn connect(command: &Value) -> Result<Connection, Failed> {
     });
     if command["reconnect"] != true {
         options = options.reconnect_delay_callback(once());
+    } else if let Some(wait) = span(command, "reconnect_wait_ms") {
+        options = options.reconnect_delay_callback(move |attempts| if attempts > 1 { wait } else { Duration::ZERO });
+    }
+    if let Some(interval) = span(command, "ping_ms") {
+        options = options.ping_interval(interval); // two may be unanswered, always
     }
     let client = options.connect(text(command, "url")).await?;
     Ok(Connection { js: jetstream::new(client.clone()), client, closed, pulls: HashMap::new() })
@@ -318,6 +328,7 @@ impl Adapter {
         match command["do"].as_str().unwrap_or_default() {
             "flush" => return on.flush().await,
             "close" => return on.close().await,
+            "drain" => on.client.drain().await?,
             "publish" => return on.publish(command).await,
             "request" => {
                 let message = on.request(command).await?;

@@ -43,9 +43,11 @@ import java.util.concurrent.TimeoutException;
 public final class Adapter {
   private static final String FEATURES =
       "publish request subscribe unsubscribe.after js.publish fetch fetch.no_wait fetch.heartbeat consume push "
-          + "ack ack.nak ack.nak.delay ack.progress ack.term ack.sync";
+          + "ack ack.nak ack.nak.delay ack.progress ack.term ack.sync "
+          + "reconnect reconnect.buffer ping lame-duck drain";
   private static final long LEAST_EXPIRES_MS = 1000; // jnats refuses less
   private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(8); // for a busy machine
+  private static final Duration DRAIN_TIMEOUT = Duration.ofSeconds(5);
   private static final JetStreamOptions API = JetStreamOptions.builder().requestTimeout(Duration.ofSeconds(4)).build();
   private static final Gson GSON = new Gson();
   private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -163,6 +165,7 @@ public final class Adapter {
       case DISCONNECTED -> say(line("event", "disconnected"));
       case RECONNECTED -> say(line("event", "reconnected"));
       case CLOSED -> say(line("event", "closed"));
+      case LAME_DUCK -> say(line("event", "lame-duck"));
       default -> {} // of servers
     }
   }
@@ -170,7 +173,17 @@ public final class Adapter {
   private void connect(JsonObject asked) throws IOException, InterruptedException {
     Options.Builder options = new Options.Builder().server(text(asked, "url"));
     options.errorListener(new Errors()).connectionListener(Adapter::changed).connectionTimeout(CONNECT_TIMEOUT);
-    if (!asked.has("reconnect") || !asked.get("reconnect").getAsBoolean()) options.noReconnect();
+    if (!asked.has("reconnect") || !asked.get("reconnect").getAsBoolean()) {
+      options.noReconnect();
+    } else {
+      Duration wait = Duration.ofMillis(number(asked, "reconnect_wait_ms", 100));
+      options.maxReconnects(-1).reconnectWait(wait).reconnectJitter(wait);
+    }
+    if (asked.has("buffer_bytes")) options.reconnectBufferSize(asked.get("buffer_bytes").getAsLong());
+    if (asked.has("ping_ms")) {
+      options.pingInterval(Duration.ofMillis(asked.get("ping_ms").getAsLong()));
+      options.maxPingsOut(asked.get("pings_out").getAsInt());
+    }
     connection = Nats.connect(options.build());
     dispatcher = connection.createDispatcher();
     consumers.clear();
@@ -253,6 +266,7 @@ public final class Adapter {
     switch (text(asked, "do")) {
       case "connect" -> connect(asked);
       case "flush" -> connection.flush(timeout);
+      case "drain" -> connection.drain(DRAIN_TIMEOUT).get();
       case "close" -> connection.close();
       case "publish" -> connection.publish(message(asked));
       case "request" -> {
