@@ -82,3 +82,21 @@ def a_request_that_nobody_answers_is_an_error(scene: NatsScene) -> None:
 def _stream(scene: NatsScene, **config: object) -> None:
     scene.stage.stream(STREAM, ["orders.>"], **config)
     scene.connect()
+
+
+@scenario("CLIENT-PUB-007", needs=["js.publish"])
+def a_publish_is_tried_again(scene: NatsScene) -> None:
+    """503 answers a publish, then there is a stream: the next attempt stores the message."""
+    scene.connect()
+
+    def create() -> None:
+        scene.stage.stream(STREAM, ["orders.>"])
+
+    with scene.act_during(lambda: scene.statuses(503), create):
+        answer = scene.try_command("js.publish", subject=SUBJECT, data="one", timeout_ms=3000)
+    scene.require(
+        answer.error is None and answer.ok is not None and answer.ok.seq == 1,
+        "a publish that was answered with 503 is not tried again",
+        expected="another attempt, and a PubAck",
+        actual=answer.error or answer.ok,
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
-from plumbline.conformance.clients.nats.scene import NatsScene, ObservedPull
+from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, NatsScene, ObservedPull, payload_of
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.conformance.clients.scene import NS
 from plumbline.wire.nats import HMsg, Sub, Unsub
 from plumbline.wire.nats.subjects import covers
 
 EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
+MANY = 100_000
 SLACK_S = 4.0
 SLACK_NS = 400_000_000
 
@@ -242,3 +243,37 @@ def _pulls(scene: NatsScene) -> list[ObservedPull]:
     if not pulls:
         scene.fail("nothing was asked for", expected="a pull request", actual="none")
     return pulls
+
+
+@scenario("CLIENT-PULL-012", needs=["fetch"])
+def a_batch_has_no_limit_of_the_client(scene: NatsScene) -> None:
+    """A fetch of 100,000 messages asks for as many."""
+    scene.orders("m1")
+    scene.fetch(MANY)
+    found = [pull.request.batch for pull in scene.pulls()]
+    scene.require(
+        found and found[0] == MANY, "another batch is asked for", expected=f"batch {MANY}", actual=found
+    )
+
+
+@scenario("CLIENT-PULL-013", needs=["fetch"])
+def each_consumer_has_its_own_inbox(scene: NatsScene) -> None:
+    """Requests to two consumers have different reply subjects."""
+    scene.stage.stream(STREAM, ["orders.>"])
+    names = (CONSUMER, "INVOICES")
+    for name in names:
+        scene.stage.consumer(STREAM, name)
+    scene.publish("m1")
+    scene.connect()
+    for name in names:
+        scene.try_command("fetch", stream=STREAM, consumer=name, batch=1, expires_ms=1000)
+    inboxes = [
+        {pull.inbox for pull in scene.pulls() if payload_of(pull.observation).subject.endswith(f".{name}")}
+        for name in names
+    ]
+    scene.require(
+        all(inboxes) and not inboxes[0] & inboxes[1],
+        "two consumers have the same reply subject",
+        expected="a reply subject for each",
+        actual=inboxes,
+    )

@@ -171,3 +171,8 @@ def _(client: Client, js: JetStream) -> None:
 
     replace(client, "publish", publish)
     replace(client, "refuse_status", refuse_status)
+
+
+@of_connection("tries-once", breaks="CLIENT-PUB-007", summary="a publish is not tried again after 503")
+def _(client: Client, js: JetStream) -> None:
+    replace(js, "retries", 0)

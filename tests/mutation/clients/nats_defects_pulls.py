@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from plumbline.wire.nats import HMsg, Pub
 from plumbline.wire.nats.jetstream import PullRequest
 from tests.mutation.clients import nats_jetstream
@@ -272,3 +274,28 @@ def _(adapter: Adapter) -> None:
         time.sleep(0)
 
     replace(nats_jetstream.Consuming, "stop", stop)
+
+
+@of_connection("no-more-than-256", breaks="CLIENT-PULL-012", summary="a request asks for at most 256")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.ask
+
+    def ask(pull: Pull, stream: str, consumer: str, request: PullRequest) -> None:
+        whole(pull, stream, consumer, msgspec.structs.replace(request, batch=min(request.batch, 256)))
+
+    replace(js, "ask", ask)
+
+
+@of_connection("one-inbox-for-pulls", breaks="CLIENT-PULL-013", summary="all fetches have the same inbox")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.open_pull
+
+    def open_pull() -> Pull:
+        inbox = client.inbox
+        replace(client, "inbox", lambda: "_INBOX.of.all.fetches")
+        try:
+            return whole()
+        finally:
+            replace(client, "inbox", inbox)
+
+    replace(js, "open_pull", open_pull)

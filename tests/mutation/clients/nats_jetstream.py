@@ -12,6 +12,8 @@ from typing import Any
 from plumbline.wire.nats.jetstream import PullRequest, next_subject
 from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError, say, status_of
 
+NO_RESPONDERS = 503
+RETRY_WAIT_S = 0.25
 EARLIER_S = 0.1  # ADR-13: a request expires so much before the client gives up
 
 
@@ -35,11 +37,24 @@ class JetStream:
         self.client = client
         self.payloads = dict(self.PAYLOADS)
         self.acknowledged: set[str] = set()
+        self.retries = 2  # of a publish
 
     def publish(
         self, subject: str, data: bytes, headers: Mapping[str, str], timeout: float
     ) -> dict[str, Any]:
-        """The PubAck."""
+        """The PubAck. ADR-22: while nobody answers it is tried again."""
+        for _ in range(self.retries):
+            try:
+                return self.publish_once(subject, data, headers, timeout)
+            except LibraryError as error:
+                if error.code != NO_RESPONDERS:
+                    raise
+                self.client.over.wait(RETRY_WAIT_S)
+        return self.publish_once(subject, data, headers, timeout)
+
+    def publish_once(
+        self, subject: str, data: bytes, headers: Mapping[str, str], timeout: float
+    ) -> dict[str, Any]:
         answer = self.client.request(subject, data, headers, timeout)
         return self.pub_ack(json.loads(answer.payload))
 

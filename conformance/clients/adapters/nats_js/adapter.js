@@ -138,7 +138,7 @@ const actions = {
     }
   },
   async "js.publish"(command) {
-    const options = { timeout: command.timeout_ms ?? 1000, headers: headersOf(command), retries: 0 };
+    const options = { timeout: command.timeout_ms ?? 1000, headers: headersOf(command) };
     if (command.msg_id) options.msgID = command.msg_id;
     const told = await jetstream(connection).publish(command.subject, latin(command.data), options);
     return { stream: told.stream, seq: told.seq, duplicate: told.duplicate };
