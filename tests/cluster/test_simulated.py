@@ -1,0 +1,44 @@
+"""The judge convicts a simulated cluster of each defect with every seed, and without a defect of nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.cluster.judging import ClusterJudgement, ClusterRule, judge
+from tests.cluster.simulated import SimulatedCluster, SimulatedDefect
+
+EXPECTED = {
+    SimulatedDefect.ACKS_BEFORE_MAJORITY: ClusterRule.LOST,
+    SimulatedDefect.FORGETS_MESSAGE_IDS: ClusterRule.DUPLICATED,
+    SimulatedDefect.TRUNCATES_TAIL: ClusterRule.LOST,
+    SimulatedDefect.STALE_READS: ClusterRule.STALE_READ,
+    SimulatedDefect.VOTES_BLINDLY: ClusterRule.LOST,
+    SimulatedDefect.SKIPS_ENTRY: ClusterRule.SAME_LOG,
+    SimulatedDefect.ACKS_TOO_HIGH: ClusterRule.PLACE,
+}
+
+
+def judged(seed: int, defect: SimulatedDefect | None = None) -> ClusterJudgement:
+    """A long run for a defect: faults must strike a leader."""
+    return judge(SimulatedCluster(seed, defect, 300 if defect else 60).run())
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("defect", EXPECTED, ids=lambda defect: defect.name.lower())
+def test_a_defect_is_convicted(defect: SimulatedDefect, seed: int) -> None:
+    assert judged(seed, defect).of(EXPECTED[defect])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cluster_without_a_defect_is_convicted_of_nothing(seed: int) -> None:
+    found = judged(seed)
+    assert found.findings == ()
+    assert not found.undecided
+    assert found.acknowledged > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # of a busy machine
+def test_a_thousand_seeds_without_a_defect_convict_nothing() -> None:
+    convicted = [seed for seed in range(1000) if judged(seed).findings]
+    assert convicted == []
