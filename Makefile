@@ -8,7 +8,8 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill fuzz bench picture docs servers lock ready quick bootstrap clean
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill cluster fuzz bench picture docs servers lock ready quick \
+	bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -51,6 +52,9 @@ kill: bootstrap ## kill -9 both reference brokers and a recorder 200 times under
 
 fuzz: bootstrap ## random input for all that reads strange input; ARGS="--seconds 60 --only nats-codec --seed 1"
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+cluster: bootstrap ## real nats-servers under each fault, minutes each; ARGS="--for 60s --runs 5 --server NAME"
+	@$(BIN)/python -m tests.cluster $(ARGS)
 
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done

@@ -23,13 +23,16 @@ def judged(seed: int, defect: SimulatedDefect | None = None) -> ClusterJudgement
     return judge(SimulatedCluster(seed, defect, 300 if defect else 60).run())
 
 
-@pytest.mark.parametrize("seed", range(10))
+SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed else []) for seed in range(10)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("defect", EXPECTED, ids=lambda defect: defect.name.lower())
 def test_a_defect_is_convicted(defect: SimulatedDefect, seed: int) -> None:
     assert judged(seed, defect).of(EXPECTED[defect])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_cluster_without_a_defect_is_convicted_of_nothing(seed: int) -> None:
     found = judged(seed)
     assert found.findings == ()

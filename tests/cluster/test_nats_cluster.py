@@ -1,0 +1,92 @@
+"""A real cluster of nats-servers: a short run is conformant, relays cut routes, and Ctrl-C leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from plumbline.cluster.nats.nodes import RelayedCluster
+from plumbline.cluster.nats.reading import Requests
+from plumbline.cluster.relays import CUT
+from plumbline.servers.nats.nats_server import ServerBinary
+from plumbline.versions import numbers
+from tests.cli.command import PLUMBLINE
+
+pytestmark = pytest.mark.external
+
+
+def command(server: ServerBinary, *words: str) -> list[str]:
+    sync = [] if numbers(server.version) >= (2, 10) else ["--sync", "default"]
+    return [*PLUMBLINE, "cluster", "--server", f"nats-server@{server.version}", *sync, *words]
+
+
+def test_a_short_run_with_faults_is_conformant(server_binary: ServerBinary, tmp_path: Path) -> None:
+    out = tmp_path / "cluster.json"
+    words = ("--faults", "pause,partition", "--for", "8s", "--rate", "100", "--seed", "1", "--json", str(out))
+    ended = subprocess.run(command(server_binary, *words), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(out.read_bytes())
+    assert found["schema"] == "plumbline.cluster/1"
+    assert found["faults"]
+    assert found["counts"]["acknowledged"] > 100
+    assert found["findings"] == []
+    assert {row["verdict"] for row in found["requirements"]} == {"passed"}
+    assert "--seed 1" in found["command"]
+
+
+def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary) -> None:
+    config = {"name": "CUT", "subjects": ["cut"], "num_replicas": 3}
+
+    async def create(url: str, within: float) -> dict[str, object]:
+        requests = Requests("_INBOX.cut")
+        await requests.connect(url)
+        try:
+            return await requests.api("STREAM.CREATE.CUT", config, within)
+        finally:
+            requests.close()
+
+    with RelayedCluster(server_binary.path, {}, 3) as running:
+        running.relays.set_faults({route: [CUT] for route in permutations(range(3), 2)})
+        with pytest.raises(TimeoutError):
+            asyncio.run(create(running.url, 2.0))
+        running.relays.set_faults({})
+        assert "error" not in asyncio.run(create(running.url, 30.0))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_no_process(
+    server_binary: ServerBinary, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        command(server_binary, "--faults", "pause", "--for", "60s", "--rate", "50", "--seed", "1"),
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.rstrip().endswith("begins"):
+                break
+        children = _children(process.pid)
+        assert len(children) == 4  # three nodes and the relays
+        process.send_signal(number)
+        rest = process.stdout.read()
+    assert process.returncode == 130, rest
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.glob("plumbline-nats-server-*"))
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found
