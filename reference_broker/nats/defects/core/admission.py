@@ -78,6 +78,21 @@ def any_signature_is_right(broker: Broker) -> None:
     replace(broker.authenticator, "signature_is_right", lambda nkey, nonce, signature: True)
 
 
+@defect("CORE-112")
+def no_signature_is_right(broker: Broker) -> None:
+    """Every NKey signature is wrong."""
+    replace(broker.authenticator, "signature_is_right", lambda nkey, nonce, signature: False)
+
+
+@defect("CORE-112")
+def signatures_are_of_nothing(broker: Broker) -> None:
+    """An NKey signature is compared with one of an empty nonce."""
+    right = broker.authenticator.signature_is_right
+    replace(
+        broker.authenticator, "signature_is_right", lambda nkey, nonce, signature: right(nkey, "", signature)
+    )
+
+
 @defect("CORE-061")
 def authentication_times_out_in_silence(broker: Broker) -> None:
     """Who sends no CONNECT in time is cut off without -ERR."""
