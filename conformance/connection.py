@@ -82,7 +82,7 @@ class BaseConnection:
     """
 
     unsolicited: ClassVar[tuple[type[Any], ...]] = ()  # skipped unless a check asks for it
-    liveness_request: ClassVar[str] = ""  # how reports call the question
+    liveness_request: str = ""  # how reports call the question
 
     def __init__(self, name: str, link: Link, decoder: Decoder, wiring: ConnectionContext) -> None:
         self.name = name
@@ -121,8 +121,11 @@ class BaseConnection:
     def _auto_reply(self, operation: Any) -> None:
         """Answer by itself what an ordinary client answers."""
 
-    def _send_liveness_request(self) -> bool:
-        """Send the question that every living server answers; False if one cannot ask on this connection."""
+    def _send_liveness_request(self, stream: int | None) -> bool:
+        """Send the question that every living server answers; False if one cannot ask on this connection.
+
+        On ``stream`` where that is possible: its answer then comes behind what is awaited there.
+        """
         raise NotImplementedError
 
     def _is_liveness_reply(self, operation: Any) -> bool:
@@ -303,7 +306,7 @@ class BaseConnection:
     ) -> Arrival:
         """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
         sent_at = time.monotonic()
-        answered = not self._send_liveness_request() and self._is_alive()
+        answered = not self._send_liveness_request(stream) and self._is_alive()
         until = time.monotonic() + GRACE_S
         limit = time.monotonic() + ANSWER_S
         while (arrival := self._poll_or_lost(until if answered else limit, expected, skip)) is not None:

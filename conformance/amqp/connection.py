@@ -88,7 +88,9 @@ class AmqpConnection(BaseConnection):
         self.missing_permission = ""  # the server's refusal, if the login lacked a permission
         self.queue_type: Callable[[], str] | None = None  # what queues are declared as: queue_types
         self.blocked = ""  # why the server makes publishers wait, while it does
-        self._spare = 0
+        self._spare = 0  # the channel that channel.open has asked whether the server is alive
+        self._asked = 0  # the channel that channel.flow has
+        self._is_raw = False  # a check wrote bytes of its own: a content may be unfinished
 
     # -- out ---------------------------------------------------------------------------------
 
@@ -103,6 +105,7 @@ class AmqpConnection(BaseConnection):
             queue_type = self.queue_type()
             if queue_type:
                 operations = tuple(with_queue_type(operation, queue_type) for operation in operations)
+        self._is_raw |= any(isinstance(operation, Raw) for operation in operations)
         super().send(*map(self._split_body, operations))
         for operation in operations:
             self._follow(operation)
@@ -174,9 +177,15 @@ class AmqpConnection(BaseConnection):
                 if _NO_PERMISSION.search(text):
                     self.missing_permission = text
 
-    def _send_liveness_request(self) -> bool:
+    def _send_liveness_request(self, stream: int | None) -> bool:
+        """On an open channel, where a server answers in order: what it is still busy with comes first."""
         if not self.tuned or self.may_end:
             return False
+        if stream in self._open_channels and not self._is_raw:
+            self._asked = stream
+            self.liveness_request = "channel.flow"
+            super().send(Method.make("channel.flow", stream, active=True))
+            return True
         channel_max = self.tuned.get("channel_max") or 65535
         self._spare = next(
             (number for number in range(channel_max, 65536) if number not in self._open_channels), channel_max
@@ -185,6 +194,8 @@ class AmqpConnection(BaseConnection):
         return True
 
     def _is_liveness_reply(self, operation: Operation) -> bool:
+        if self._asked and operation.channel == self._asked:
+            return operation.method == "channel.flow-ok"
         return operation.channel == self._spare and operation.method == "channel.open-ok"
 
     def _is_on_stream(self, operation: Operation, stream: int | None) -> bool:

@@ -75,7 +75,7 @@ class NatsConnection(BaseConnection):
         if isinstance(operation, Ping) and self.answers_pings:
             self._send_auto_reply(Pong.make().raw, "PONG")
 
-    def _send_liveness_request(self) -> bool:
+    def _send_liveness_request(self, stream: int | None) -> bool:
         self.send(Ping.make())
         return True
 

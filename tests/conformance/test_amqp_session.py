@@ -295,3 +295,28 @@ def test_a_server_that_answers_nothing_is_inconclusive(access: TargetAccess) -> 
             client = session.connect(channels="manual")
             with pytest.raises(Inconclusive, match=r"channel\.open is not answered"):
                 client.expect("basic.ack", within=0.1)
+
+
+def _busy(link: socket.socket) -> None:
+    """Answers queue.declare only when something else is asked on its channel, and other channels at once."""
+    decoder = Decoder(Sender.CLIENT)
+    while data := link.recv(4096):
+        for operation in decoder.feed(data):
+            if operation.raw == PROTOCOL_HEADER:
+                link.sendall(Method.make("connection.start", mechanisms="PLAIN", locales="en_US").raw)
+            elif operation.method == "connection.start-ok":
+                link.sendall(Method.make("connection.tune", frame_max=131072, channel_max=10).raw)
+            elif operation.method in ("connection.open", "channel.open"):
+                link.sendall(Method.make(f"{operation.method}-ok", operation.channel).raw)
+            elif operation.method == "channel.flow":
+                answer = Method.make("queue.declare-ok", operation.channel, queue="q")
+                link.sendall(answer.raw + Method.make("channel.flow-ok", operation.channel, active=True).raw)
+
+
+def test_a_channel_that_is_busy_is_late_and_not_silent(access: TargetAccess) -> None:
+    with scripted(_busy) as address:
+        busy = replace(access, running=RunningTarget(parse_url(f"amqp://{address}")))
+        with AmqpSession(busy) as session:
+            client = session.connect()
+            with pytest.raises(Inconclusive, match=r"after its limit"):
+                client.call("queue.declare", within=0.1, queue=session.name("ORDERS"))
