@@ -200,6 +200,7 @@ class _Module:
         whole = ast.Module([unit], [])
         codes = {_code(whole)}
         for one in found:
+            mutant = self._mutant(one, function)  # also of those left out: the number of another stays
             if not self._source.has_fixed_text and _is_prose(one.site.old):
                 continue
             one.site.apply()
@@ -211,7 +212,7 @@ class _Module:
                 continue
             codes.add(code)
             yield Candidate(
-                self._mutant(one, function),
+                mutant,
                 self._tree,
                 unit,
                 one.site,

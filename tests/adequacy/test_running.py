@@ -9,14 +9,18 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from plumbline.conformance.suite import all_checks, select
-from tests.adequacy.mutants import Candidate, mutants_of
+from tests.adequacy.mutants import Candidate, Source, mutants_of
 from tests.adequacy.reach import CheckReach, Reach, measure
 from tests.adequacy.results import Killed, Result, ResultsFile, Status, equivalents, score
 from tests.adequacy.running import Runner, Selection
-from tests.adequacy.sources import ROOT, import_all, sources
+from tests.adequacy.sources import PACKAGE, ROOT, import_all, sources
+
+# Workers of pytest-xdist have threads. Nothing that a forked process calls needs one of their locks.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 CHECKS = ["AMQP-ACK-001"]
 PUBLISHING = "amqp.messages.publishing"
@@ -72,13 +76,26 @@ def test_a_mutant_where_no_check_comes_is_not_reached(reach: Reach, candidates: 
     assert (result.status, result.checks) == (Status.UNREACHED, 0)
 
 
-def test_a_core_that_raises_or_does_not_end_is_killed(reach: Reach, candidates: list[Candidate]) -> None:
-    function = "Acknowledging.on_basic_ack"
-    crash = candidate(candidates, function, "ignore an argument", "")
-    names = {each.mutant.function for each in candidates}
-    assert function in names
-    results = run(reach, crash)
-    assert results[0].status is Status.KILLED
+def test_a_core_that_raises_an_exception_is_killed(reach: Reach, candidates: list[Candidate]) -> None:
+    no_outbox = candidate(candidates, "Publishing.__init__", "skip a statement", "self.deliveries")
+    (result,) = run(reach, no_outbox)
+    assert (result.status, result.how) == (Status.KILLED, Killed.CRASH)
+    assert "AttributeError" in result.evidence
+
+
+def test_a_core_that_does_not_come_to_an_end_is_killed(reach: Reach) -> None:
+    endless = "def on_basic_ack(self, channel, operation, now):\n    while False: pass\n"
+    module = sys.modules[f"{PACKAGE}.{ACKNOWLEDGING}"]
+    path = Path(str(module.__file__))
+    first_line = vars(module)["Acknowledging"].on_basic_ack.__code__.co_firstlineno
+    above = "\n" * (first_line - 2) + "class Acknowledging:\n"
+    text = above + "".join(f"    {line}\n" for line in endless.splitlines())
+    mutants = mutants_of(Source(ACKNOWLEDGING, path, text))
+    forever = next(each for each in mutants if each.mutant.operator == "negate")
+    forever = msgspec.structs.replace(forever, lines=tuple(range(first_line, first_line + 9)))
+    (result,) = run(reach, forever)
+    assert (result.status, result.how) == (Status.KILLED, Killed.TIMEOUT)
+    assert result.killer in reach.checks
 
 
 def test_the_process_that_forks_stays_as_it_was(reach: Reach, candidates: list[Candidate]) -> None:
