@@ -16,7 +16,8 @@ BROKERS = ROOT / "reference_broker"
 PACKAGE = "plumbline.reference_broker"
 PROTOCOLS = ("nats", "amqp")
 SHARED = {"timers"}  # beside the folders of the protocols
-# No rule of a protocol: shells, the format of files, deliberate faults, and what only the gate uses.
+# No rule of a protocol: shells, the format of files and deliberate faults. And what no client can switch on,
+# but only the gate or a program that embeds a broker.
 LEFT_OUT = frozenset(
     {
         "nats.server",
@@ -27,6 +28,7 @@ LEFT_OUT = frozenset(
         "amqp.server",
         "amqp.defects",
         "amqp.storage",
+        "amqp.connections.blocking",
         "amqp.messages.confirm_script",
     }
 )
