@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from plumbline.pipeline.local.frame import ArrowFrame
 from plumbline.pipeline.tables import Table, arrow_schema
 
 GROUP_ROWS, GROUP_BYTES = 128 * 1024, 64 * 1024 * 1024  # of a row group: whichever comes first
+SMALL_BYTES = 4 * 1024 * 1024  # of a table's files, which are read with all columns
 MAX_OPEN = 16  # files that are written at once
 _COMPRESSION = "zstd"
 _DONE = "_SUCCESS"  # as Spark marks a table that is whole
@@ -123,28 +124,45 @@ def write_frame(frame: ArrowFrame, place: str, table: Table) -> int:
 
 def read_frame(place: str, table: Table) -> ArrowFrame:
     """A table as it was written, here or by Spark. Columns are read when they are asked for."""
-    files = sorted(Path(place).rglob("part-*.parquet"))
-    counts = [pq.read_metadata(path).num_rows for path in files]
-    schema = arrow_schema(table)
+    parts = _Parts(sorted(Path(place).rglob("part-*.parquet")), table)
 
     def reader(name: str) -> Callable[[], Any]:
-        kind = schema.field(name).type
+        return lambda: parts.column(name)
 
-        def read() -> Any:
-            if name in table.partitions:
-                parts = [_repeated(path, name, rows, kind) for path, rows in zip(files, counts, strict=True)]
-            else:
-                parts = [chunk for path in files for chunk in _read(path, name).cast(kind).chunks]
-            return pa.concat_arrays(parts) if parts else pa.array([], kind)
-
-        return read
-
-    return ArrowFrame({name: reader(name) for name in table.names}, sum(counts))
+    return ArrowFrame({name: reader(name) for name in table.names}, sum(parts.counts))
 
 
-def _read(path: Path, name: str) -> pa.ChunkedArray:
+class _Parts:
+    """The files of a table. Small ones are read with all columns at once, which takes less time."""
+
+    def __init__(self, files: Sequence[Path], table: Table) -> None:
+        self._files, self._table = files, table
+        self._schema = arrow_schema(table)
+        self._whole: list[pa.Table] | None = None
+        self._is_small = sum(path.stat().st_size for path in files) <= SMALL_BYTES
+        self.counts = [pq.read_metadata(path).num_rows for path in files]
+
+    def column(self, name: str) -> Any:
+        """The array of a column."""
+        kind = self._schema.field(name).type
+        if name in self._table.partitions:
+            found = zip(self._files, self.counts, strict=True)
+            chunks = [_repeated(path, name, rows, kind) for path, rows in found]
+        else:
+            chunks = [chunk for part in self._columns(name) for chunk in part.cast(kind).chunks]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], kind)
+
+    def _columns(self, name: str) -> list[pa.ChunkedArray]:
+        if not self._is_small:
+            return [_read(path, [name])[name] for path in self._files]
+        if self._whole is None:
+            self._whole = [_read(path) for path in self._files]
+        return [part[name] for part in self._whole]
+
+
+def _read(path: Path, names: list[str] | None = None) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        return file.read([name])[name]
+        return file.read(names, use_threads=False)
 
 
 def _repeated(path: Path, name: str, rows: int, kind: Any) -> Any:
