@@ -24,6 +24,7 @@ from plumbline.captures.files import READ_BYTES, SUFFIXES
 from plumbline.captures.reader import BlockPosition, CaptureError, CaptureParser, Packet
 
 SECTION_BYTES = 64 * 1024 * 1024  # of a plain file, at least
+PIECE_BYTES = 512 * 1024  # of a file, read at once: progress is reported after each
 COMPRESSED = frozenset({".gz", ".zst"})
 _PACKET_BLOCKS = frozenset({pcapng.ENHANCED_PACKET, pcapng.SIMPLE_PACKET, pcapng.OBSOLETE_PACKET})
 _PCAP_HEADER, _PCAP_RECORD = 24, 16
@@ -237,7 +238,7 @@ def _pieces(section: Section, content: bytes | None, on_bytes: Callable[[int], N
         known = start
         if start:
             file.seek(start)
-        while data := file.read(READ_BYTES if left is None else min(READ_BYTES, left)):
+        while data := file.read(PIECE_BYTES if left is None else min(PIECE_BYTES, left)):
             if left is not None:
                 left -= len(data)
             yield data
