@@ -42,8 +42,9 @@ def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) 
 
 
 @pytest.mark.skipif(not registries_wanted(), reason="builds a Go program: set PLUMBLINE_REGISTRIES=1")
-def test_nats_go_is_green(tmp_path: Path) -> None:
-    result = gated(go_adapter("nats_go", tmp_path))
+@pytest.mark.parametrize("name", ["nats_go", "nats_go_jetstream"])
+def test_nats_go_is_green(name: str, tmp_path: Path) -> None:
+    result = gated(go_adapter(name, tmp_path))
     assert red(result) == {}
     assert result.exit_code is ExitCode.CONFORMANT
 
