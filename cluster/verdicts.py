@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule, Finding
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.requirements.references import CheckReference, CheckReferences, Reference
 from plumbline.verdicts import CheckResult, Outcome, WireLine
 from plumbline.wire.units import SECOND
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 SHOWN = 5  # findings in a message
+PREFIXES = ("JS-CLUS", "CLUSTER")  # of ids, groups and profiles of clusters
 
 # Rule -> requirement, what was expected.
 CHECKS: dict[ClusterRule, tuple[str, str]] = {
@@ -31,6 +33,23 @@ CHECKS: dict[ClusterRule, tuple[str, str]] = {
 def catalogue() -> Catalogue:
     """The requirements of clusters, which are a set of their own. Raises ``CatalogueError``."""
     return Catalogue.load(REQUIREMENTS)
+
+
+def names_clusters(names: Iterable[str]) -> bool:
+    """Whether any of these patterns, groups or profiles is one of clusters."""
+    return any(name.upper().startswith(PREFIXES) for name in names)
+
+
+def with_clusters(servers: Catalogue, references: CheckReferences) -> tuple[Catalogue, CheckReferences]:
+    """Both catalogues as one, and what verifies them. Raises ``CatalogueError``."""
+    clusters = catalogue()
+    groups, by_id = (*servers.groups, *clusters.groups), {**servers.by_id, **clusters.by_id}
+    where = "cluster/judging.py"
+    checks = tuple(
+        CheckReference(f"cluster/{rule}", where, (Reference(name, where),))
+        for rule, (name, _) in CHECKS.items()
+    )
+    return Catalogue(groups, by_id), CheckReferences(references.checks + checks, references.problems)
 
 
 def check_results(

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import command_app
-from plumbline.cli.options import JsonFile
+from plumbline.cli.options import JsonFile, Seed
 from plumbline.cli.output import flush, print_line, warn
 from plumbline.cluster.plan import FaultType, parse_faults
 from plumbline.cluster.result import as_json, as_text, conclude
@@ -63,9 +63,12 @@ def cluster(
             "--server", metavar="NAME", help="A nats-server by name, e.g. nats-server@2.15. See 'targets'."
         ),
     ] = NATS_SERVER,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="3 or 5 nodes.")] = 3,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Number of nodes: 3 or 5.")] = 3,
     faults: Annotated[
-        str, typer.Option("--faults", metavar="LIST", help=f"Of {', '.join(FaultType)}, with commas.")
+        str,
+        typer.Option(
+            "--faults", metavar="LIST", help=f"Kinds of faults, with commas: {', '.join(FaultType)}."
+        ),
     ] = "kill,pause,partition",
     duration: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long to publish, e.g. 60s or 5m.")
@@ -73,11 +76,9 @@ def cluster(
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", min=1, max=100_000, help="Publishes a second.")
     ] = 2000,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Repeats the faults of a run.")
-    ] = None,
+    seed: Seed = None,
     sync: Annotated[
-        str, typer.Option("--sync", metavar="WHEN", help="sync_interval of the nodes: always or default.")
+        str, typer.Option("--sync", metavar="WHEN", help="Set sync_interval of the nodes: always or default.")
     ] = SYNC_ALWAYS,
     json: JsonFile = None,
 ) -> None:

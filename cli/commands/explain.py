@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import command_app
-from plumbline.conformance.clients.client_references import requirements_and_checks
+from plumbline.cli.requirements import requirements_and_checks
 from plumbline.conformance.requirements.explanation import explanation
 
 EPILOG = """

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.cli.command import command_app
-from plumbline.conformance.clients.client_references import requirements_and_checks
+from plumbline.cli.requirements import requirements_and_checks
 from plumbline.conformance.requirements.catalogue import (
     PROFILES,
     Requirement,
@@ -39,6 +39,7 @@ Examples:
   plumbline list 'JS-PULL-*' --level MUST      all MUST requirements for pull requests
   plumbline list --group JS-ACK --checks       and the checks that verify each
   plumbline list 'CLIENT-*'                    the requirements for client libraries
+  plumbline list 'JS-CLUS-*'                   the requirements for clusters under faults
   plumbline list --format json | jq '.[] | select(.excluded)'
 """
 

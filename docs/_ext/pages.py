@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from plumbline.cli.main import app
+from plumbline.cluster.verdicts import with_clusters
 from plumbline.conformance.clients.client_references import with_clients
 from plumbline.conformance.requirements.catalogue import PROFILES, Catalogue, Group, Requirement
 from plumbline.conformance.requirements.references import CheckReferences, check_references
@@ -57,7 +58,7 @@ def write(docs: Path) -> None:
 @functools.cache
 def generated() -> Mapping[str, str]:
     """Path below ``docs/`` -> Markdown."""
-    catalogue, written = with_clients(Catalogue.load(), check_references())
+    catalogue, written = with_clusters(*with_clients(Catalogue.load(), check_references()))
     return {
         **{f"{COMMANDS}/{name.replace(' ', '-')}.md": text for name, text in command_pages().items()},
         **{f"{REQUIREMENTS}/{group.id}.md": requirement_page(group, written) for group in catalogue.groups},

@@ -58,6 +58,7 @@ def test_an_option_of_several_commands_has_one_text() -> None:
     """Where the same option means something else in another command, it is named here."""
     differ = {
         "--output",
+        "--server",
         "--strict",
         "--workers",
         "--protocol",

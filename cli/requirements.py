@@ -1,0 +1,17 @@
+"""The requirements that a command line names: of servers, of client libraries, of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plumbline.cluster.verdicts import names_clusters, with_clusters
+from plumbline.conformance.clients import client_references
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.requirements.references import CheckReferences
+
+
+def requirements_and_checks(names: Sequence[str]) -> tuple[Catalogue, CheckReferences]:
+    """Those of servers and their checks; with those of clients or clusters if one of these patterns, groups
+    or profiles is about them. Raises ``CatalogueError``."""
+    found = client_references.requirements_and_checks(names)
+    return with_clusters(*found) if names_clusters(names) else found
