@@ -137,7 +137,7 @@ def first_loss(findings: Sequence[Finding]) -> Finding | None:
 
 
 def exchange(run: ClusterRun, finding: Finding) -> Iterator[str]:
-    """What was sent and answered for the message of a finding, what each node has, and the faults before."""
+    """What was sent and answered for the message of a finding, what each node has, and events since."""
     zero = run.zero
     for attempt in run.history.attempts:
         if attempt.id == finding.message:
@@ -155,9 +155,9 @@ def exchange(run: ClusterRun, finding: Finding) -> Iterator[str]:
             f"{'':10}  node {log.node + 1}: {finding.message} at {', '.join(places) or 'no sequence'}; "
             f"sequence {finding.sequence} is {there or 'no message'}"
         )
-    at = finding.at - zero
-    before = [event for event in run.timeline if not finding.at or event[0] <= at]
-    yield from (f"{when / SECOND:8.3f} s  {text}" for when, text in before[-SHOWN:])
+    at = finding.at - zero if finding.at else 0
+    after = [event for event in run.timeline if event[0] >= at]
+    yield from (f"{when / SECOND:8.3f} s  {text}" for when, text in after[:SHOWN])
 
 
 def _fault_line(fault: FaultTimes) -> str:

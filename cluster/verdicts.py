@@ -74,7 +74,7 @@ def _check_result(
     if found:
         message, outcome = _message(found), Outcome.FAILED
     elif rule in judged.undecided:
-        message, outcome = judged.undecided[rule], Outcome.INCONCLUSIVE
+        message, outcome = judged.undecided[rule], Outcome.UNTESTABLE
     return CheckResult(
         id=f"cluster/{rule}",
         outcome=outcome,

@@ -105,6 +105,11 @@ class ServerProcess:
         return self._processes[-1].pid
 
     @property
+    def folder(self) -> Path:
+        """Where it keeps what it stores and prints, from its first launch until ``stop``."""
+        return self._folder
+
+    @property
     def log(self) -> str:
         """What it printed since it was started last."""
         log = self._folder / "log"

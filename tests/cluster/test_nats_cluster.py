@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import os
+import shutil
 import signal
 import subprocess
+from collections.abc import Collection
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
+from plumbline.cluster.judging import ClusterRule
 from plumbline.cluster.nats.nodes import RelayedCluster
 from plumbline.cluster.nats.reading import Requests
+from plumbline.cluster.plan import FaultType, make_plan
 from plumbline.cluster.relays import CUT
+from plumbline.cluster.result import as_json, as_text, conclude
+from plumbline.cluster.run import ClusterOptions, run_cluster
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import numbers
+from plumbline.wire.units import SECOND
 from tests.cli.command import PLUMBLINE
 
 pytestmark = pytest.mark.external
+
+ALL_KILLED = 1  # a seed whose short plan kills all nodes once
 
 
 def command(server: ServerBinary, *words: str) -> list[str]:
@@ -58,6 +68,38 @@ def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary
             asyncio.run(create(running.url, 2.0))
         running.relays.set_faults({})
         assert "error" not in asyncio.run(create(running.url, 30.0))
+
+
+def test_a_cluster_that_loses_its_stores_is_convicted(
+    server_binary: ServerBinary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes are killed, and start again with nothing: what was acknowledged is gone."""
+    restart = RelayedCluster.restart
+
+    def restart_empty(cluster: RelayedCluster, nodes: Collection[int]) -> None:
+        for node in nodes:
+            store = cluster.nodes[node].folder / "store"
+            assert store.is_dir()
+            shutil.rmtree(store)
+        restart(cluster, nodes)
+
+    monkeypatch.setattr(RelayedCluster, "restart", restart_empty)
+    monkeypatch.setattr("plumbline.cluster.run.HEALED_WITHIN_S", 10.0)
+    options = ClusterOptions(3, (FaultType.KILL,), 8 * SECOND, 100, ALL_KILLED, sync="")
+    assert [fault.scope for fault in make_plan(options.faults, 3, options.duration_ns, ALL_KILLED)] == ["all"]
+    run = run_cluster(server_binary.path, options, lambda line: None)
+    assert run.judgement.acknowledged > 20
+    assert len(run.judgement.of(ClusterRule.LOST)) == run.judgement.acknowledged
+    began = datetime.datetime.now(datetime.UTC)
+    found = conclude("nats-server", server_binary.version, options, run, began, 1.0, "again")
+    assert found.result.summary.exit_code == 1
+    failed = {row.id for row in found.result.requirements if row.verdict == "failed"}
+    assert failed == {"JS-CLUS-001", "JS-CLUS-010"}
+    text = "\n".join(as_text(found))
+    assert "first finding: " in text
+    assert "> PUB " in text
+    assert "kill all: nodes 1 2 3 begins" in text
+    assert json.loads(as_json(found))["findings_in_total"] == len(run.judgement.findings)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
