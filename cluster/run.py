@@ -237,7 +237,8 @@ class _Run:
             count = shared.acknowledged
             each = (count - before) / STATUS_EVERY_S
             before = count
-            self._report(f"{self._now() / SECOND:7.1f} s  {count} acknowledged ({each:.0f}/s)")
+            rate = f" ({each:.0f}/s)" if shared.publishing else "; waiting until every node is up to date"
+            self._report(f"{self._now() / SECOND:7.1f} s  {count} acknowledged{rate}")
 
     # -- after -------------------------------------------------------------------------------
 
