@@ -43,7 +43,7 @@ def pushed_ack_wait_is_for_the_first(self: Consumer, seq: int, now: int) -> None
         Consumer.request_redelivery_of(self, seq, now)
 
 
-@push_defect(Consumer.request_redelivery_of, "JS-PUSH-005", "JS-PUSH-007")
+@push_defect(Consumer.request_redelivery_of, "JS-PUSH-007")
 def pushed_ack_wait_ends_once(self: Consumer, seq: int, now: int) -> None:
     """A push consumer delivers each message again once."""
     if seq not in self.acks.redelivered:
@@ -381,8 +381,20 @@ def pushed_heartbeats_come_in_half_the_time(self: Consumer, now: int) -> None:
 # Queue groups
 
 
-@push_defect(Consumer.request_redelivery_of, "JS-PUSH-017")
-def pushed_group_keeps_its_member(self: Consumer, seq: int, now: int) -> None:
-    """A push consumer with deliver_group does not redeliver what another member had."""
+@push_defect(Consumer.nak, "JS-PUSH-017")
+def pushed_group_keeps_its_member(
+    self: Consumer, subject: AckSubjectFields, delay: int | None, now: int
+) -> None:
+    """A push consumer with deliver_group delivers nothing again."""
     if not self.config.deliver_group:
-        Consumer.request_redelivery_of(self, seq, now)
+        Consumer.nak(self, subject, delay, now)
+
+
+@push_defect(Consumer.send, "JS-PUSH-017")
+def pushed_group_redelivers_to_nobody(
+    self: Consumer, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes
+) -> int:
+    """What a push consumer with deliver_group delivers again is counted, and gets lost."""
+    if self.config.deliver_group and self.acks.queue:
+        return 1
+    return Consumer.send(self, target, subject, reply, header_block, payload)
