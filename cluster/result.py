@@ -43,7 +43,7 @@ def conclude(
 ) -> ClusterResult:
     """The verdicts. Raises ``CatalogueError``."""
     known = catalogue()
-    checks = check_results(run.judgement, known, run.timeline, duration_s)
+    checks = check_results(run.judgement, known, run.timeline, duration_s, version)
     end = RunEnd(
         suite=suite_of(),
         target=Target(url="", server_name=server, version=version, level=version),
@@ -119,6 +119,7 @@ def as_text(found: ClusterResult) -> Iterator[str]:
         yield f"{check.outcome.value.upper():12}  {check.requirements[0]} {check.level}  {check.title}"
         if check.message:
             yield f"{'':14}{check.message}"
+        yield from (f"{'':14}{known}" for known in check.known)
     first = first_loss(judged.findings)
     if first is not None:
         yield ""

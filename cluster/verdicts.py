@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule, Finding
+from plumbline.conformance import known_failures
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.requirements.references import CheckReference, CheckReferences, Reference
 from plumbline.verdicts import CheckResult, Outcome, WireLine
@@ -53,11 +56,25 @@ def with_clusters(servers: Catalogue, references: CheckReferences) -> tuple[Cata
 
 
 def check_results(
-    judged: ClusterJudgement, known: Catalogue, timeline: Sequence[tuple[int, str]], duration_s: float
+    judged: ClusterJudgement,
+    known: Catalogue,
+    timeline: Sequence[tuple[int, str]],
+    duration_s: float,
+    version: str,
 ) -> list[CheckResult]:
-    """One result for each rule. ``timeline``: what happened, ns from the start of the run."""
+    """One result for each rule. ``timeline``: what happened, ns from the start of the run. ``version``: of
+    nats-server, of which failures may be known."""
     wire = tuple(WireLine(at / SECOND, "cluster", "!", text) for at, text in timeline)
-    return [_check_result(rule, judged, known, wire, duration_s) for rule in CHECKS]
+    results = [_check_result(rule, judged, known, wire, duration_s) for rule in CHECKS]
+    return [_with_known(result, known, version) for result in results]
+
+
+def _with_known(result: CheckResult, catalogue: Catalogue, version: str) -> CheckResult:
+    if result.outcome is not Outcome.FAILED:
+        return result
+    failures = [one for name in result.requirements for one in catalogue.by_id[name].known_failures]
+    found = [known_failures.describe(one) for one in failures if known_failures.applies_to(one, version)]
+    return replace(result, known=tuple(found))
 
 
 def _check_result(

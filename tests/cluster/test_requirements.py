@@ -6,9 +6,11 @@ import subprocess
 
 import pytest
 
-from plumbline.cluster.judging import ClusterRule
-from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue
+from plumbline.cluster.history import ClusterHistory
+from plumbline.cluster.judging import ClusterRule, judge
+from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_results
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.verdicts import Outcome
 from tests.cli.command import PLUMBLINE
 
 
@@ -31,3 +33,13 @@ def test_the_requirements_of_clusters_are_shown(words: tuple[str, ...]) -> None:
     shown = subprocess.run([*PLUMBLINE, *words], capture_output=True, text=True, check=True).stdout
     assert "JS-CLUS-001" in shown
     assert "acknowledged" in shown
+
+
+@pytest.mark.parametrize(("version", "count"), [("2.10.22", 1), ("2.10.23", 0)])
+def test_a_known_failure_is_named_for_its_release(version: str, count: int) -> None:
+    gone = judge(ClusterHistory([], [], [], stream_exists=False, is_whole=False))
+    results = {
+        result.requirements[0]: result for result in check_results(gone, catalogue(), (), 1.0, version)
+    }
+    assert results["JS-CLUS-010"].outcome is Outcome.FAILED
+    assert len(results["JS-CLUS-010"].known) == count
