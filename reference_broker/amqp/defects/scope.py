@@ -14,7 +14,7 @@ from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
 from plumbline.reference_broker.amqp.defects.settling import Taken, overlooks, pop, takes
 from plumbline.reference_broker.amqp.lifecycle import Handler
-from plumbline.reference_broker.amqp.messages.message import QueueEntry
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 
@@ -430,3 +430,28 @@ def given_back_stays_with_its_channel(broker: Broker) -> None:
         original_leave(channel, now)
 
     replace(broker.channels, "leave", leave)
+
+
+@defect("AMQP-CONFIRM-015")
+def returns_come_after_a_burst(broker: Broker) -> None:
+    """Of several messages that come together the returns but the first come after the acks."""
+    original_return, original_send = broker.publishing.return_message, broker.confirms.send
+    waiting: list[tuple[Channel, PublishedMessage]] = []
+    returned = [0]
+
+    def return_message(channel: Channel, message: PublishedMessage) -> None:
+        returned[0] += 1
+        if returned[0] == 1:
+            original_return(channel, message)
+        else:
+            waiting.append((channel, message))
+
+    def send() -> None:
+        original_send()
+        for channel, message in waiting:
+            original_return(channel, message)
+        waiting.clear()
+        returned[0] = 0
+
+    replace(broker.publishing, "return_message", return_message)
+    replace(broker.confirms, "send", send)
