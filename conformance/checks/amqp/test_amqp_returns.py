@@ -7,9 +7,8 @@ from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_answers import FRAME_MAX
 from plumbline.wire.amqp import FRAME_OVERHEAD, Method
 
-CONFIRMED = (
-    'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms", "When Are Published Messages Confirmed"'
-)
+GUIDE = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms"'
+CONFIRMED = f'{GUIDE}, "When Will Published Messages Be Confirmed by the Broker?"'
 BURST = 20
 WITHIN_S = 10.0
 
