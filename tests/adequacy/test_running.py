@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from plumbline.conformance.suite import all_checks, select
+from plumbline.conformance import suite
+from plumbline.conformance.suite import select
 from tests.adequacy.mutants import Candidate, Source, mutants_of
 from tests.adequacy.reach import CheckReach, Reach, measure
 from tests.adequacy.results import Killed, Result, ResultsFile, Status, equivalents, score
@@ -23,6 +25,7 @@ from tests.adequacy.sources import PACKAGE, ROOT, import_all, sources
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 CHECKS = ["AMQP-ACK-001"]
+all_checks = cache(suite.all_checks)
 PUBLISHING = "amqp.messages.publishing"
 ACKNOWLEDGING = "amqp.messages.acknowledging"
 

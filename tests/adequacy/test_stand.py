@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 
 import pytest
 
@@ -13,11 +14,14 @@ from plumbline.conformance.suite import all_checks, select
 from plumbline.verdicts import CheckResult, Outcome
 from tests.adequacy.stand import HOST, Stand
 
+checks = cache(all_checks)
+catalogue = cache(Catalogue.load)
+
 
 def ran(stand: Stand, pattern: str) -> list[CheckResult]:
     """The results of checks, in the stand."""
     with stand.installed():
-        return [run_check(check, stand.access, Catalogue.load()) for check in select(all_checks(), [pattern])]
+        return [run_check(check, stand.access, catalogue()) for check in select(checks(), [pattern])]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,7 @@ def test_a_core_that_raises_an_exception_has_crashed(monkeypatch: pytest.MonkeyP
         access = stand.access
         (server,) = stand.world.servers.values()
         monkeypatch.setattr(server.core, "handle", None)
-        run_check(select(all_checks("amqp"), ["AMQP-ACK-001"])[0], access, Catalogue.load())
+        run_check(select(checks("amqp"), ["AMQP-ACK-001"])[0], access, catalogue())
         assert "'NoneType' object is not callable" in stand.world.crash
         with pytest.raises(ConnectionRefusedError):
             stand.world.open_link(access.url)
