@@ -178,6 +178,7 @@ def results_file(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_run_goes_on_where_it_was_and_lists_what_survived(tmp_path: Path) -> None:
     first = program(tmp_path)
     assert first.returncode == 0, first.stderr
@@ -191,6 +192,7 @@ def test_a_run_goes_on_where_it_was_and_lists_what_survived(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_listed_survivor_is_equivalent_and_a_killed_one_must_not_be_listed(tmp_path: Path) -> None:
     program(tmp_path)
     results = ResultsFile(results_file(tmp_path)).by_id.values()
@@ -212,6 +214,7 @@ def test_a_listed_survivor_is_equivalent_and_a_killed_one_must_not_be_listed(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_ctrl_c_ends_it_and_keeps_what_was_done(tmp_path: Path) -> None:
     command = _command(tmp_path, "amqp.*")
     with subprocess.Popen(
