@@ -216,3 +216,11 @@ def _(_: Any, adapter: Any) -> None:
         tasks.append(asyncio.create_task(original(command)))
 
     adapter.do_tx_commit = commit
+
+
+@fault("no-heartbeat", "CLIENT-LOSS-005")
+def _(_: Any, adapter: Any) -> None:
+    def without(command: Line) -> Line:
+        return {**command, "url": command["url"].replace("?heartbeat=1", "?heartbeat=0")}
+
+    asked(adapter, "connect", without)

@@ -16,6 +16,8 @@ from plumbline.wire.amqp import Method
 
 NOT_FOUND = 404
 CONNECTION_FORCED = 320
+HEARTBEAT_S = 1
+SILENT_WITHIN_S = 8.0  # two heartbeats, and time for a busy machine
 
 
 def closed_by_the_server(scene: AmqpScene) -> AdapterEvent | None:
@@ -104,6 +106,21 @@ def a_lost_connection_is_told(scene: AmqpScene) -> None:
     scene.broker.reset_connections()
     scene.await_events(scene.disconnect_events, LOST_WITHIN_S)
     expect_lost(scene)
+
+
+@scenario("CLIENT-LOSS-005", needs=["declare"], heartbeat=HEARTBEAT_S)
+def a_silent_connection_is_lost(scene: AmqpScene) -> None:
+    """Both sides want a heartbeat each second, then no byte comes any more: the user hears of the loss."""
+    scene.run_command("connect", within=5.0, url=f"{scene.broker.url}?heartbeat={HEARTBEAT_S}")
+    scene.run_command("channel", channel=1)
+    scene.broker.silence_connections()
+    told = scene.await_events(scene.disconnect_events, SILENT_WITHIN_S)
+    scene.require(
+        told,
+        "a silent connection is not given up",
+        expected=f"disconnected after two heartbeats of {HEARTBEAT_S} s",
+        actual=f"nothing within {SILENT_WITHIN_S:g} s",
+    )
 
 
 def redelivered(scene: AmqpScene, *, reconnect: bool = False) -> None:
