@@ -83,6 +83,7 @@ class BaseConnection:
 
     unsolicited: ClassVar[tuple[type[Any], ...]] = ()  # skipped unless a check asks for it
     liveness_request: str = ""  # how reports call the question
+    asked_on_stream: bool = False  # the question that was sent last is about one stream only
 
     def __init__(self, name: str, link: Link, decoder: Decoder, wiring: ConnectionContext) -> None:
         self.name = name
@@ -305,18 +306,12 @@ class BaseConnection:
         self, within: float, expected: str, skip: Collection[type[Any]] | None, stream: int | None
     ) -> Arrival:
         """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
-        sent_at = time.monotonic()
-        answered = not self._send_liveness_request(stream) and self._is_alive()
-        until = time.monotonic() + GRACE_S
-        limit = time.monotonic() + ANSWER_S
-        while (arrival := self._poll_or_lost(until if answered else limit, expected, skip)) is not None:
-            if self._is_liveness_reply(arrival.operation):
-                answered = True
-                # Slow to answer this, it may be slow with the other, too; a quick one costs no time.
-                until = max(until, arrival.at + PATIENCE * (arrival.at - sent_at))
-            elif self._is_on_stream(arrival.operation, stream):
-                return arrival
-        if not answered:
+        found = self._late_or_answered(stream, expected, skip, stream)
+        if found is False and self.asked_on_stream:  # not every server knows the question for one channel
+            found = self._late_or_answered(None, expected, skip, stream)
+        if isinstance(found, Arrival):
+            return found
+        if not found:
             raise Inconclusive(
                 f"{self.name}: nothing within {within:g} s, and {self.liveness_request} is not answered",
                 expected=expected,
@@ -327,6 +322,23 @@ class BaseConnection:
             expected=expected,
             actual=f"no operation within {within:g} s; the server answers {self.liveness_request}",
         )
+
+    def _late_or_answered(
+        self, asked: int | None, expected: str, skip: Collection[type[Any]] | None, stream: int | None
+    ) -> Arrival | bool:
+        """What came late on ``stream``; else whether the question on ``asked`` was answered."""
+        sent_at = time.monotonic()
+        answered = not self._send_liveness_request(asked) and self._is_alive()
+        until = time.monotonic() + GRACE_S
+        limit = time.monotonic() + ANSWER_S
+        while (arrival := self._poll_or_lost(until if answered else limit, expected, skip)) is not None:
+            if self._is_liveness_reply(arrival.operation):
+                answered = True
+                # Slow to answer this, it may be slow with the other, too; a quick one costs no time.
+                until = max(until, arrival.at + PATIENCE * (arrival.at - sent_at))
+            elif self._is_on_stream(arrival.operation, stream):
+                return arrival
+        return answered
 
     def _poll_or_lost(
         self, deadline: float, expected: str, skip: Collection[type[Any]] | None = None

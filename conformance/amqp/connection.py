@@ -181,11 +181,13 @@ class AmqpConnection(BaseConnection):
         """On an open channel, where a server answers in order: what it is still busy with comes first."""
         if not self.tuned or self.may_end:
             return False
-        if stream in self._open_channels and not self._is_raw:
+        self.asked_on_stream = stream in self._open_channels and not self._is_raw
+        if stream is not None and self.asked_on_stream:
             self._asked = stream
             self.liveness_request = "channel.flow"
             super().send(Method.make("channel.flow", stream, active=True))
             return True
+        self.liveness_request = type(self).liveness_request
         channel_max = self.tuned.get("channel_max") or 65535
         self._spare = next(
             (number for number in range(channel_max, 65536) if number not in self._open_channels), channel_max
@@ -194,8 +196,8 @@ class AmqpConnection(BaseConnection):
         return True
 
     def _is_liveness_reply(self, operation: Operation) -> bool:
-        if self._asked and operation.channel == self._asked:
-            return operation.method == "channel.flow-ok"
+        if operation.method == "channel.flow-ok":
+            return operation.channel == self._asked
         return operation.channel == self._spare and operation.method == "channel.open-ok"
 
     def _is_on_stream(self, operation: Operation, stream: int | None) -> bool:
