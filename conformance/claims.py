@@ -43,6 +43,7 @@ _ANNOUNCED_BY: Mapping[str, Mapping[str, str | None]] = {
         "amqp-core": "",
         "rabbitmq-acks": None,
         "rabbitmq-confirms": "publisher_confirms",
+        "rabbitmq-dlx": None,
         "durability": None,
     },
 }
