@@ -3,7 +3,7 @@
     client --(TO_SERVER)--> server
     client <--(TO_CLIENT)-- server
 
-How bytes and an end of stream pass in one direction is told in ``pipe``. A reset is passed on at once, but
+How bytes and an end of stream pass in one direction is in ``pipe``. A reset is passed on at once, but
 after the bytes that a fault delays in its direction: a network does not change their order.
 """
 

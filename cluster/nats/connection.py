@@ -110,4 +110,4 @@ class NodeConnection(asyncio.Protocol):
         if not self._ready.done():
             self._ready.set_exception(ConnectionResetError("the node closed the connection"))
             with suppress(asyncio.InvalidStateError):
-                self._ready.exception()  # nobody may wait for it any more
+                self._ready.exception()  # read here: it may be awaited no more

@@ -98,10 +98,8 @@ def higher_ttl_counts(broker: Broker) -> None:
     _expiry(broker, lambda queue, own: max((one for one in (queue, own) if one is not None), default=None))
 
 
-@defect("AMQP-TTL-004")
-def expired_messages_are_got(broker: Broker) -> None:
-    """basic.get gives out what has expired behind another message."""
-    original = broker.deliveries.drop_expired
+def _while_getting(broker: Broker) -> Callable[[], bool]:
+    """Whether basic.get is being handled."""
     getting = [False]
 
     @handling(broker, "basic.get")
@@ -110,8 +108,17 @@ def expired_messages_are_got(broker: Broker) -> None:
         handler(channel, operation, now)
         getting[0] = False
 
+    return lambda: getting[0]
+
+
+@defect("AMQP-TTL-004")
+def expired_messages_are_got(broker: Broker) -> None:
+    """basic.get gives out what has expired behind another message."""
+    original = broker.deliveries.drop_expired
+    is_getting = _while_getting(broker)
+
     def drop_expired(queue: Queue, now: int) -> None:
-        if not getting[0]:
+        if not is_getting():
             original(queue, now)
 
     replace(broker.deliveries, "drop_expired", drop_expired)
@@ -172,16 +179,10 @@ def used_queues_expire(broker: Broker) -> None:
 def get_renews_no_lease(broker: Broker) -> None:
     """basic.get does not begin the time of x-expires anew."""
     original = broker.topology.queue_used
-    getting = [False]
-
-    @handling(broker, "basic.get")
-    def get(handler: Handler, channel: Channel, operation: Method, now: int) -> None:
-        getting[0] = True
-        handler(channel, operation, now)
-        getting[0] = False
+    is_getting = _while_getting(broker)
 
     def queue_used(queue: Queue, now: int) -> None:
-        if not getting[0]:
+        if not is_getting():
             original(queue, now)
 
     replace(broker.topology, "queue_used", queue_used)

@@ -86,16 +86,20 @@ def direct_binding_without_key_takes_everything(broker: Broker) -> None:
     _compares(broker, "direct", lambda binding, key, _: binding.routing_key in ("", key))
 
 
-@defect("AMQP-ROUTE-002")
-def direct_finds_one_queue(broker: Broker) -> None:
-    """A direct exchange gives a message to the first queue only."""
+def _finds_one_queue(broker: Broker, kind: str) -> None:
     original = broker.publishing.route
 
     def route(channel: Channel, exchange: Exchange, message: PublishedMessage) -> list[Queue]:
         queues = list(original(channel, exchange, message))
-        return queues[:1] if exchange.kind == "direct" else queues
+        return queues[:1] if exchange.kind == kind else queues
 
     replace(broker.publishing, "route", route)
+
+
+@defect("AMQP-ROUTE-002")
+def direct_finds_one_queue(broker: Broker) -> None:
+    """A direct exchange gives a message to the first queue only."""
+    _finds_one_queue(broker, "direct")
 
 
 @defect("AMQP-ROUTE-002")
@@ -122,13 +126,7 @@ def fanout_compares_keys(broker: Broker) -> None:
 @defect("AMQP-ROUTE-003")
 def fanout_finds_one_queue(broker: Broker) -> None:
     """A fanout exchange gives a message to the first queue only."""
-    original = broker.publishing.route
-
-    def route(channel: Channel, exchange: Exchange, message: PublishedMessage) -> list[Queue]:
-        queues = list(original(channel, exchange, message))
-        return queues[:1] if exchange.kind == "fanout" else queues
-
-    replace(broker.publishing, "route", route)
+    _finds_one_queue(broker, "fanout")
 
 
 # Topic
