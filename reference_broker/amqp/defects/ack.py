@@ -6,11 +6,16 @@ from plumbline.reference_broker.amqp.connections.connection import Channel, Unac
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
-    before_handling,
     handling,
-    with_arguments,
 )
-from plumbline.reference_broker.amqp.defects.settling import UNKNOWN, Taken, overlooks, pop, takes
+from plumbline.reference_broker.amqp.defects.settling import (
+    UNKNOWN,
+    Taken,
+    overlooks,
+    pop,
+    settles_all_below,
+    takes,
+)
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import QueueEntry
@@ -21,15 +26,7 @@ from plumbline.wire.amqp import Method
 @defect("AMQP-ACK-001")
 def single_acks_settle_all_below(broker: Broker) -> None:
     """basic.ack without multiple settles all lower tags, too."""
-    before_handling(
-        broker,
-        "basic.ack",
-        lambda channel, operation: (
-            with_arguments(operation, multiple=True)
-            if operation.arguments["delivery_tag"] in channel.outstanding
-            else operation
-        ),
-    )
+    settles_all_below(broker, "basic.ack")
 
 
 @defect("AMQP-ACK-003")

@@ -11,8 +11,14 @@ from plumbline.reference_broker.amqp.connections.connection import (
 )
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
-from plumbline.reference_broker.amqp.defects.settling import Taken, overlooks, pop, takes
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
+from plumbline.reference_broker.amqp.defects.settling import (
+    Taken,
+    overlooks,
+    pop,
+    settles_all_below,
+    takes,
+)
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
@@ -24,29 +30,13 @@ Chosen = Callable[[UnackedDelivery, UnackedDelivery], bool]
 @defect("AMQP-NACK-001")
 def single_nacks_settle_all_below(broker: Broker) -> None:
     """basic.nack without multiple settles all lower tags, too."""
-    before_handling(
-        broker,
-        "basic.nack",
-        lambda channel, operation: (
-            with_arguments(operation, multiple=True)
-            if operation.arguments["delivery_tag"] in channel.outstanding
-            else operation
-        ),
-    )
+    settles_all_below(broker, "basic.nack")
 
 
 @defect("AMQP-NACK-002")
 def single_requeues_give_back_all_below(broker: Broker) -> None:
     """basic.nack with requeue gives back all lower tags, too."""
-    before_handling(
-        broker,
-        "basic.nack",
-        lambda channel, operation: (
-            with_arguments(operation, multiple=True)
-            if operation.arguments["requeue"] and operation.arguments["delivery_tag"] in channel.outstanding
-            else operation
-        ),
-    )
+    settles_all_below(broker, "basic.nack", lambda operation: bool(operation.arguments["requeue"]))
 
 
 def _on_any_channel(broker: Broker, method: str) -> None:

@@ -11,7 +11,12 @@ from plumbline.reference_broker.amqp.connections.connection import (
     UnackedDelivery,
 )
 from plumbline.reference_broker.amqp.core import Broker
-from plumbline.reference_broker.amqp.defects.alterations import handling, on_faults
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_handling,
+    handling,
+    on_faults,
+    with_arguments,
+)
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.registry import replace
@@ -19,6 +24,21 @@ from plumbline.wire.amqp import Method
 
 Taken = dict[int, UnackedDelivery]
 UNKNOWN = "unknown delivery tag"
+
+
+def settles_all_below(
+    broker: Broker, method: str, concerns: Callable[[Method], bool] = lambda operation: True
+) -> None:
+    """The method of one delivery settles those with lower tags, too, as with multiple."""
+    before_handling(
+        broker,
+        method,
+        lambda channel, operation: (
+            with_arguments(operation, multiple=True)
+            if concerns(operation) and operation.arguments["delivery_tag"] in channel.outstanding
+            else operation
+        ),
+    )
 
 
 class TagSelector(Protocol):
