@@ -7,12 +7,13 @@ import importlib
 import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 from plumbline.conformance.check import Check, check_of
 from plumbline.conformance.requirements.references import check_files
-from plumbline.conformance.trace.check import load_checks
+from plumbline.conformance.trace.check import load_headers
 from plumbline.errors import PlumblineError
 
 HERE = Path(__file__).resolve().parent  # one name in a checkout, where two paths lead here
@@ -25,12 +26,16 @@ class UnknownPatternError(PlumblineError, ValueError):
 
 
 def all_checks(protocol: str = "") -> list[Check]:
-    """Every packaged check (that speaks ``protocol``), traces first, each kind in the order of paths."""
-    traces = [check for path in sorted(TRACES.rglob("*.trace")) for check in load_checks(path)]
+    """Every packaged check (that speaks ``protocol``), traces first, each kind in the order of paths.
+
+    Traces read their steps when they run.
+    """
+    traces = [check for path in sorted(TRACES.rglob("*.trace")) for check in load_headers(path)]
     functions = [check for path in check_files(CHECKS) for check in checks_in(import_module(path))]
     return [check for check in traces + functions if protocol in ("", check.protocol)]
 
 
+@cache
 def is_packaged(path: Path) -> bool:
     """Whether a file or folder belongs to the packaged suite."""
     return path.resolve().is_relative_to(HERE)

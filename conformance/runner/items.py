@@ -179,7 +179,6 @@ class TraceFile(CheckFile):
             raise self.CollectError(str(error)) from None
 
     def _load(self) -> list[Check]:
-        """Packaged ones were read whole when the run was prepared; a worker runs a few of them."""
         return (load_headers if is_packaged(self.path) else load_checks)(self.path)
 
 

@@ -7,7 +7,7 @@ and the name of the case.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,9 @@ def load_checks(path: Path) -> list[Check]:
 
 
 def load_headers(path: Path) -> list[Check]:
-    """The same checks of a file that has no errors; each reads its steps when it runs.
+    """The same checks of a packaged file, which has no errors; each reads its steps when it runs.
 
-    For processes that run a few of all checks. Raises as ``load_checks``.
+    A process runs a few of all checks. Raises as ``load_checks``.
     """
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     headers = parse_traces(text, shown_path(path), is_header=True)
@@ -39,7 +39,13 @@ def load_headers(path: Path) -> list[Check]:
 
 
 def _load_and_run(path: Path, place: int, session: Any) -> None:
-    load_checks(path)[place].run(session)
+    _packaged_checks(path)[place].run(session)
+
+
+@cache
+def _packaged_checks(path: Path) -> list[Check]:
+    """One file has many cases: it is read once for each process."""
+    return load_checks(path)
 
 
 def _check(trace: Trace, path: Path, run: Callable[[Any], None]) -> Check:
@@ -61,17 +67,21 @@ def check_id(path: Path, case: str = "") -> str:
 
     For a case, its name is in the place of the file's.
     """
-    resolved = path.resolve()
-    below = resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else _relative_path(path)
+    below = _packaged_path(path) or _relative_path(path)
     return (below.with_name(case) if case else below.with_suffix("")).as_posix()
 
 
 def shown_path(path: Path) -> str:
     """How messages name the file: below the package that users have, else from here."""
+    packaged = _packaged_path(path)
+    return f"conformance/traces/{packaged.as_posix()}" if packaged else _relative_path(path).as_posix()
+
+
+@cache
+def _packaged_path(path: Path) -> Path | None:
+    """Below the folder of packaged traces, if it is there."""
     resolved = path.resolve()
-    if resolved.is_relative_to(PACKAGED):
-        return f"conformance/traces/{resolved.relative_to(PACKAGED).as_posix()}"
-    return _relative_path(path).as_posix()
+    return resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else None
 
 
 def _relative_path(path: Path) -> Path:
