@@ -14,9 +14,11 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from plumbline.servers.amqp.rabbitmq import RabbitMQ, rabbitmq_server
 from plumbline.servers.nats.nats_server import (
@@ -41,6 +43,7 @@ NEEDED = {
     "allure_commons": ["reports/test_allure.py"],
     "mitmproxy": ["proxy/test_mitm.py"],
 }
+TOGETHER = ("tests/pipeline/",)  # they share one Spark, whose start takes longer than most of them
 collect_ignore = [path for package, paths in NEEDED.items() if find_spec(package) is None for path in paths]
 
 try:
@@ -100,6 +103,22 @@ def rabbitmq() -> Iterator[RabbitMQ]:
         pytest.skip(str(server))
     with RabbitMQ(server.path) as node:
         yield node
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]  # has no types
+    """Gives each test to the next free process, but those of a folder in ``TOGETHER`` all to one.
+
+    Marks of groups (``xdist_group``) do not reach the scheduler of pytest-xdist 3.8 with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Asked for with ``--dist loadgroup``."""
+    return Together(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -53,8 +53,7 @@ def engine(request: pytest.FixtureRequest) -> SparkSession | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark share one process, and its start counts against the time of whichever comes first."""
+    """The start of Spark counts against the time of whichever test comes first."""
     for item in items:
         if {"spark", "engine"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(7200 if IS_SLOW_TOO else 1800))
