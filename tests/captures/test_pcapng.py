@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline import bounds
 from plumbline.captures.packets import ACK, FIN, SYN, PacketFlow
 from plumbline.captures.pcapng import interface, packet, section_header, statistics
 from plumbline.captures.reader import CaptureError, CaptureParser, Packet
@@ -32,9 +33,10 @@ def block(data: bytes, *comments: str, time: int = NOW, head: bytes = b"") -> by
     return b"".join(parts)
 
 
-@given(
-    st.lists(st.tuples(st.binary(max_size=9), st.text(max_size=9), st.integers(0, 2**63))), st.integers(1, 99)
-)
+TIMES = st.integers(0, bounds.CAPTURE_LAST_TIME_NS)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), st.text(max_size=9), TIMES)), st.integers(1, 99))
 def test_packets_stamps_and_comments_come_back_from_pieces_of_any_size(
     packets: list[tuple[bytes, str, int]], step: int
 ) -> None:

@@ -12,7 +12,7 @@ from tests.cli.command import PLUMBLINE, ROOT, environment, run, verify, write_t
 
 # As the script `plumbline` starts, whose own folder is first on the import path.
 SCRIPT = (sys.executable, "-P", *PLUMBLINE[1:])
-PLANTED = "import pathlib\npathlib.Path(__file__).with_name('imported').touch()\n"
+PLANTED = "import pathlib\npathlib.Path(__file__).with_suffix('.imported').touch()\n"
 ROOMS = (
     "captures",
     "cli",
@@ -26,38 +26,47 @@ ROOMS = (
 )
 
 
-def planted(path: Path) -> Path:
-    """A module that leaves a file when it is imported; that file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(PLANTED)
-    return path.with_name("imported")
+def plant(folder: Path, *modules: str) -> None:
+    """Modules that leave a file beside them when they are imported."""
+    for module in modules:
+        path = folder / module
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PLANTED)
+
+
+def imported(folder: Path) -> list[str]:
+    """Which of them were."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.imported"))
+
+
+def test_an_imported_module_is_seen(tmp_path: Path) -> None:
+    plant(tmp_path, "pytest/__init__.py")
+    ended = run((sys.executable, "-c", "import pytest"), tmp_path)
+    assert (ended.code, imported(tmp_path)) == (0, ["pytest/__init__.imported"])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("name", ["conftest.py", "__init__.py"])
-def test_a_trace_is_data_whatever_lies_beside_it(name: str, workers: int, tmp_path: Path) -> None:
-    mark = planted(tmp_path / "traces" / name)
+def test_a_trace_is_data_whatever_lies_beside_it(workers: int, tmp_path: Path) -> None:
+    plant(tmp_path / "traces", "conftest.py", "__init__.py")
     trace = write_trace(tmp_path / "traces" / "own.trace", "CORE-004")
     ended = verify(tmp_path, "--trace", trace, f"--workers={workers}")
     assert ended.code == 0, ended.err
-    assert not mark.exists()
+    assert imported(tmp_path) == []
 
 
-@pytest.mark.parametrize("module", ["execnet.py", "xdist/__init__.py", "pytest/__init__.py", "plumbline.py"])
-def test_workers_do_not_import_the_working_folder(module: str, tmp_path: Path) -> None:
-    mark = planted(tmp_path / module)
+def test_workers_do_not_import_the_working_folder(tmp_path: Path) -> None:
+    plant(tmp_path, "execnet.py", "xdist/__init__.py", "pytest/__init__.py", "plumbline.py")
     ended = run((*SCRIPT, "verify", "--select", "CORE-00*", "--workers=2"), tmp_path)
     assert ended.code == 0, ended.err
-    assert not mark.exists()
+    assert imported(tmp_path) == []
 
 
-@pytest.mark.parametrize("module", ["json.py", "plumbline.py"])
-def test_brokers_do_not_import_the_working_folder(module: str, tmp_path: Path) -> None:
+def test_brokers_do_not_import_the_working_folder(tmp_path: Path) -> None:
     """A check that restarts its server starts the reference broker in a process."""
-    mark = planted(tmp_path / module)
+    plant(tmp_path, "json.py", "plumbline.py")
     ended = run((*SCRIPT, "verify", "--select", "store/hello-in-a-file", "--workers=0"), tmp_path)
     assert ended.code == 0, ended.err
-    assert not mark.exists()
+    assert imported(tmp_path) == []
 
 
 def test_python_is_started_in_one_way() -> None:

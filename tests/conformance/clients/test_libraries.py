@@ -41,6 +41,7 @@ def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) 
     assert result.exit_code is ExitCode.CONFORMANT
 
 
+@pytest.mark.external
 @pytest.mark.skipif(not registries_wanted(), reason="builds a Go program: set PLUMBLINE_REGISTRIES=1")
 @pytest.mark.parametrize("name", ["nats_go", "nats_go_jetstream"])
 def test_nats_go_is_green(name: str, tmp_path: Path) -> None:
