@@ -320,6 +320,8 @@ def _paused(session: NatsSession, stream: str, consumer: str) -> float:
         expected=f"paused true and pause_remaining of at most {PAUSE_NS}",
         actual=f"paused {answer.get('paused')} and pause_remaining {remaining}",
     )
+    # In a cluster another node may answer than the one that delivers.
+    session.stage.await_consumer(stream, consumer, paused=True)
     return asked + PAUSE_NS / 1e9
 
 
