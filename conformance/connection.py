@@ -19,7 +19,7 @@ from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.links import Link, early_bytes
-from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.conformance.outcomes import Failed, Inconclusive, NothingCame
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
 from plumbline.wire.errors import ProtocolError
@@ -305,7 +305,10 @@ class BaseConnection:
     def _explain_silence(
         self, within: float, expected: str, skip: Collection[type[Any]] | None, stream: int | None
     ) -> Arrival:
-        """Nothing came in time: what came late. Raises ``Failed`` for silence, ``Inconclusive`` if dead."""
+        """Nothing came in time: what came late.
+
+        Raises ``NothingCame`` for silence, ``Inconclusive`` if the target is dead.
+        """
         found = self._late_or_answered(stream, expected, skip, stream)
         if found is False and self.asked_on_stream:  # not every server knows the question for one channel
             found = self._late_or_answered(None, expected, skip, stream)
@@ -317,7 +320,7 @@ class BaseConnection:
                 expected=expected,
                 actual="nothing",
             )
-        raise Failed(
+        raise NothingCame(
             f"{self.name}: no operation was received",
             expected=expected,
             actual=f"no operation within {within:g} s; the server answers {self.liveness_request}",

@@ -21,6 +21,10 @@ class Failed(CheckEnded):
     """The target broke the requirement; ``expected`` and ``actual`` are the evidence."""
 
 
+class NothingCame(Failed):
+    """What was expected did not come in time, and the target is alive."""
+
+
 class Unsupported(CheckEnded):
     """The target does not claim it; ``message`` says what shows that (version, INFO, its own answer)."""
 

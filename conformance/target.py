@@ -113,6 +113,11 @@ class TargetAccess(Struct, frozen=True):
     def slack_s(self) -> float:
         return self.target.slack_s
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the target is a NATS server that announces a cluster."""
+        return bool(self.info.get("cluster"))
+
     def recalibrated(self) -> TargetAccess:
         """The same target with the slack that it needs now, which is more if this machine has become busy.
 

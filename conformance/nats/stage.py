@@ -157,7 +157,7 @@ class JetStreamStage:
 
     @property
     def _in_cluster(self) -> bool:
-        return bool(self._session.target.info.get("cluster"))
+        return self._session.target.is_cluster
 
     # -- objects -----------------------------------------------------------------------------
 

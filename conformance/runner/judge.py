@@ -62,7 +62,7 @@ class Judge:
         if lost := lost_reason(self._run):
             return not_run_result(check, self._run.catalogue, f"the target was lost: {lost}")
         with self._run_lock.exclusive() if check.alone else self._run_lock.shared():
-            result = run_check(check, self._run.target, self._run.catalogue)
+            result = run_check(check, self._run.target, self._run.catalogue, is_repeatable=True)
         if result.outcome is Outcome.INCONCLUSIVE and not self._report_target_lost():
             with self._run_lock.exclusive():
                 again = run_check(check, self._run.target.recalibrated(), self._run.catalogue)

@@ -224,6 +224,43 @@ def test_inconclusive_check_is_retried_once_exclusively(
         assert "remained inconclusive after one retry" in ended.out
 
 
+class LosesMessages:
+    """A server that does not deliver so many messages. ``cluster``: it is one of several nodes."""
+
+    def __init__(self, times: int, *, cluster: bool) -> None:
+        self._left = times
+        self._info = INFO.replace(b"{", b'{"cluster":"c",') if cluster else INFO
+
+    def __call__(self, link: socket.socket) -> None:
+        link.sendall(self._info)
+        for line in lines(link):
+            if line == b"PING\r\n":
+                link.sendall(b"PONG\r\n")
+            elif line.startswith(b"PUB"):
+                self._left -= 1
+                link.sendall(b"" if self._left >= 0 else b"MSG %s 1 1\r\nx\r\n" % line.split()[1])
+
+
+@pytest.mark.parametrize(
+    ("server", "outcome", "retried"),
+    [
+        (LosesMessages(1, cluster=True), "passed", True),
+        (LosesMessages(9, cluster=True), "failed", True),
+        (LosesMessages(1, cluster=False), "failed", False),
+    ],
+)
+def test_what_a_cluster_loses_once_is_looked_for_again(
+    tmp_path: Path, server: LosesMessages, outcome: str, retried: bool
+) -> None:
+    trace = write_trace(tmp_path / "lost.trace", MUST)
+    text = trace.read_text().replace("> PING", "> SUB a 1\n> PUB a | x\n< MSG a 1 | x\n> PING")
+    trace.write_text(text)
+    with scripted(server) as address:
+        _, result = _verify(tmp_path, f"nats://{address}", trace)
+    (check,) = result["checks"]
+    assert (check["outcome"], check["retried"]) == (outcome, retried)
+
+
 # -- reports -----------------------------------------------------------------------------------
 
 

@@ -75,7 +75,7 @@ def test_requests_to_the_api_are_told(session: NatsSession) -> None:
     shows(session, body, "type", "io.nats.jetstream.advisory.v1.api_audit")
     fits(session, body, "server", _is_text, "server: its name")
     fits(session, body, "client.acc", _is_text, "client.acc: an account")
-    if body.get("request") or not session.target.info.get("cluster"):
+    if body.get("request") or not session.target.is_cluster:
         sent = _object(_text(body, "request"))
         fits(session, sent, "name", stream.__eq__, f"request.name: {stream}")
     shows(session, _object(_text(body, "response")), "config.name", stream)
