@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from typing import Any
@@ -40,9 +41,10 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
 }
 # What a check ends with that was refused what it needs: the login lacks it, the server is not wrong.
 _UNDONE = (Outcome.FAILED, Outcome.UNTESTABLE, Outcome.INCONCLUSIVE)
-# nats-server may fail to create a file store while it deletes another: "error creating store for stream".
-# That is its own trouble and no answer to what a check asks; alone, it does not happen.
-_SERVER_ERROR = b'"err_code":10049'
+# What nats-server answers in trouble of its own, which is no answer to what a check asks (errors.json):
+# 10049, "error creating store for stream", while it deletes another; alone, it does not happen.
+# 10008, "JetStream system temporarily unavailable", and 10009, while a cluster elects a leader.
+_SERVER_TROUBLE = re.compile(rb'"err_code":(10008|10009|10049)\b')
 # Nodes of a cluster pass on messages at most once, and a new subscription reaches the others after a moment:
 # an advisory or an answer of another node may be lost (docs.nats.io, "Core NATS"), but not each time.
 _LOST_BETWEEN_NODES = (NothingCame, Untestable)
@@ -153,7 +155,7 @@ def _require_alive(session: BaseSession, within: float = DEATH_S) -> None:
 
 
 def _reported_server_trouble(session: BaseSession) -> bool:
-    return any(line.direction == "<" and _SERVER_ERROR in line.raw for line in session.wire)
+    return any(line.direction == "<" and _SERVER_TROUBLE.search(line.raw) for line in session.wire)
 
 
 def not_run_result(check: Check, catalogue: Catalogue, why: str) -> CheckResult:

@@ -68,14 +68,15 @@ def test_a_check_that_saw_no_evidence_fails() -> None:
     assert result.message == "the check made no observation"
 
 
-def test_a_failure_beside_the_servers_own_trouble_is_inconclusive() -> None:
+@pytest.mark.parametrize("code", [b"10008", b"10009", b"10049"])
+def test_a_failure_beside_the_servers_own_trouble_is_inconclusive(code: bytes) -> None:
     def run(session: NatsSession) -> None:
         client = session.connect()
         client.send(Pub.make("a"))
         client.expect(Msg, payload=b'{"success":true}')
 
-    trouble = b'{"error":{"code":500,"err_code":10049,"description":"error creating store for stream"}}'
+    trouble = b'{"error":{"code":500,"err_code":%b,"description":"of the moment"}}' % code
     answer = b"MSG a 1 %d\r\n%b\r\n"
     assert ran(run, answer % (len(trouble), trouble)).outcome is Outcome.INCONCLUSIVE
-    refusal = trouble.replace(b"10049", b"10058")
+    refusal = trouble.replace(code, b"10058")
     assert ran(run, answer % (len(refusal), refusal)).outcome is Outcome.FAILED

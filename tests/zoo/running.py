@@ -134,7 +134,10 @@ def run_suite(arguments: Sequence[str], select: Sequence[str] = (), more: Sequen
     return Run(
         exit_code=process.returncode,
         outcomes=Counter(check["outcome"] for check in checks),
-        red=tuple(f"{check['id']}: {check['outcome']}: {check.get('message', '')}" for check in wrong),
+        red=tuple(
+            f"{check['id']}: {check['outcome']}: {check.get('message', '')}\n    {check.get('actual', '')[:300]}"
+            for check in wrong
+        ),
         failed=frozenset(name for check in failed for name in check["requirements"]),
         duration_s=time.monotonic() - began,
         output=process.stdout[-4000:] + process.stderr[-4000:],
