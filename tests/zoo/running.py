@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -134,11 +135,15 @@ def run_suite(arguments: Sequence[str], select: Sequence[str] = (), more: Sequen
     return Run(
         exit_code=process.returncode,
         outcomes=Counter(check["outcome"] for check in checks),
-        red=tuple(
-            f"{check['id']}: {check['outcome']}: {check.get('message', '')}\n    {check.get('actual', '')[:300]}"
-            for check in wrong
-        ),
+        red=tuple(map(_evidence, wrong)),
         failed=frozenset(name for check in failed for name in check["requirements"]),
         duration_s=time.monotonic() - began,
         output=process.stdout[-4000:] + process.stderr[-4000:],
+    )
+
+
+def _evidence(check: dict[str, Any]) -> str:
+    """How it ended, and the start of what was seen."""
+    return (
+        f"{check['id']}: {check['outcome']}: {check.get('message', '')}\n    {check.get('actual', '')[:300]}"
     )
