@@ -19,6 +19,7 @@ from plumbline.conformance.clients.gate import GateOptions, GateResult, gate
 from plumbline.verdicts import Level
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients" / "adapters"
+SKELETONS = ADAPTERS.parent / "skeletons"
 INSTALLED_WITHIN_S = 100.0
 BUILT_WITHIN_S = 600.0  # by Maven, which downloads its plugins first; by Cargo, of a hundred crates
 
@@ -83,18 +84,22 @@ def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple
 
 
 def go_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple[str, ...]:
-    """An adapter in Go, built: with what its go.sum says, or with these releases."""
+    """An adapter in Go, built: with what its go.sum says, or with these releases. ``name`` is a folder, or a
+    package in it."""
     go = shutil.which("go")
     if go is None:
         missing(f"go is missing, for the adapter of {name}: apt-get install golang")
     assert go is not None
-    copied = folder / name
-    shutil.copytree(ADAPTERS / name, copied)
+    module, _, package = name.partition("/")
+    copied = folder / "adapters" / module
+    shutil.copytree(ADAPTERS / module, copied)
+    shutil.copytree(SKELETONS / "go", folder / "skeletons" / "go")
     if releases:
         (copied / "go.sum").unlink()
         required = "".join(f"require {release.replace('@', ' ')}\n" for release in releases)
-        (copied / "go.mod").write_text(f"module plumbline/adapter\n\ngo 1.23\n\n{required}")
-    run([go, "build", *(["-mod=mod"] if releases else []), "-o", "adapter", "."], copied)
+        shared = "require plumbline/adapter v0.0.0\nreplace plumbline/adapter => ../../skeletons/go\n"
+        (copied / "go.mod").write_text(f"module plumbline/adapter/{module}\n\ngo 1.23\n\n{required}{shared}")
+    run([go, "build", *(["-mod=mod"] if releases else []), "-o", "adapter", f"./{package}"], copied)
     return (str(copied / "adapter"),)
 
 

@@ -2,7 +2,10 @@ module plumbline/adapter/nats_go
 
 go 1.26.0
 
-require github.com/nats-io/nats.go v1.55.0
+require (
+	github.com/nats-io/nats.go v1.55.0
+	plumbline/adapter v0.0.0
+)
 
 require (
 	github.com/klauspost/compress v1.20.0 // indirect
@@ -11,3 +14,5 @@ require (
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 )
+
+replace plumbline/adapter => ../../skeletons/go

@@ -1,0 +1,3 @@
+module plumbline/adapter
+
+go 1.23
