@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +25,7 @@ from plumbline.cli.reporting import consumers
 from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.gate import WORKERS, GateOptions
 from plumbline.conformance.clients.gate import gate as run_gate
+from plumbline.conformance.clients.new_adapter import LANGUAGES, write_adapter
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reports import ReportOptions
 
@@ -38,6 +41,7 @@ Examples:
   plumbline gate --select 'CLIENT-PULL-*' -- node adapter.js    some of them
   plumbline gate --protocol amqp -- ./adapter                   for an adapter that supports both protocols
   plumbline gate --waivers waivers.toml --junit gate.xml -- python my_adapter.py
+  plumbline gate --new go my_adapter                            write an adapter to begin with, in Go
   plumbline list 'CLIENT-*'                                     list the requirements for clients
 
 \b
@@ -53,7 +57,22 @@ app = command_app()
 @with_report_options
 def gate(
     context: typer.Context,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[FOLDER]", help="Where --new writes the adapter. Default: here.", show_default=False
+        ),
+    ] = Path(),
     *,
+    new: Annotated[
+        str,
+        typer.Option(
+            "--new",
+            metavar="LANGUAGE",
+            help=f"Write a skeleton of an adapter that already supports the protocol of the gate, in "
+            f"{', '.join(LANGUAGES)}.",
+        ),
+    ] = "",
     protocol: Annotated[
         str, typer.Option(metavar="NAME", help="nats or amqp, for an adapter that supports both.")
     ] = "",
@@ -68,6 +87,9 @@ def gate(
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
+    if new:
+        _write_adapter(new, folder, protocol)
+        return
     wanted = GateOptions(
         command=after_dashes(context),
         protocol=protocol,
@@ -78,6 +100,16 @@ def gate(
         max_time_s=read_max_time(max_time) or MAX_TIME_S,
     )
     raise typer.Exit(_gate(wanted, reports))
+
+
+def _write_adapter(language: str, folder: Path, protocol: str) -> None:
+    for path in write_adapter(language, folder, protocol or "nats"):
+        typer.echo(f"wrote {path}")
+    commands = LANGUAGES[language]
+    steps = [f"cd {shlex.quote(str(folder))}"] if folder != Path() else []
+    steps += [commands.build] if commands.build else []
+    typer.echo("\n".join(["Add your library to it, then:", *(f"  {step}" for step in steps)]))
+    typer.echo(f"  plumbline gate -- {commands.start}")
 
 
 def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:
