@@ -54,7 +54,10 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "publish.mandatory",
             "publish.async",
             "publish.message_id",
+            "bind",
+            "blocked",
             "reconnect",
+            "reconnect.topology",
             "confirm",
             "consume",
             "get",
@@ -80,6 +83,8 @@ EVENTS = frozenset(
         "confirmed",
         "returned",
         "channel-closed",
+        "blocked",
+        "unblocked",
     }
 )
 

@@ -24,15 +24,20 @@ def closed_by_the_server(scene: AmqpScene) -> AdapterEvent | None:
     """A publish to an exchange that is not there; what was told of the channel, if anything was."""
     scene.queue()
     scene.open()
-    scene.try_command("publish", channel=1, exchange="nosuch", routing_key="x", data="message")
-    closed = scene.await_wire(lambda: scene.received_methods("channel.close"))
-    scene.require(closed, "the channel was not closed", expected="channel.close", actual="nothing")
+    refused_publish(scene)
     if not scene.await_events(lambda: scene.events_named("channel-closed"), 1.0):
         answer = scene.try_command("get", channel=1, queue=QUEUE)
         if answer.error is not None:
             return AdapterEvent("channel-closed", text=answer.error.text, code=answer.error.code)
     told = scene.events_named("channel-closed")
     return told[0] if told else None
+
+
+def refused_publish(scene: AmqpScene) -> None:
+    """A publish on channel 1 to an exchange that is not there: the server closes the channel."""
+    scene.try_command("publish", channel=1, exchange="nosuch", routing_key="x", data="message")
+    closed = scene.await_wire(lambda: scene.received_methods("channel.close"))
+    scene.require(closed, "the channel was not closed", expected="channel.close", actual="nothing")
 
 
 @scenario("CLIENT-END-001", needs=("publish", "get"))
@@ -55,6 +60,41 @@ def why_a_channel_was_closed_is_told(scene: AmqpScene) -> None:
         "why the channel was closed was not told",
         expected=f"reply code {NOT_FOUND}",
         actual=told,
+    )
+
+
+@scenario("CLIENT-END-005", needs=("publish", "get", "declare"))
+def other_channels_go_on(scene: AmqpScene) -> None:
+    """The server closes channel 1; a command on channel 2 is answered."""
+    scene.open(1, 2)
+    refused_publish(scene)
+    scene.await_events(lambda: scene.events_named("channel-closed"), 1.0)
+    answer = scene.try_command("declare", channel=2, queue=QUEUE)
+    scene.require(
+        answer.error is None,
+        "a channel cannot be used since the server has closed another one",
+        expected="queue.declare-ok on channel 2",
+        actual=answer.error,
+    )
+
+
+@scenario("CLIENT-END-006", needs=("publish", "get", "declare"))
+def a_publish_on_a_closed_channel_is_no_success(scene: AmqpScene) -> None:
+    """A second publish after the server has closed the channel: an error, or the message arrives."""
+    scene.queue()
+    scene.open()
+    refused_publish(scene)
+    scene.await_events(lambda: scene.events_named("channel-closed"), 1.0)
+    sent = len(scene.publishes())
+    answer = scene.try_command(
+        "publish", channel=1, exchange="", routing_key=QUEUE, data="message", publish=2
+    )
+    arrived = answer.error is None and scene.await_wire(lambda: len(scene.publishes()) > sent, 1.0)
+    scene.require(
+        answer.error is not None or arrived,
+        "a publish on a closed channel was lost in silence",
+        expected="an error, or basic.publish on an open channel",
+        actual="neither",
     )
 
 

@@ -20,7 +20,7 @@ from aiormq.abc import DeliveredMessage
 
 FEATURES = (
     "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple "
-    "nack reject qos tx reconnect"
+    "nack reject qos tx bind reconnect reconnect.topology"
 )
 
 RECONNECT_S = 0.2
@@ -51,6 +51,7 @@ class Adapter:
     def __init__(self) -> None:
         self.connection: Any = None
         self.channels: dict[int, Any] = {}
+        self.queues: dict[tuple[int, str], Any] = {}  # declared on a channel
         self.consumers: dict[str, tuple[Any, str]] = {}  # subscription: queue, consumer tag
         self.messages: list[AbstractIncomingMessage] = []  # by ref
         self.tasks: set[asyncio.Task[None]] = set()
@@ -75,6 +76,7 @@ class Adapter:
 
     async def do_connect(self, command: dict[str, Any]) -> None:
         self.channels.clear()
+        self.queues.clear()
         if command.get("reconnect"):
             self.connection = await aio_pika.connect_robust(command["url"], reconnect_interval=RECONNECT_S)
             self.connection.reconnect_callbacks.add(lambda _: say(event="reconnected"))
@@ -110,7 +112,19 @@ class Adapter:
         asked = ("durable", "exclusive", "auto_delete", "arguments")
         options = {name: command[name] for name in asked if name in command}
         queue = await self.channels[command["channel"]].declare_queue(command["queue"] or None, **options)
+        self.queues[command["channel"], queue.name] = queue
         return {"queue": queue.name}
+
+    async def do_exchange(self, command: dict[str, Any]) -> None:
+        channel, options = (
+            self.channels[command["channel"]],
+            {"auto_delete": command.get("auto_delete", False)},
+        )
+        await channel.declare_exchange(command["exchange"], command["type"], **options)
+
+    async def do_bind(self, command: dict[str, Any]) -> None:
+        queue = self.queues[command["channel"], command["queue"]]
+        await queue.bind(command["exchange"], command["routing_key"])
 
     async def do_publish(self, command: dict[str, Any]) -> None:
         channel, first = self.channels[command["channel"]], command.get("publish", 0)
@@ -143,8 +157,9 @@ class Adapter:
 
     async def do_consume(self, command: dict[str, Any]) -> None:
         subscription = command["subscription"]
-        # declared, since robust channels take up again what was declared on them
-        queue = await self.channels[command["channel"]].declare_queue(command["queue"], passive=True)
+        queue = self.queues.get((command["channel"], command["queue"]))
+        if queue is None:  # declared, since robust channels take up again what was declared on them
+            queue = await self.channels[command["channel"]].declare_queue(command["queue"], passive=True)
 
         async def handed_over(message: AbstractIncomingMessage) -> None:
             say(event="message", subscription=subscription, message=self.message(message))

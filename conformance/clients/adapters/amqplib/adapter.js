@@ -8,7 +8,8 @@ const amqp = require("amqplib");
 
 // amqplib has no transactions.
 const FEATURES =
-  "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject qos";
+  "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject qos " +
+  "bind blocked";
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 
@@ -74,6 +75,8 @@ const actions = {
     connection = mine;
     channels = new Map();
     mine.on("error", (error) => say({ event: "error", ...trouble(error) }));
+    mine.on("blocked", (text) => say({ event: "blocked", text }));
+    mine.on("unblocked", () => say({ event: "unblocked" }));
     mine.on("close", (error) => {
       if (connection !== mine) return; // its user closed it
       connection = null;
@@ -99,6 +102,13 @@ const actions = {
     const names = { durable: "durable", exclusive: "exclusive", auto_delete: "autoDelete", arguments: "arguments" };
     const options = { durable: false, ...given(command, names) }; // it says durable if nobody else does
     return { queue: (await channelOf(command).assertQueue(command.queue, options)).queue };
+  },
+  async exchange(command) {
+    const options = { durable: false, ...given(command, { auto_delete: "autoDelete" }) };
+    await channelOf(command).assertExchange(command.exchange, command.type, options);
+  },
+  async bind(command) {
+    await channelOf(command).bindQueue(command.queue, command.exchange, command.routing_key);
   },
   async publish(command) {
     const channel = channelOf(command);

@@ -26,7 +26,7 @@ from pika.exceptions import (
 
 FEATURES = (
     "declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack reject "
-    "qos tx"
+    "qos tx bind blocked"
 )
 
 
@@ -121,6 +121,10 @@ class Adapter:
 
     def do_connect(self, command: dict[str, Any]) -> None:
         self.connection = pika.BlockingConnection(pika.URLParameters(command["url"]))
+        self.connection.add_on_connection_blocked_callback(
+            lambda _, frame: say(event="blocked", text=frame.method.reason)
+        )
+        self.connection.add_on_connection_unblocked_callback(lambda _, __: say(event="unblocked"))
         self.channels.clear()
 
     def do_close(self, command: dict[str, Any]) -> None:
@@ -136,6 +140,13 @@ class Adapter:
         channel.add_on_return_callback(lambda _, method, __, body: self.came_back(number, method, body))
         self.channels[number] = channel
         self.confirming.discard(number)
+
+    def do_exchange(self, command: dict[str, Any]) -> None:
+        options = {"exchange_type": command["type"], "auto_delete": command.get("auto_delete", False)}
+        self.channel(command).exchange_declare(command["exchange"], **options)
+
+    def do_bind(self, command: dict[str, Any]) -> None:
+        self.channel(command).queue_bind(command["queue"], command["exchange"], command["routing_key"])
 
     def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
         asked = ("queue", "durable", "exclusive", "auto_delete", "arguments")

@@ -30,7 +30,7 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class Adapter {
   private static final String FEATURES =
       "declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack reject qos "
-          + "tx reconnect";
+          + "tx bind blocked reconnect reconnect.topology";
   private static final int CONFIRMED_WITHIN_MS = 4000;
   private static final int RECONNECT_MS = 200;
   private static final Gson GSON = new Gson();
@@ -122,6 +122,8 @@ public final class Adapter {
         error -> {
           if (!error.isInitiatedByApplication()) say(with(line("event", "disconnected"), trouble(error)));
         });
+    mine.addBlockedListener(
+        reason -> say(line("event", "blocked", "text", reason)), () -> say(line("event", "unblocked")));
     if (reconnect) {
       ((Recoverable) mine).addRecoveryListener(
           new RecoveryListener() {
@@ -200,6 +202,12 @@ public final class Adapter {
                 arguments);
         return line("queue", told.getQueue());
       }
+      case "exchange" -> {
+        boolean autoDelete = flag(asked, "auto_delete", false);
+        channel(asked).exchangeDeclare(text(asked, "exchange"), text(asked, "type"), false, autoDelete, null);
+      }
+      case "bind" ->
+          channel(asked).queueBind(text(asked, "queue"), text(asked, "exchange"), text(asked, "routing_key"));
       case "confirm" -> {
         channel(asked).confirmSelect();
         confirming.add(channel(asked));
