@@ -6,6 +6,7 @@ All times are nanoseconds of one clock that never goes back: ``invoked`` is read
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from msgspec import Struct
@@ -32,6 +33,7 @@ class Attempt(Struct):
     sequence: int = 0  # of the acknowledgement
     duplicate: bool = False  # the acknowledgement says that the stream had it already
     error: str = ""
+    connection: int = 0  # of the process, counted from 1; 0: not known
 
     @property
     def id(self) -> str:
@@ -69,3 +71,13 @@ class ClusterHistory(Struct, frozen=True):
     stream_exists: bool = True
     is_whole: bool = True
     problem: str = ""  # what was missing, if not whole
+
+    def places(self, message: str, sequence: int) -> Iterator[str]:
+        """Where each node has a message, and what it has at ``sequence``."""
+        for log in self.logs:
+            at = [str(number) for number, payload in log.messages.items() if payload == message]
+            there = log.messages.get(sequence)
+            yield (
+                f"node {log.node + 1}: {message} at {', '.join(at) or 'no sequence'}; "
+                f"sequence {sequence} is {there or 'no message'}"
+            )

@@ -10,13 +10,15 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.cluster.judging import ClusterRule, Finding
-from plumbline.cluster.run import ClusterOptions, ClusterRun, FaultTimes
-from plumbline.cluster.verdicts import REQUIREMENTS, catalogue, check_results
+from plumbline.cluster.run import ClusterRun, FaultTimes
+from plumbline.cluster.scenario import ClusterOptions
+from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_results
 from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of
 from plumbline.verdicts import RunResult, Target
 from plumbline.wire.units import SECOND
 
 SCHEMA = "plumbline.cluster/1"
+READS = {"nats": "reads from the leader", "amqp": "deliveries"}
 SHOWN = 10  # findings, and events around a loss
 MOST_FINDINGS = 10_000  # in the file
 
@@ -30,9 +32,11 @@ class ClusterResult(Struct, frozen=True):
     run: ClusterRun
     result: RunResult
     command: str
+    reads: str  # what judgement.reads counts
 
 
 def conclude(
+    protocol: str,
     server: str,
     version: str,
     options: ClusterOptions,
@@ -43,17 +47,17 @@ def conclude(
 ) -> ClusterResult:
     """The verdicts. Raises ``CatalogueError``."""
     known = catalogue()
-    checks = check_results(run.judgement, known, run.timeline, duration_s, version)
+    checks = check_results(protocol, run.judgement, known, run.timeline, duration_s, version)
     end = RunEnd(
         suite=suite_of(),
         target=Target(url="", server_name=server, version=version, level=version),
         started=started,
         duration_s=duration_s,
     )
-    scored = known.published(folder=REQUIREMENTS).ids
-    return ClusterResult(
-        server, version, options, run, conclude_for(checks, known.requirements, scored, end), command
-    )
+    judged = {name: known.by_id[name] for name, _ in CHECKS[protocol].values()}
+    scored = known.published(folder=REQUIREMENTS).ids & judged.keys()
+    result = conclude_for(checks, tuple(judged.values()), scored, end)
+    return ClusterResult(server, version, options, run, result, command, READS[protocol])
 
 
 def as_json(found: ClusterResult) -> bytes:
@@ -108,7 +112,7 @@ def as_text(found: ClusterResult) -> Iterator[str]:
         f"{judged.acknowledged} messages acknowledged in {run.published_s:.0f} s "
         f"({judged.acknowledged / max(run.published_s, 0.001):.0f} a second), {judged.failed} refused, "
         f"{judged.indeterminate} without an answer ({judged.recovered} of them stored), "
-        f"{judged.stored} stored, {judged.reads} reads from the leader"
+        f"{judged.stored} stored, {judged.reads} {found.reads}"
     )
     if run.whole_after_s is None:
         yield "the nodes did not become up to date"
@@ -149,13 +153,8 @@ def exchange(run: ClusterRun, finding: Finding) -> Iterator[str]:
                 yield f"{(attempt.completed - zero) / SECOND:8.3f} s  < {answer}{more}"
             else:
                 yield f"{'':10}  no answer"
-    for log in run.history.logs:
-        places = [str(number) for number, payload in log.messages.items() if payload == finding.message]
-        there = log.messages.get(finding.sequence)
-        yield (
-            f"{'':10}  node {log.node + 1}: {finding.message} at {', '.join(places) or 'no sequence'}; "
-            f"sequence {finding.sequence} is {there or 'no message'}"
-        )
+    for place in run.history.places(finding.message, finding.sequence):
+        yield f"{'':10}  {place}"
     at = finding.at - zero if finding.at else 0
     after = [event for event in run.timeline if event[0] >= at]
     yield from (f"{when / SECOND:8.3f} s  {text}" for when, text in after[:SHOWN])

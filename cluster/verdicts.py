@@ -16,10 +16,11 @@ from plumbline.wire.units import SECOND
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 SHOWN = 5  # findings in a message
-PREFIXES = ("JS-CLUS", "CLUSTER")  # of ids, groups and profiles of clusters
+PREFIXES = ("JS-CLUS", "AMQP-CLUS", "CLUSTER")  # of ids, groups and profiles of clusters
 
-# Rule -> requirement, what was expected.
-CHECKS: dict[ClusterRule, tuple[str, str]] = {
+Checks = dict[ClusterRule, tuple[str, str]]  # rule -> requirement, what was expected
+
+NATS_CHECKS: Checks = {
     ClusterRule.LOST: ("JS-CLUS-001", "every acknowledged message is on every node after healing"),
     ClusterRule.PLACE: ("JS-CLUS-002", "the message is stored at the acknowledged sequence"),
     ClusterRule.ONE_MESSAGE: ("JS-CLUS-003", "one message for each acknowledged sequence"),
@@ -31,6 +32,19 @@ CHECKS: dict[ClusterRule, tuple[str, str]] = {
     ClusterRule.STALE_READ: ("JS-CLUS-009", "the acknowledged message"),
     ClusterRule.AVAILABLE: ("JS-CLUS-010", "the stream answers and every node is up to date"),
 }
+AMQP_CHECKS: Checks = {
+    ClusterRule.LOST: ("AMQP-CLUS-001", "every confirmed message is delivered"),
+    ClusterRule.UNEXPECTED: ("AMQP-CLUS-002", "only messages that were published and not returned"),
+    ClusterRule.DUPLICATED: ("AMQP-CLUS-003", "a message that comes again is marked as redelivered"),
+    ClusterRule.REDELIVERED: ("AMQP-CLUS-004", "what was not acknowledged is delivered again"),
+    ClusterRule.ONE_CONFIRM: ("AMQP-CLUS-005", "one confirm for each publish"),
+    ClusterRule.UNCONFIRMED: ("AMQP-CLUS-006", "a confirm for every publish on an open channel"),
+    ClusterRule.ORDER: ("AMQP-CLUS-007", "what was confirmed before another publish comes before it"),
+    ClusterRule.CHANNEL_ORDER: ("AMQP-CLUS-008", "the order in which one channel published"),
+    ClusterRule.AVAILABLE: ("AMQP-CLUS-009", "every node confirms a publish, and the queue can be drained"),
+}
+CHECKS: dict[str, Checks] = {"nats": NATS_CHECKS, "amqp": AMQP_CHECKS}  # by protocol
+OF_READS = (ClusterRule.STALE_READ, ClusterRule.REDELIVERED, ClusterRule.CHANNEL_ORDER)
 
 
 def catalogue() -> Catalogue:
@@ -49,23 +63,28 @@ def with_clusters(servers: Catalogue, references: CheckReferences) -> tuple[Cata
     groups, by_id = (*servers.groups, *clusters.groups), {**servers.by_id, **clusters.by_id}
     where = "cluster/judging.py"
     checks = tuple(
-        CheckReference(f"cluster/{rule}", where, (Reference(name, where),))
-        for rule, (name, _) in CHECKS.items()
+        CheckReference(_check_id(protocol, rule), where, (Reference(name, where),))
+        for protocol, known in CHECKS.items()
+        for rule, (name, _) in known.items()
     )
     return Catalogue(groups, by_id), CheckReferences(references.checks + checks, references.problems)
 
 
 def check_results(
+    protocol: str,
     judged: ClusterJudgement,
     known: Catalogue,
     timeline: Sequence[tuple[int, str]],
     duration_s: float,
     version: str,
 ) -> list[CheckResult]:
-    """One result for each rule. ``timeline``: what happened, ns from the start of the run. ``version``: of
-    nats-server, of which failures may be known."""
+    """One result for each rule of the protocol. ``timeline``: what happened, ns from the start of the run.
+    ``version``: of the server, of which failures may be known."""
     wire = tuple(WireLine(at / SECOND, "cluster", "!", text) for at, text in timeline)
-    results = [_check_result(rule, judged, known, wire, duration_s) for rule in CHECKS]
+    results = [
+        _check_result(_check_id(protocol, rule), rule, check, judged, known, wire, duration_s)
+        for rule, check in CHECKS[protocol].items()
+    ]
     return [_with_known(result, known, version) for result in results]
 
 
@@ -78,13 +97,15 @@ def _with_known(result: CheckResult, catalogue: Catalogue, version: str) -> Chec
 
 
 def _check_result(
+    check_id: str,
     rule: ClusterRule,
+    check: tuple[str, str],
     judged: ClusterJudgement,
     known: Catalogue,
     timeline: tuple[WireLine, ...],
     duration_s: float,
 ) -> CheckResult:
-    name, expected = CHECKS[rule]
+    name, expected = check
     requirement = known.by_id[name]
     found = judged.of(rule)
     message, outcome = "", Outcome.PASSED
@@ -93,7 +114,7 @@ def _check_result(
     elif rule in judged.undecided:
         message, outcome = judged.undecided[rule], Outcome.UNTESTABLE
     return CheckResult(
-        id=f"cluster/{rule}",
+        id=check_id,
         outcome=outcome,
         requirements=(name,),
         level=requirement.level,
@@ -103,9 +124,13 @@ def _check_result(
         expected=expected if found else "",
         actual=found[0].text if found else "",
         wire=timeline if found else (),
-        observations=judged.reads if rule is ClusterRule.STALE_READ else judged.acknowledged,
+        observations=judged.reads if rule in OF_READS else judged.acknowledged,
         duration_s=duration_s,
     )
+
+
+def _check_id(protocol: str, rule: ClusterRule) -> str:
+    return f"cluster/{rule}" if protocol == "nats" else f"cluster/{protocol}/{rule}"
 
 
 def _message(found: Sequence[Finding]) -> str:

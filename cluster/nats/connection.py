@@ -1,92 +1,37 @@
-"""Our own connection to a node: raw operations of ``wire``, read as they come.
-
-No vendor's client is between the server and the history: it would send a publish again by itself.
-"""
+"""A connection to a nats-server with one subscription."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
 
-from plumbline.wire.errors import ProtocolError
+from plumbline.cluster.connection import BaseConnection
 from plumbline.wire.nats import Connect, Decoder, Err, HMsg, Info, Msg, Ping, Pong, Sub
 from plumbline.wire.sender import Sender
 
-GREETED_WITHIN_S = 2.0
-UNSENT_BYTES = 1 << 20  # more is not written to a node that does not read
 _OPTIONS = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
 
 Message = Msg | HMsg
 OnMessage = Callable[[Message, int], None]  # the message, and when it was read (monotonic ns)
 
 
-class NodeConnection(asyncio.Protocol):
-    """One connection with one subscription. ``lost`` is set at its end; ``heard`` is when bytes came last."""
+class NodeConnection(BaseConnection):
+    """What comes for ``subject`` goes to ``on_message``."""
 
     def __init__(self, subject: str, on_message: OnMessage) -> None:
-        self.lost = asyncio.Event()
-        self.heard = time.monotonic_ns()
-        self.errors: list[str] = []  # what the server answered with -ERR, or sent malformed
+        super().__init__()
         self._on_message = on_message
         self._subject = subject
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._decoder = Decoder(Sender.SERVER)
-        self._transport: asyncio.Transport | None = None
 
     @classmethod
     async def open(cls, url: str, subject: str, on_message: OnMessage) -> NodeConnection:
         """Connected and subscribed. Raises ``OSError`` (``TimeoutError``) if the node does not answer."""
         address = urlsplit(url)
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(GREETED_WITHIN_S):
-            _, connection = await loop.create_connection(
-                lambda: cls(subject, on_message), address.hostname or "", address.port or 0
-            )
-            try:
-                await connection._ready
-            except BaseException:
-                connection.close()
-                raise
-        return connection
+        return await cls(subject, on_message).connect(address.hostname or "", address.port or 0)
 
-    @property
-    def is_open(self) -> bool:
-        return not self.lost.is_set()
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the node does not read what was sent."""
-        return self._transport is None or self._transport.get_write_buffer_size() > UNSENT_BYTES
-
-    def send(self, data: bytes) -> None:
-        """Whole operations. Nothing is sent on a lost connection."""
-        if self._transport is not None and self.is_open:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """Ends it at once. Idempotent."""
-        if self._transport is not None:
-            self._transport.abort()
-        self._end()
-
-    # -- asyncio.Protocol --------------------------------------------------------------------
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.heard = now = time.monotonic_ns()
-        try:
-            operations = self._decoder.feed(data)
-        except ProtocolError as error:
-            self.errors.append(str(error))
-            self.close()
-            return
-        for operation in operations:
+    def _received(self, data: bytes, now: int) -> None:
+        for operation in self._decoder.feed(data):
             match operation:
                 case Msg() | HMsg():
                     self._on_message(operation, now)
@@ -101,13 +46,3 @@ class NodeConnection(asyncio.Protocol):
                     self.errors.append(operation.line)
                 case _:
                     pass
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        self.lost.set()
-        if not self._ready.done():
-            self._ready.set_exception(ConnectionResetError("the node closed the connection"))
-            with suppress(asyncio.InvalidStateError):
-                self._ready.exception()  # read here: it may be awaited no more

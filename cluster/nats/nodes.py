@@ -7,22 +7,18 @@ configuration ``advertise`` and ``no_advertise``.
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import permutations
 from pathlib import Path
 
 from plumbline.cluster.nats.reading import OwnCopy
+from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.relays import RouteRelays
 from plumbline.servers.nats.cluster import NAME, NatsCluster, monitored
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.servers.ports import free_ports
-
-RESTARTED_WITHIN_S = 60.0
-SIGCONT, SIGSTOP = signal.SIGCONT, signal.SIGSTOP
 
 
 class RelayedCluster(NatsCluster):
@@ -30,8 +26,7 @@ class RelayedCluster(NatsCluster):
 
     def __init__(self, binary: Path | str, config: Mapping[str, object], nodes: int) -> None:
         super().__init__(binary, config, nodes)
-        self._paused: set[int] = set()
-        self._killed: set[int] = set()
+        self.processes = NodeProcesses(self.nodes, self._forget_ports)
         self._relays: RouteRelays | None = None
         self._closed_port = socket.socket()  # bound, and listens never: a connection is refused at once
 
@@ -39,15 +34,6 @@ class RelayedCluster(NatsCluster):
     def relays(self) -> RouteRelays:
         assert self._relays is not None, "the cluster was not started"
         return self._relays
-
-    @property
-    def down(self) -> frozenset[int]:
-        """Nodes that were killed and not started again."""
-        return frozenset(self._killed)
-
-    def url_of(self, node: int) -> str:
-        """Where clients connect to it; "" while it does not run."""
-        return "" if node in self._killed else self.nodes[node].url
 
     def _prepare(self) -> None:
         self._end_relays()
@@ -75,39 +61,10 @@ class RelayedCluster(NatsCluster):
                 },
             }
 
-    # -- faults ------------------------------------------------------------------------------
-
-    def kill(self, nodes: Collection[int]) -> None:
-        """SIGKILL to all of them. What they stored stays."""
-        for one in nodes:
-            self._killed.add(one)
-            self.nodes[one].kill()
-            for ports_file in self.nodes[one].ports_files:  # the next process writes its own
-                ports_file.unlink()
-
-    def restart(self, nodes: Collection[int]) -> None:
-        """Starts killed nodes with what they stored; returns when clients can connect to them.
-
-        Raises ``ServerError``.
-        """
-        for one in nodes:
-            self.nodes[one].launch()
-        for one in nodes:
-            self.nodes[one].await_ready(RESTARTED_WITHIN_S)
-            self._killed.discard(one)
-
-    def pause(self, nodes: Collection[int]) -> None:
-        """They stop where they are; their connections stay open."""
-        for one in nodes:
-            os.kill(self.nodes[one].pid, SIGSTOP)
-            self._paused.add(one)
-
-    def go_on(self, nodes: Collection[int]) -> None:
-        """Paused nodes run again."""
-        for one in nodes:
-            with suppress(ProcessLookupError):
-                os.kill(self.nodes[one].pid, SIGCONT)
-            self._paused.discard(one)
+    def _forget_ports(self, node: int) -> None:
+        """The next process writes its own."""
+        for ports_file in self.nodes[node].ports_files:
+            ports_file.unlink()
 
     # -- what they say -----------------------------------------------------------------------
 
@@ -125,7 +82,7 @@ class RelayedCluster(NatsCluster):
         with ExitStack() as ends:
             ends.callback(self._end_relays)
             ends.callback(super().stop)
-            self.go_on(set(self._paused))
+            self.processes.end_pauses()
 
     def _end_relays(self) -> None:
         self._closed_port.close()

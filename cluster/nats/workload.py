@@ -1,9 +1,7 @@
 """The workload: processes that publish to a replicated stream, and readers of what was acknowledged.
 
-A process has one connection at a time, to any node. It publishes at its rate, waits for each acknowledgement
-without stopping, and goes to another node when its connection is lost or silent. A message is its process
-and counter; that is the payload, and its ``Nats-Msg-Id``. Of the publishes without an answer, those with an
-even counter are published again with the same id; the others are left, so both kinds are in the history.
+A message is its process and counter; that is the payload, and its ``Nats-Msg-Id``. Of the publishes without
+an answer, those with an even counter are published again with the same id.
 """
 
 from __future__ import annotations
@@ -12,47 +10,30 @@ import asyncio
 import base64
 import json
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 from plumbline.cluster.history import Attempt, AttemptOutcome, LeaderRead
 from plumbline.cluster.nats.connection import Message, NodeConnection
+from plumbline.cluster.publishing import Processes, Publisher, UrlOf
 from plumbline.wire.nats import HPub, Pub
-from plumbline.wire.units import SECOND
 
-TICK_S = 0.01
-MOST_UNANSWERED = 500  # of one process; then it waits
-UNANSWERED_NS = 4 * SECOND  # after that an attempt has no answer
-SILENT_NS = 2 * SECOND  # without any byte, while something is unanswered: the process changes its node
-RECONNECT_S = 0.1
-ATTEMPTS = 3  # of one message
 READS_PER_S = 20.0
 INFO_EVERY_S = 0.5
 NO_RESPONDERS = b"NATS/1.0 503"  # status of a publish that no server took
 
-UrlOf = Callable[[int], str]
 
-
-class Processes:
-    """What the processes share: where nodes are, and what is known of the log. ``attempts`` and ``reads`` are
-    the history."""
+class StreamProcesses(Processes):
+    """``reads`` are in the history, too."""
 
     def __init__(self, nodes: int, url_of: UrlOf, stream: str, subject: str, seed: int) -> None:
-        self.nodes = nodes
-        self.url_of = url_of
+        super().__init__(nodes, url_of, seed)
         self.stream = stream
         self.subject = subject  # without the token of the process
-        self.seed = seed
-        self.attempts: list[Attempt] = []
         self.reads: list[LeaderRead] = []
-        self.leaders: list[tuple[int, str]] = []  # when another leader was seen
         self.highest = 0  # sequence that was acknowledged
-        self.publishing = True
         self.reading = True
-        self.acknowledged = 0
 
     def acknowledge(self, sequence: int) -> None:
         """An acknowledgement came."""
@@ -60,118 +41,23 @@ class Processes:
         self.highest = max(self.highest, sequence)
 
 
-class Publisher:
-    """One process."""
+class StreamPublisher(Publisher[NodeConnection]):
+    """Its answers are those of the stream, with a token in the reply subject."""
 
-    def __init__(self, number: int, shared: Processes, rate: float) -> None:
-        self._number = number
-        self._shared = shared
-        self._rate = rate
-        self._node = number % shared.nodes
-        self._random = Random(f"publisher {shared.seed} {number}")
+    attempts_of_message = 3
+
+    def __init__(self, number: int, shared: StreamProcesses, rate: float) -> None:
+        super().__init__(number, shared, rate)
+        self._stream = shared
         self._inbox = f"_INBOX.{shared.stream}.P{number}"
-        self._connection: NodeConnection | None = None
-        self._attempts: list[Attempt] = []  # by the token of the reply subject
-        self._open: dict[int, Attempt] = {}  # not answered yet, in the order of sending
-        self._again: deque[tuple[int, int]] = deque()  # counters to publish again, and the attempts they had
-        self._tries: dict[int, int] = {}
-        self._counter = 0
 
-    @property
-    def unanswered(self) -> int:
-        return len(self._open)
+    async def _connect(self, url: str) -> NodeConnection:
+        return await NodeConnection.open(url, f"{self._inbox}.*", self._answered)
 
-    async def run(self) -> None:
-        """Until ``publishing`` ends, and the last attempt has an answer or none in time."""
-        credit, before = 0.0, time.monotonic()
-        shared = self._shared
-        try:
-            while shared.publishing or self._open:
-                await self._connected()
-                now = time.monotonic()
-                credit = min(credit + (now - before) * self._rate, max(self._rate * TICK_S * 10, 1))
-                before = now
-                if shared.publishing and self._connection is not None:
-                    room = MOST_UNANSWERED - len(self._open)
-                    count = 0 if self._connection.is_congested else min(int(credit), room)
-                    credit -= count
-                    self._publish(count)
-                self._give_up_old()
-                await asyncio.sleep(TICK_S)
-        finally:
-            self._drop()
-
-    async def _connected(self) -> None:
-        """Connects to the next node that answers, if there is no connection. Tries once."""
-        if self._connection is not None and self._connection.is_open:
-            return
-        self._connection = None
-        url = self._shared.url_of(self._node)
-        with suppress(OSError):
-            if url:
-                self._connection = await NodeConnection.open(url, f"{self._inbox}.*", self._answered)
-        if self._connection is None:
-            self._node = self._random.randrange(self._shared.nodes)
-            await asyncio.sleep(RECONNECT_S)
-
-    def _publish(self, count: int) -> None:
-        if self._connection is None or count <= 0:
-            return
-        written: list[bytes] = []
-        subject = f"{self._shared.subject}.{self._number}"
-        for counter in self._next_counters(count):
-            attempt = Attempt(self._number, counter, self._node, time.monotonic_ns())
-            token = len(self._attempts)
-            self._attempts.append(attempt)
-            self._shared.attempts.append(attempt)
-            self._open[token] = attempt
-            name = attempt.id
-            headers = [("Nats-Msg-Id", name)]
-            written.append(HPub.make(subject, headers, name.encode(), f"{self._inbox}.{token}").raw)
-        self._connection.send(b"".join(written))
-
-    def _next_counters(self, count: int) -> Iterator[int]:
-        for _ in range(count):
-            if self._again:
-                counter, tries = self._again.popleft()
-                self._tries[counter] = tries + 1
-                yield counter
-            else:
-                yield self._counter
-                self._counter += 1
-
-    def _give_up_old(self) -> None:
-        """Attempts without an answer; and the connection, if it is silent."""
-        now = time.monotonic_ns()
-        while self._open:
-            token, oldest = next(iter(self._open.items()))
-            if now - oldest.invoked < UNANSWERED_NS:
-                break
-            del self._open[token]
-            self._publish_again(oldest)
-        connection = self._connection
-        if connection is not None and not connection.is_open:
-            self._drop()
-        elif connection is not None and self._open:
-            oldest = next(iter(self._open.values()))
-            if now - max(oldest.invoked, connection.heard) > SILENT_NS:
-                self._drop()
-
-    def _drop(self) -> None:
-        """No more answers are expected from this connection; those that come later are taken all the same."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-            self._node = self._random.randrange(self._shared.nodes)
-        for attempt in self._open.values():
-            attempt.error = attempt.error or "the connection was lost"
-            self._publish_again(attempt)
-        self._open.clear()
-
-    def _publish_again(self, attempt: Attempt) -> None:
-        tries = self._tries.get(attempt.counter, 1)
-        if attempt.counter % 2 == 0 and tries < ATTEMPTS:
-            self._again.append((attempt.counter, tries))
+    def _bytes_of(self, attempt: Attempt, token: int) -> bytes:
+        name = attempt.id
+        subject = f"{self._stream.subject}.{self.number}"
+        return HPub.make(subject, [("Nats-Msg-Id", name)], name.encode(), f"{self._inbox}.{token}").raw
 
     def _answered(self, message: Message, now: int) -> None:
         token = int(message.subject.rpartition(".")[2])
@@ -196,13 +82,13 @@ class Publisher:
         attempt.error = ""
         attempt.sequence = sequence
         attempt.duplicate = answer.get("duplicate") is True
-        self._shared.acknowledge(sequence)
+        self._stream.acknowledge(sequence)
 
 
 class LeaderReader:
     """Asks through one node for messages that were acknowledged, and who leads."""
 
-    def __init__(self, node: int, shared: Processes) -> None:
+    def __init__(self, node: int, shared: StreamProcesses) -> None:
         self._node = node
         self._shared = shared
         self._inbox = f"_INBOX.{shared.stream}.R{node}"

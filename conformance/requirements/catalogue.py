@@ -43,6 +43,7 @@ PROFILES: Mapping[str, str] = {
     "client-nats": "client libraries for NATS and JetStream (plumbline gate)",
     "client-amqp": "client libraries for AMQP 0-9-1 (plumbline gate)",
     "cluster-nats": "replicated streams while nodes and routes fail (plumbline cluster)",
+    "cluster-amqp": "quorum queues while nodes and routes fail (plumbline cluster)",
 }
 
 ProtocolLevel = tuple[int, ...]

@@ -36,6 +36,15 @@ class ClusterNode(RabbitMQ):
         """Before it is launched; ``ports`` are those of clients, of other nodes and of the port mapper."""
         self.name, self.names, self._ports, self.cookie = name, names, ports, cookie
 
+    @property
+    def distribution_port(self) -> int:
+        """Where other nodes connect to it."""
+        return self._ports[1]
+
+    def map_ports_at(self, port: int) -> None:
+        """Where its port mapper listens, if it is another one than that of ``join``."""
+        self._ports[2] = port
+
     def _node_name(self) -> str:
         return self.name
 
@@ -64,8 +73,11 @@ class RabbitMQCluster(Cluster):
     ready_within_s = 240.0
 
     def __init__(self, binary: Path | str, nodes: int) -> None:
-        self.nodes = [ClusterNode(binary, has_port_mapper=number == 0) for number in range(nodes)]
+        self.nodes = self._make_nodes(binary, nodes)
         super().__init__(self.nodes)
+
+    def _make_nodes(self, binary: Path | str, count: int) -> Sequence[ClusterNode]:
+        return [ClusterNode(binary, has_port_mapper=number == 0) for number in range(count)]
 
     def _prepare(self) -> None:
         mark, cookie = secrets.token_hex(4), secrets.token_hex(16)

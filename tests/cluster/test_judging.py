@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.cluster.history import Attempt, AttemptOutcome, ClusterHistory, LeaderRead, NodeLog
-from plumbline.cluster.judging import ClusterRule, LostPart, judge
+from plumbline.cluster.judging import ClusterRule, LostPart
+from plumbline.cluster.nats.judging import judge
+from plumbline.cluster.verdicts import NATS_CHECKS
 
 OK, FAILED, UNKNOWN = AttemptOutcome.OK, AttemptOutcome.FAILED, AttemptOutcome.INDETERMINATE
 
@@ -170,7 +172,7 @@ def test_everything_acknowledged_is_lost_with_its_stream() -> None:
 
 def test_a_run_without_evidence_decides_nothing() -> None:
     undecided = judge(ClusterHistory([], [], [NodeLog(0, {})])).undecided
-    assert set(undecided) == set(ClusterRule) - {ClusterRule.AVAILABLE}
+    assert set(undecided) == set(NATS_CHECKS) - {ClusterRule.AVAILABLE}
 
 
 @st.composite

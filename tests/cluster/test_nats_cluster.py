@@ -18,10 +18,13 @@ import pytest
 from plumbline.cluster.judging import ClusterRule
 from plumbline.cluster.nats.nodes import RelayedCluster
 from plumbline.cluster.nats.reading import Requests
+from plumbline.cluster.nats.scenario import StreamScenario
+from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.plan import FaultType, make_plan
 from plumbline.cluster.relays import CUT
 from plumbline.cluster.result import as_json, as_text, conclude
-from plumbline.cluster.run import ClusterOptions, run_cluster
+from plumbline.cluster.run import run_cluster
+from plumbline.cluster.scenario import ClusterOptions
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import numbers
 from plumbline.wire.units import SECOND
@@ -74,24 +77,25 @@ def test_a_cluster_that_loses_its_stores_is_convicted(
     server_binary: ServerBinary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes are killed, and start again with nothing: what was acknowledged is gone."""
-    restart = RelayedCluster.restart
+    options = ClusterOptions(3, (FaultType.KILL,), 8 * SECOND, 100, ALL_KILLED, sync="")
+    scenario = StreamScenario(server_binary.path, options)
+    restart = NodeProcesses.restart
 
-    def restart_empty(cluster: RelayedCluster, nodes: Collection[int]) -> None:
+    def restart_empty(processes: NodeProcesses, nodes: Collection[int]) -> None:
         for node in nodes:
-            store = cluster.nodes[node].folder / "store"
+            store = scenario.nodes.nodes[node].folder / "store"
             assert store.is_dir()
             shutil.rmtree(store)
-        restart(cluster, nodes)
+        restart(processes, nodes)
 
-    monkeypatch.setattr(RelayedCluster, "restart", restart_empty)
-    monkeypatch.setattr("plumbline.cluster.run.HEALED_WITHIN_S", 10.0)
-    options = ClusterOptions(3, (FaultType.KILL,), 8 * SECOND, 100, ALL_KILLED, sync="")
+    monkeypatch.setattr(NodeProcesses, "restart", restart_empty)
+    monkeypatch.setattr("plumbline.cluster.nats.scenario.HEALED_WITHIN_S", 10.0)
     assert [fault.scope for fault in make_plan(options.faults, 3, options.duration_ns, ALL_KILLED)] == ["all"]
-    run = run_cluster(server_binary.path, options, lambda line: None)
+    run = run_cluster(scenario, options, lambda line: None)
     assert run.judgement.acknowledged > 20
     assert len(run.judgement.of(ClusterRule.LOST)) == run.judgement.acknowledged
     began = datetime.datetime.now(datetime.UTC)
-    found = conclude("nats-server", server_binary.version, options, run, began, 1.0, "again")
+    found = conclude("nats", "nats-server", server_binary.version, options, run, began, 1.0, "again")
     assert found.result.summary.exit_code == 1
     failed = {row.id for row in found.result.requirements if row.verdict == "failed"}
     assert failed == {"JS-CLUS-001", "JS-CLUS-010"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.cluster.judging import ClusterJudgement, ClusterRule, judge
+from plumbline.cluster.judging import ClusterJudgement, ClusterRule
+from plumbline.cluster.nats.judging import judge
 from tests.cluster.simulated import SimulatedCluster, SimulatedDefect
 
 EXPECTED = {

@@ -1,0 +1,98 @@
+"""The nodes of a RabbitMQ cluster, whose connections pass relays.
+
+A node that hears nothing from another for 5 s gives it up (``net_ticktime``; the default is a minute), so
+that a partition of seconds is one. The schedulers do not wait busily: three nodes share this machine.
+Sources: RabbitMQ, "Clustering", "Net Tick Time", and "Runtime Tuning"; Erlang, "kernel", ``net_ticktime``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from itertools import permutations
+from pathlib import Path
+
+from plumbline.cluster.amqp.port_mapper import PortMapper
+from plumbline.cluster.nodes import NodeProcesses
+from plumbline.cluster.relays import RouteRelays
+from plumbline.servers.amqp.rabbitmq_cluster import ClusterNode, RabbitMQCluster
+
+NET_TICK_S = 5
+ARGUMENTS = f"-kernel net_ticktime {NET_TICK_S} +sbwt none +sbwtdcpu none +sbwtdio none"
+ERLANG_ARGUMENTS = "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"
+_LEADS = re.compile(r"^(\S+ \S+) .*queue '(.+?)' in vhost .*-> leader in term", re.MULTILINE)
+
+
+class RelayedNode(ClusterNode):
+    """One node, with a port mapper of ours."""
+
+    def __init__(self, binary: Path | str) -> None:
+        super().__init__(binary, has_port_mapper=False)
+
+    def _environment(self) -> Mapping[str, str]:
+        found = super()._environment()
+        return {**found, ERLANG_ARGUMENTS: f"{found[ERLANG_ARGUMENTS]} {ARGUMENTS}"}
+
+    def elections(self, queue: str) -> list[float]:
+        """When it became the leader of a queue, in seconds since 1970, by its log."""
+        logs = [file.read_text(errors="replace") for file in (self.folder / "logs").glob("*.log")]
+        return [
+            datetime.fromisoformat(when).timestamp()
+            for when, name in _LEADS.findall("\n".join(logs))
+            if name == queue
+        ]
+
+
+class RelayedRabbitMQ(RabbitMQCluster):
+    """``relays`` and port mappers are between the nodes while it runs."""
+
+    def __init__(self, binary: Path | str, nodes: int) -> None:
+        super().__init__(binary, nodes)
+        self.processes = NodeProcesses(self.nodes)
+        self._relays: RouteRelays | None = None
+        self._mappers: list[PortMapper] = []
+
+    def _make_nodes(self, binary: Path | str, count: int) -> Sequence[RelayedNode]:
+        return [RelayedNode(binary) for _ in range(count)]
+
+    def elections(self, queue: str) -> list[tuple[float, int]]:
+        """When which node became the leader of a queue, by their logs."""
+        return sorted(
+            (at, one)
+            for one, node in enumerate(self.nodes)
+            if isinstance(node, RelayedNode)
+            for at in node.elections(queue)
+        )
+
+    @property
+    def relays(self) -> RouteRelays:
+        assert self._relays is not None, "the cluster was not started"
+        return self._relays
+
+    def _prepare(self) -> None:
+        self._end_relays()
+        super()._prepare()
+        numbers = range(len(self.nodes))
+        ports = [node.distribution_port for node in self.nodes]
+        names = [node.name.partition("@")[0] for node in self.nodes]
+        relays = RouteRelays({(one, other): ports[other] for one, other in permutations(numbers, 2)})
+        self._relays = relays
+        for one, node in enumerate(self.nodes):
+            mapper = PortMapper({names[other]: relays.ports[one, other] for other in numbers if other != one})
+            self._mappers.append(mapper)
+            node.map_ports_at(mapper.port)
+
+    def stop(self) -> None:
+        with ExitStack() as ends:
+            ends.callback(self._end_relays)
+            ends.callback(super().stop)
+            self.processes.end_pauses()
+
+    def _end_relays(self) -> None:
+        while self._mappers:
+            self._mappers.pop().stop()
+        if self._relays is not None:
+            self._relays.stop()
+            self._relays = None

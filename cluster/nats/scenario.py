@@ -1,0 +1,133 @@
+"""The part of a run that is JetStream's: a stream with a replica on every node, read node by node."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.cluster.history import ClusterHistory, NodeLog
+from plumbline.cluster.judging import ClusterJudgement
+from plumbline.cluster.nats.judging import judge
+from plumbline.cluster.nats.nodes import RelayedCluster
+from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready
+from plumbline.cluster.nats.workload import LeaderReader, StreamProcesses, StreamPublisher
+from plumbline.cluster.publishing import PUBLISHERS
+from plumbline.cluster.scenario import ClusterOptions
+from plumbline.errors import TargetUnreachable
+from plumbline.wire.units import SECOND
+
+HEALED_WITHIN_S = 120.0
+LOOK_EVERY_S = 0.25
+LOOKS = 2  # one after another with the same state
+CREATED_WITHIN_S = 30.0
+DUPLICATE_WINDOW_NS = 3600 * SECOND
+
+
+class StreamScenario:
+    """Publishes to one stream."""
+
+    def __init__(self, binary: Path, options: ClusterOptions) -> None:
+        jetstream = {"jetstream": {"sync_interval": options.sync}} if options.sync else {}
+        self.nodes = RelayedCluster(binary, jetstream, options.nodes)
+        self._options = options
+        self._stream = f"PLC{options.seed}"
+        self._subject = f"plc.{options.seed}"
+        url_of = self.nodes.processes.url_of
+        self.shared = StreamProcesses(options.nodes, url_of, self._stream, self._subject, options.seed)
+        self._copies: Sequence[OwnCopy | None] = ()
+
+    async def prepare(self) -> None:
+        """Raises ``TargetUnreachable``."""
+        config = {
+            "name": self._stream,
+            "subjects": [f"{self._subject}.>"],
+            "storage": "file",
+            "retention": "limits",
+            "num_replicas": self._options.nodes,
+            "duplicate_window": DUPLICATE_WINDOW_NS,
+            "allow_direct": True,
+        }
+        requests = Requests(f"_INBOX.{self._stream}.C")
+        try:
+            await requests.connect(self.nodes.processes.url_of(0))
+            answer = await requests.api(f"STREAM.CREATE.{self._stream}", config, CREATED_WITHIN_S)
+        except OSError as problem:
+            raise TargetUnreachable(
+                f"the stream could not be created: {str(problem) or 'no answer'}"
+            ) from None
+        finally:
+            requests.close()
+        if "error" in answer:
+            raise TargetUnreachable(f"the stream could not be created: {answer['error']}")
+
+    def publishers(self) -> Sequence[Coroutine[Any, Any, None]]:
+        rate = self._options.rate / PUBLISHERS
+        return [StreamPublisher(number, self.shared, rate).run() for number in range(PUBLISHERS)]
+
+    def readers(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [LeaderReader(node, self.shared).run() for node in range(self._options.nodes)]
+
+    def end_reading(self) -> None:
+        self.shared.reading = False
+
+    # -- after -------------------------------------------------------------------------------
+
+    async def await_whole(self, broken: Callable[[], str]) -> str:
+        """Every node is healthy and states the same of its copy."""
+        deadline = time.monotonic() + HEALED_WITHIN_S
+        same, before = 0, None
+        while True:
+            healthy, copies = await asyncio.to_thread(self._look)
+            self._copies = copies
+            lasts = {copy and (copy[1], copy[2]) for copy in copies}
+            is_whole = healthy and len(lasts) == 1 and None not in lasts
+            same = same + 1 if is_whole and copies == before else 0
+            before = copies
+            unready = "" if same < LOOKS - 1 else await self._unready(copies)
+            if same >= LOOKS - 1 and not unready:
+                return ""
+            if why := broken():
+                return f"a node does not start again: {why}"
+            if time.monotonic() > deadline:
+                states = [f"node {node + 1}: {_stated(copy)}" for node, copy in enumerate(copies)]
+                return "; ".join([*([] if healthy else ["not all nodes are healthy"]), *states, unready])
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _unready(self, copies: Sequence[OwnCopy | None]) -> str:
+        """Which node does not serve the stream yet, and why; "" if all do."""
+        for node, copy in enumerate(copies):
+            url = self.nodes.processes.url_of(node)
+            if copy is None or not url:
+                return f"node {node + 1} has no copy"
+            if problem := await unready(node, url, self._stream, copy):
+                return f"node {node + 1}: {problem}"
+        return ""
+
+    def _look(self) -> tuple[bool, list[OwnCopy | None]]:
+        return self.nodes.is_healthy(), self.nodes.copies(self._stream)
+
+    async def end(self, problem: str) -> tuple[ClusterHistory, ClusterJudgement]:
+        """Every node is read; a stream that no node has is gone."""
+        logs: list[NodeLog] = []
+        for node, copy in enumerate(self._copies):
+            url = self.nodes.processes.url_of(node)
+            if copy is None or not url:
+                logs.append(NodeLog(node, {}, complete=False, problem="it has no copy of the stream"))
+            else:
+                logs.append(await read_copy(node, url, self._stream, copy))
+        history = ClusterHistory(
+            attempts=self.shared.attempts,
+            reads=self.shared.reads,
+            logs=logs,
+            stream_exists=any(copy is not None for copy in self._copies),
+            is_whole=not problem,
+            problem=problem,
+        )
+        return history, judge(history)
+
+
+def _stated(copy: OwnCopy | None) -> str:
+    return "no copy of the stream" if copy is None else f"{copy[2]} messages, {copy[0]} to {copy[1]}"

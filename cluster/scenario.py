@@ -1,0 +1,64 @@
+"""What a run needs of one protocol: nodes, clients, and the history when all has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from plumbline.cluster.history import Attempt
+from plumbline.cluster.judging import ClusterJudgement
+from plumbline.cluster.nodes import ClusterNodes
+from plumbline.cluster.plan import FaultType
+from plumbline.cluster.publishing import Processes
+
+
+class ClusterOptions(Struct, frozen=True):
+    """What a user asked for. ``sync``: ``sync_interval`` of JetStream; "" for the server's default."""
+
+    nodes: int
+    faults: tuple[FaultType, ...]
+    duration_ns: int
+    rate: float  # publishes a second, of all processes together
+    seed: int
+    sync: str = "always"
+
+
+class RunHistory(Protocol):
+    """What happened, as plain data."""
+
+    @property
+    def attempts(self) -> list[Attempt]: ...
+
+    def places(self, message: str, sequence: int) -> Iterator[str]:
+        """Where a message is, or was seen."""
+
+
+class Scenario(Protocol):
+    """One protocol's part of a run. It is used once, in one event loop."""
+
+    @property
+    def nodes(self) -> ClusterNodes: ...
+
+    @property
+    def shared(self) -> Processes: ...
+
+    async def prepare(self) -> None:
+        """Makes what is published to. Raises ``TargetUnreachable``."""
+
+    def publishers(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """They run until ``shared.publishing`` ends and everything is answered."""
+
+    def readers(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """They run until ``end_reading``."""
+
+    async def await_whole(self, broken: Callable[[], str]) -> str:
+        """Returns when every node is up to date: ""; or what is missing when the time is over. ``broken``
+        says why a node does not start again, if so."""
+
+    def end_reading(self) -> None:
+        """Readers end soon."""
+
+    async def end(self, problem: str) -> tuple[RunHistory, ClusterJudgement]:
+        """Reads everything that is left, and judges. ``problem``: of ``await_whole``."""
