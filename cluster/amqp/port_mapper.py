@@ -11,6 +11,7 @@ import socketserver
 import struct
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 ALIVE2, ALIVE2_ANSWER = 120, 118
 PORT_PLEASE2, PORT2_ANSWER = 122, 119
@@ -27,6 +28,7 @@ class PortMapper:
     def __init__(self, ports: Mapping[str, int]) -> None:
         self._server = _Server(("127.0.0.1", 0), _Request)
         self._server.ports = dict(ports)
+        self._server.creations = {}
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property
@@ -44,6 +46,7 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     ports: dict[str, int]
+    creations: dict[str, int]  # tells a node from an earlier one of its name
     creation = CREATION
 
 
@@ -70,10 +73,12 @@ class _Request(socketserver.StreamRequestHandler):
         port, _, _, _, _, length = struct.unpack_from(">HBBHHH", body, 1)
         name = body[11 : 11 + length].decode()
         self.server.ports[name] = port
-        self.server.creation = mine = self.server.creation + 1  # tells a node from an earlier one of its name
+        self.server.creation = mine = self.server.creation + 1
+        self.server.creations[name] = mine
         self.wfile.write(struct.pack(">BBI", ALIVE2_ANSWER, 0, mine))
-        self.rfile.read()  # until the node ends
-        if self.server.creation == mine:
+        with suppress(OSError):
+            self.rfile.read()  # until the node ends
+        if self.server.creations[name] == mine:
             self.server.ports.pop(name, None)
 
 

@@ -61,6 +61,7 @@ class QueuePublisher(Publisher[ChannelConnection]):
 
     async def _connect(self, url: str) -> ChannelConnection:
         setup = [Method.make("confirm.select", CHANNEL)]
+        self._drop()  # confirms come on the channel of the publish only
         self._tags, self._tag = {}, 0
         return await ChannelConnection.open(url, setup, self._answered)
 

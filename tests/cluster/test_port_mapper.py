@@ -50,6 +50,19 @@ def test_a_node_is_registered_as_long_as_its_connection(mapper: PortMapper) -> N
             assert port_of(mapper, "own") == 4321
 
 
+def test_another_name_does_not_keep_that_of_an_ended_node(mapper: PortMapper) -> None:
+    def register(name: bytes) -> socket.socket:
+        found = ask(mapper, b"x" + struct.pack(">HBBHHH", 4321, 77, 0, 6, 5, len(name)) + name + bytes(2))
+        assert found.recv(6, socket.MSG_WAITALL)[:2] == bytes([118, 0])
+        return found
+
+    with register(b"own") as node, register(b"check") as check:
+        for one in (check, node):
+            one.shutdown(socket.SHUT_WR)
+            assert one.recv(1) == b""
+    assert port_of(mapper, "own") is None
+
+
 def test_it_lists_names(mapper: PortMapper) -> None:
     with ask(mapper, b"n") as connection, connection.makefile("rb") as answer:
         assert int.from_bytes(answer.read(4)) == mapper.port
