@@ -50,6 +50,19 @@ def test_a_stream_is_created_again_only_with_the_same_configuration(bench: Bench
     assert error == "10058 stream name already in use with a different configuration"
 
 
+def test_a_field_that_is_null_is_not_given(bench: Bench) -> None:
+    bench.stream("S", subjects=["s"])
+    bench.send("s", b"1")
+    info = bench.api("STREAM.INFO.S", {"offset": None, "subjects_filter": None})
+    assert info["state"]["messages"] == 1
+    got = bench.api("STREAM.MSG.GET.S", {"seq": 1, "last_by_subj": None, "next_by_subj": None})
+    assert got["message"]["subject"] == "s"
+    created = bench.api(
+        "STREAM.CREATE.T", {"name": "T", "subjects": None, "placement": None, "sources": None}
+    )
+    assert created["config"]["name"] == "T"
+
+
 @pytest.mark.parametrize(("level", "refused"), [(OLDEST, False), (NEWEST, True)])
 def test_unknown_keys_are_refused_since_2_12(level: Level, refused: bool) -> None:
     bench = Bench(level)

@@ -13,6 +13,7 @@ import msgspec
 
 from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.jetstream import subjects
+from plumbline.reference_broker.nats.jetstream.api.requests import typed
 from plumbline.reference_broker.nats.jetstream.api.streams import MessageGetRequest, find_message
 from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
@@ -120,7 +121,7 @@ def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
     if not body and not subject:
         raise _StatusError(EMPTY)
     try:
-        get_request = msgspec.json.decode(body or b"{}", type=MessageGetRequest)
+        get_request = typed(body or b"{}", MessageGetRequest)
     except UNDECODABLE:
         raise _StatusError(MALFORMED) from None
     if not rules.direct_gets_in_batches:

@@ -67,7 +67,7 @@ def decode(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
     try:
         if rules.strict_json:
             _refuse_unknown_keys(body, kind)
-        return msgspec.json.decode(body, type=kind)
+        return typed(body, kind)
     except UNDECODABLE as error:
         raise errors.INVALID_JSON(detail=f": {error}" if rules.json_errors_have_detail else "") from None
 
@@ -75,6 +75,22 @@ def decode(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
 def decode_object(jetstream: JetStream, body: bytes, kind: type[T]) -> T:
     """A body that may also be empty, or no JSON at all: then nothing is asked for."""
     return decode(jetstream, body if body.lstrip()[:1] in (b"{", b"[") else b"{}", kind)
+
+
+def typed(body: bytes, kind: type[T]) -> T:
+    """A field that is null is not given. Raises ``ValueError``."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        if b"null" not in body:
+            raise
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _refuse_unknown_keys(body: bytes, kind: type[Any]) -> None:
