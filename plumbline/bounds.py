@@ -125,3 +125,12 @@ LOCAL_JUDGE_BYTES = 200_000_000
 # connections have ended, about 20 KB each. Of more, the first are forgotten: a late packet of theirs begins a
 # new connection.
 LOCAL_CLOSED_FLOWS = 10_000
+
+# Configuration files of the program plumbline-nats-server: blocks and arrays inside each other, files that
+# include each other. More is refused as a wrong configuration (exit 1).
+CONFIGURATION_DEPTH = 100
+CONFIGURATION_FILES = 20
+# Bytes of the head of a request to its monitoring port, answered with 400, and seconds of one connection
+# there, which is then closed.
+MONITORING_REQUEST = 16 * 1024
+MONITORING_CONNECTION_S = 10.0

@@ -136,6 +136,10 @@ class Shell:
         """What a core asks for beyond sending and closing."""
         raise TypeError(f"no such effect: {output!r}")
 
+    def new_client(self) -> Client:
+        """Of a connection that is accepted."""
+        return Client(self)
+
     def on_client_slow(self, client: Client) -> None:
         """``client`` does not take what it is sent."""
 
@@ -148,12 +152,8 @@ class Shell:
         limit = descriptor_limit()
         self.max_clients = max(limit - RESERVED_DESCRIPTORS, limit // 4)
         # asyncio accepts as many at once as the backlog is long, and refuses none of them before it has all.
-        self._server = await loop.create_server(
-            lambda: Client(self), self.host, self.port, backlog=ACCEPT_AT_ONCE
-        )
-        for listener in self._server.sockets:
-            with socket.fromfd(listener.fileno(), listener.family, listener.type) as same:
-                same.listen(BACKLOG)
+        self._server = await loop.create_server(self.new_client, self.host, self.port, backlog=ACCEPT_AT_ONCE)
+        lengthen_backlog(self._server)
         self.port = self._server.sockets[0].getsockname()[1]
         self.on_listening()
         self.schedule()
@@ -365,6 +365,13 @@ class Client(asyncio.Protocol):
         self.waits_for.clear()
         if not self.transport.is_closing():
             self.transport.resume_reading()
+
+
+def lengthen_backlog(server: asyncio.Server) -> None:
+    """Let many connections wait, although few are accepted in one turn."""
+    for listener in server.sockets:
+        with socket.fromfd(listener.fileno(), listener.family, listener.type) as same:
+            same.listen(BACKLOG)
 
 
 class BrokerThread:

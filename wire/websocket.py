@@ -14,7 +14,7 @@ from plumbline.wire.errors import ErrorKind, ProtocolError
 
 MAX_FRAME = 16 * 1024 * 1024  # bytes; more than any operation of a target that is judged
 MAX_ANSWER = 16 * 1024  # bytes of the answer to the upgrade
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _END = b"\r\n\r\n"
 
 
@@ -52,14 +52,14 @@ def frame(opcode: Opcode, payload: bytes, key: bytes) -> bytes:
         head = bytes([0x80 | opcode, 0x80 | 126]) + size.to_bytes(2)
     else:
         head = bytes([0x80 | opcode, 0x80 | 127]) + size.to_bytes(8)
-    return head + key + _masked(payload, key)
+    return head + key + masked(payload, key)
 
 
 def _error(message: str, excerpt: bytes) -> ProtocolError:
     return ProtocolError(ErrorKind.UNEXPECTED_FRAME, message, excerpt=excerpt)
 
 
-def _masked(payload: bytes, key: bytes) -> bytes:
+def masked(payload: bytes, key: bytes) -> bytes:
     """XOR with the repeated key, in one operation on integers."""
     size = len(payload)
     mask = (key * (size // 4 + 1))[:size]
@@ -77,7 +77,7 @@ class WebSocketDecoder:
         self.is_open = False
         self.is_closed = False
         self.answers: list[tuple[Opcode, bytes]] = []
-        digest = hashlib.sha1(b64encode(nonce) + _GUID, usedforsecurity=False).digest()
+        digest = hashlib.sha1(b64encode(nonce) + GUID, usedforsecurity=False).digest()
         self._expected = b64encode(digest).decode()
         self._buffer = bytearray()
         self._error: ProtocolError | None = None

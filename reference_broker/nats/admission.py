@@ -10,7 +10,7 @@ import msgspec
 from plumbline.reference_broker.nats.config import NS
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.info import make_nonce
-from plumbline.reference_broker.nats.state import NatsTimer, State
+from plumbline.reference_broker.nats.state import NatsTimer, Output, State
 from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.nats import Connect, Info
 
@@ -71,6 +71,17 @@ class Admission(State):
         if options.no_responders and not connection.headers:
             return "no responders requires headers support"
         return None
+
+    def dismiss_refused(self) -> list[Output]:
+        """Close the clients that the configuration does not let in any more; others get their permissions."""
+        for connection in list(self.connections.values()):
+            if not connection.connected:
+                continue
+            if (refusal := self.connect_refusal(connection)) is not None:
+                self.send_err_and_close(connection, refusal)
+            else:
+                connection.permits = self.authenticator.permissions(connection.options.credentials)
+        return self.flush()
 
     def on_authentication_timeout(self, connection: NatsClientConnection) -> None:
         self.send_err_and_close(connection, "Authentication Timeout")

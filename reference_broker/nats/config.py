@@ -30,11 +30,22 @@ class Permission(Struct, frozen=True, forbid_unknown_fields=True):
     deny: tuple[str, ...] = ()
 
 
+class ResponsePermission(Struct, frozen=True, forbid_unknown_fields=True):
+    """To publish to the reply subject of what was received: how often, and for how many seconds.
+
+    A negative number is no limit.
+    """
+
+    max_msgs: int = 1
+    expires: float = 120.0
+
+
 class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
     """docs.nats.io, "Authorization"."""
 
     publish: Permission = Permission()
     subscribe: Permission = Permission()
+    allow_responses: ResponsePermission | None = None
 
 
 class User(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +58,7 @@ class User(Struct, frozen=True, forbid_unknown_fields=True):
     password: str = ""
     nkey: str | None = None
     permissions: Permissions | None = None
+    connection_types: tuple[str, ...] = ()  # such as STANDARD and WEBSOCKET; empty for all
 
 
 class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +79,47 @@ class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def required(self) -> bool:
         return self.user is not None or self.token is not None or bool(self.users)
+
+
+class AccountLimits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What JetStream grants an account; -1 is no limit. docs.nats.io, "JetStream Account Limits"."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+
+class Export(Struct, frozen=True, forbid_unknown_fields=True):
+    """Subjects that other accounts may import; ``accounts`` of None are all."""
+
+    kind: Literal["stream", "service"]
+    subject: str
+    accounts: tuple[str, ...] | None = None
+
+
+class Import(Struct, frozen=True, forbid_unknown_fields=True):
+    """Subjects of another account; ``to`` is their name in this one."""
+
+    kind: Literal["stream", "service"]
+    account: str
+    subject: str
+    to: str
+
+
+class Account(Struct, frozen=True, forbid_unknown_fields=True):
+    """Users with subjects and streams of their own. Without ``jetstream`` it has no streams."""
+
+    name: str
+    users: tuple[User, ...] = ()
+    default_permissions: Permissions | None = None
+    jetstream: AccountLimits | None = None
+    exports: tuple[Export, ...] = ()
+    imports: tuple[Import, ...] = ()
 
 
 class JetStreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +147,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     level: Level = NEWEST
     jetstream: JetStreamOptions | None = None
     authorization: Authorization = field(default_factory=Authorization)
+    accounts: tuple[Account, ...] = ()  # besides the global one
+    no_auth_user: str | None = None  # whom a client is that gives no credentials
+    system_account: str | None = None
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
     max_connections: int = 64 * 1024

@@ -38,12 +38,14 @@ class Identity:
         self.server_name = config.server_name or f"plumbline-{self.server_id[:10]}"
         self.host = config.host
         self.port = config.port  # the shell sets the true one once it listens
-        self._config = config
+        self.offers: dict[str, Any] = {}  # what the shell adds, such as ``tls_required``
+        self.offers_elsewhere: dict[int, dict[str, Any]] = {}  # the same of single connections
+        self.config = config
         self._rules = rules
 
     def fields(self, connection: NatsClientConnection) -> dict[str, Any]:
         """What INFO says, before and after CONNECT; what does not hold is left out."""
-        config, rules = self._config, self._rules
+        config, rules = self.config, self._rules
         fields = {
             "server_id": self.server_id,
             "server_name": self.server_name,
@@ -54,6 +56,7 @@ class Identity:
             "port": self.port,
             "headers": not config.no_header_support,
             "auth_required": config.authorization.required or None,
+            **self.offers_elsewhere.get(connection.id, self.offers),
             "max_payload": config.max_payload,
             "jetstream": config.jetstream is not None or None,
             "domain": config.jetstream.domain if config.jetstream is not None else None,

@@ -64,6 +64,11 @@ class State:
         self.router.serves = self.service_handles
         self.error_texts = dict(ERROR_TEXTS)
 
+    def reconfigure(self, config: Config) -> None:
+        """Another configuration from now on: of users and limits, not of ports and JetStream."""
+        self.config = self.identity.config = config
+        self.authenticator = Authenticator(config.authorization)
+
     def service_handles(self, subject: bytes) -> bool:
         """Whether the service inside wants what is published on ``subject``."""
         return self.service is not None and self.service.handles_subject(subject)

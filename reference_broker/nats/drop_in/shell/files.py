@@ -1,0 +1,63 @@
+"""The files of ``plumbline-nats-server`` besides its store: configuration, pid file, ports file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from plumbline.reference_broker.nats.config import ConfigError
+from plumbline.reference_broker.nats.drop_in.language import Value, parse
+from plumbline.reference_broker.nats.drop_in.options import Settings, settings
+
+
+def read_text(path: PurePath) -> str:
+    """The text of a configuration file. Raises ``ConfigError``."""
+    try:
+        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise ConfigError(f"open {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def load(flags: Mapping[str, Any]) -> Settings:
+    """The settings of a command line and the configuration that it names. Raises ``ConfigError``."""
+    fields: dict[str, Value] = {}
+    if name := flags.get("config"):
+        fields = parse(read_text(PurePath(name)), name, read=read_text, environment=os.environ)
+        if not fields:
+            raise ConfigError(f"{name}: config has no values or is empty")
+    return settings(fields, flags)
+
+
+def ports_file(folder: str) -> Path:
+    """Where launchers look for it."""
+    return Path(folder, f"nats-server_{os.getpid()}.ports")
+
+
+def write_ports_file(folder: str, urls: Mapping[str, Sequence[str]]) -> Path:
+    """Whole or not at all: who waits for it may read it at once. Raises ``OSError``."""
+    path = ports_file(folder)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps({name: list(found) for name, found in urls.items() if found}))
+    unfinished.replace(path)
+    return path
+
+
+def write_pid_file(path: str) -> None:
+    """Raises ``OSError``."""
+    Path(path).write_text(str(os.getpid()))
+
+
+def process_of(target: str) -> int:
+    """The pid in ``--signal reload=TARGET``: a number, or a file that has it. Raises ``ConfigError``."""
+    text = target
+    if not target.isdecimal():
+        try:
+            text = Path(target).read_text().strip()
+        except OSError as error:
+            raise ConfigError(f"{target}: {error.strerror}") from None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ConfigError(f"invalid pid: {text}")
+    return int(text)

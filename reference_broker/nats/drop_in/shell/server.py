@@ -1,0 +1,223 @@
+"""The reference NATS server with all the ports of nats-server: TLS, WebSocket and monitoring."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from msgspec import structs
+
+from plumbline.bounds import MONITORING_CONNECTION_S
+from plumbline.reference_broker.nats.config import ConfigError
+from plumbline.reference_broker.nats.connection import NatsClientConnection
+from plumbline.reference_broker.nats.core import Broker
+from plumbline.reference_broker.nats.drop_in.http import HttpRequest, answer
+from plumbline.reference_broker.nats.drop_in.monitoring import Monitor, Process
+from plumbline.reference_broker.nats.drop_in.options import Settings, TlsOptions
+from plumbline.reference_broker.nats.drop_in.shell.connections import LayeredClient, Port, tls_context
+from plumbline.reference_broker.nats.drop_in.traffic import Traffic
+from plumbline.reference_broker.nats.info import ACCOUNT
+from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.reference_broker.shell import Client, lengthen_backlog
+from plumbline.wire.nats import Info
+
+# Fields of the configuration that a reload changes.
+RELOADED = (
+    "authorization", "max_payload", "max_control_line", "max_connections", "max_subscriptions",
+    "ping_interval", "ping_max", "no_auth_user",
+)  # fmt: skip
+EVICTIONS_A_SECOND = 100  # at least, in lame duck mode
+
+
+class DropInServer(NatsBroker):
+    """One server. Raises ``ConfigError`` for files of TLS that cannot be used."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.config, defect=settings.defects)
+        self.settings = settings
+        self.traffic = Traffic()
+        self.process = Process()
+        self.monitor = Monitor(settings, {ACCOUNT: self.broker}, self.traffic, self.process, time.time_ns())
+        self.is_leaving = False  # in lame duck mode
+        self._port = _port(settings.tls, settings)
+        self._websocket: asyncio.Server | None = None
+        self._monitoring: asyncio.Server | None = None
+        self._websocket_clients: set[int] = set()
+        options = settings.websocket
+        self._websocket_port = Port()
+        if options is not None:
+            context = tls_context(options.tls) if options.tls is not None and not options.no_tls else None
+            self._websocket_port = Port(context, options.tls, websocket=options)
+        if settings.tls is not None:
+            offer = "tls_available" if settings.allow_non_tls else "tls_required"
+            verify = {"tls_verify": True} if settings.tls.verify else {}
+            self.broker.identity.offers = {offer: True, **verify}
+        if settings.monitor is not None:
+            self.traffic.watch(self.broker)
+        self._forget_with(self.broker)
+
+    def _forget_with(self, broker: Broker) -> None:
+        """What is remembered of a connection here ends with it."""
+        forget = broker.forget
+
+        def forget_everywhere(connection: NatsClientConnection) -> None:
+            forget(connection)
+            self._websocket_clients.discard(connection.id)
+            broker.identity.offers_elsewhere.pop(connection.id, None)
+            self.traffic.connections.pop(connection.id, None)
+
+        vars(broker)["forget"] = forget_everywhere
+
+    # Ports
+
+    async def start(self) -> None:
+        """Raises ``OSError`` if an address cannot be had, and ``StoreError``."""
+        loop = asyncio.get_running_loop()
+        self._know_process()
+        settings, options = self.settings, self.settings.websocket
+        try:
+            if settings.monitor is not None:
+                host = settings.monitor.host or self.host
+                self._monitoring = await loop.create_server(
+                    lambda: MonitoringClient(self), host, settings.monitor.port
+                )
+                self.process.monitor_port = self._monitoring.sockets[0].getsockname()[1]
+            if options is not None:
+                self._websocket = await loop.create_server(self._new_websocket, options.host, options.port)
+                lengthen_backlog(self._websocket)
+                self.process.websocket_port = self._websocket.sockets[0].getsockname()[1]
+            await super().start()
+        except BaseException:
+            self._close_ports()
+            raise
+
+    async def stop(self) -> None:
+        self._close_ports()
+        await super().stop()
+
+    def _close_ports(self) -> None:
+        for server in (self._websocket, self._monitoring):
+            if server is not None:
+                server.close()
+
+    def new_client(self) -> Client:
+        self.traffic.opened += 1
+        return (
+            Client(self) if self._port.tls is None else LayeredClient(self, self._port, lambda client: None)
+        )
+
+    def _new_websocket(self) -> Client:
+        self.traffic.opened += 1
+        return LayeredClient(self, self._websocket_port, self._remember_websocket)
+
+    def _remember_websocket(self, client: LayeredClient) -> None:
+        """Its INFO offers what the port for WebSocket does."""
+        self._websocket_clients.add(client.id)
+        is_secure = self._websocket_port.context is not None
+        self.broker.identity.offers_elsewhere[client.id] = {"tls_required": True} if is_secure else {}
+
+    def _know_process(self) -> None:
+        process = self.process
+        process.resident_bytes = _resident_bytes
+        process.cores = os.cpu_count() or 1
+
+        def address(client_id: int) -> tuple[str, int]:
+            client = self.clients.get(client_id)
+            peer = client.transport.get_extra_info("peername") if client else None
+            return (peer[0], peer[1]) if peer else ("", 0)
+
+        def pending(client_id: int) -> int:
+            client = self.clients.get(client_id)
+            return client.transport.get_write_buffer_size() if client else 0
+
+        process.address, process.pending = address, pending
+        process.kind = lambda client: "websocket" if client in self._websocket_clients else "nats"
+
+    # Reload
+
+    def reload(self, settings: Settings) -> list[str]:
+        """Take what can change while it runs; what happened, in lines for the log."""
+        before, self.settings, self.monitor.settings = self.settings, settings, settings
+        lines = [
+            f"Reloaded: {name}"
+            for name in RELOADED
+            if getattr(before.config, name) != getattr(settings.config, name)
+        ]
+        kept = {name: getattr(settings.config, name) for name in RELOADED}
+        self.broker.reconfigure(structs.replace(self.broker.config, **kept))
+        if before.tls is not None and settings.tls is not None:
+            try:
+                self._port = _port(settings.tls, settings)
+            except ConfigError as error:
+                lines.append(f"Failed to reload TLS: {error}")
+        self.carry_out(self.broker.dismiss_refused())
+        return [*lines, "Reloaded server configuration"]
+
+    # Lame duck mode. Source: docs.nats.io, "Lame Duck Mode"
+
+    async def leave(self) -> None:
+        """Take no more clients, ask those that are there to go, and close them one after the other."""
+        self.is_leaving = True
+        if self._server is not None:
+            self._server.close()
+        if self._websocket is not None:
+            self._websocket.close()
+        self.broker.identity.offers["ldm"] = True
+        for offers in self.broker.identity.offers_elsewhere.values():
+            offers["ldm"] = True
+        for connection in list(self.broker.connections.values()):
+            if connection.options.protocol >= 1 and (client := self.clients.get(connection.id)):
+                client.transport.write(Info.make(self.broker.identity.fields(connection)).raw)
+        if not self.clients:
+            return
+        await asyncio.sleep(self.settings.lame_duck_grace_period)
+        lasts = self.settings.lame_duck_duration - self.settings.lame_duck_grace_period
+        pause = max(lasts, 0.0) / max(len(self.clients), 1)
+        while self.clients:
+            for client in list(self.clients.values())[: 1 if pause * EVICTIONS_A_SECOND > 1 else None]:
+                client.transport.close()
+            await asyncio.sleep(min(pause, 1.0))
+
+
+class MonitoringClient(asyncio.Protocol):
+    """One request to the monitoring port."""
+
+    def __init__(self, server: DropInServer) -> None:
+        self._server = server
+        self._request = HttpRequest()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._overdue = asyncio.get_running_loop().call_later(MONITORING_CONNECTION_S, transport.close)
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._overdue.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        request = self._request
+        if self._transport.is_closing() or not request.feed(data):
+            return
+        if request.status != 200:
+            reply = answer(request.status, "text/plain", b"")
+        else:
+            found = self._server.monitor.answer(request.path, request.query, self._server.now())
+            reply = answer(*found, head_only=request.method == "HEAD")
+        self._transport.write(reply)
+        self._transport.close()
+
+
+def _port(tls: TlsOptions | None, settings: Settings) -> Port:
+    if tls is None:
+        return Port()
+    return Port(tls_context(tls), tls, settings.allow_non_tls)
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where /proc is not there."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

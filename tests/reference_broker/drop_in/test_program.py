@@ -1,0 +1,175 @@
+"""``plumbline-nats-server`` as test suites start it: flags, log lines, files, signals, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import socket
+from pathlib import Path
+
+import nats
+import pytest
+
+from tests.reference_broker.drop_in.process import drop_in, ended
+
+LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|WRN)\] .*")
+
+
+def test_its_log_is_that_of_nats_server() -> None:
+    with drop_in("-p", "-1", "-a", "127.0.0.1", "-DV") as server:
+        assert all(LINE.fullmatch(line) for line in server.lines)
+        assert re.search(r"Listening for client connections on 127\.0\.0\.1:\d+$", server.lines[-2])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-p", "-1", "-n", "mine", "--user", "a", "--pass", "b"],
+        ["--port=-1", "--server_name=mine", "-user", "a", "-pass=b", "--addr", "127.0.0.1"],
+    ],
+)
+def test_flags_have_one_or_two_dashes_and_an_equals_sign_or_a_blank(flags: list[str]) -> None:
+    async def use(url: str) -> None:
+        client = await nats.connect(url.replace("//", "//a:b@"))
+        assert client.connected_server_version.major == 2
+        assert client._server_info["server_name"] == "mine"
+        await client.close()
+
+    with drop_in(*flags) as server:
+        asyncio.run(use(server.url))
+
+
+def test_jetstream_stores_in_the_folder_of_sd(tmp_path: Path) -> None:
+    async def use(url: str, *, is_first: bool) -> int:
+        client = await nats.connect(url)
+        jetstream = client.jetstream()
+        if is_first:
+            await jetstream.add_stream(name="S", subjects=["s"])
+            await jetstream.publish("s", b"1")
+        info = await jetstream.stream_info("S")
+        await client.close()
+        return int(info.state.messages)
+
+    for is_first in (True, False):
+        with drop_in("-js", f"-sd={tmp_path}") as server:
+            assert asyncio.run(use(server.url, is_first=is_first)) == 1
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(10) == 0
+
+
+def test_a_configuration_with_any_port_writes_a_ports_file(tmp_path: Path) -> None:
+    (tmp_path / "server.conf").write_text(
+        'host: 127.0.0.1\nport: -1\nhttp: "127.0.0.1:-1"\nleafnodes { listen: "127.0.0.1:-1" }\n'
+        f'websocket {{ port: -1, no_tls: true }}\nserver_tags: ["a"]\nports_file_dir: "{tmp_path}"\n'
+        f'pid_file: "{tmp_path}/server.pid"\n'
+    )
+    with drop_in("-c", "server.conf", folder=tmp_path) as server:
+        file = tmp_path / f"nats-server_{server.process.pid}.ports"
+        ports = json.loads(file.read_text())
+        assert ports["nats"] == [server.url]
+        assert {name: len(urls) for name, urls in ports.items()} == {
+            "nats": 1,
+            "monitoring": 1,
+            "websocket": 1,
+        }
+        assert (tmp_path / "server.pid").read_text() == str(server.process.pid)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(10) == 0
+        assert not file.exists()
+
+
+def test_a_wrong_configuration_ends_it_with_code_1_and_the_place(tmp_path: Path) -> None:
+    (tmp_path / "server.conf").write_text("port: 4222\njetstream {\n  domian: hub\n}\n")
+    result = ended("-c", "server.conf", folder=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr == 'nats-server: server.conf:3:3: unknown field "domian"\n'
+
+
+@pytest.mark.parametrize("block", ["cluster { name: a }", "gateway { name: a }", "leafnodes { remotes: [] }"])
+def test_what_needs_other_servers_is_refused(block: str, tmp_path: Path) -> None:
+    (tmp_path / "server.conf").write_text(block)
+    result = ended("-c", "server.conf", folder=tmp_path)
+    assert result.returncode == 1
+    assert (
+        "server.conf:1:0: this is one server: clusters, gateways and leaf nodes are not supported"
+        in result.stderr
+    )
+
+
+def test_an_address_that_cannot_be_had_is_fatal() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = ended("-a", "127.0.0.1", "-p", str(port))
+    assert result.returncode == 1
+    assert f"[FTL] Error listening on port: 127.0.0.1:{port}" in result.stderr
+    result = ended("-a", "999.999.999.999", "-p", "-1")
+    assert (result.returncode, "[FTL]" in result.stderr) == (1, True)
+
+
+def test_a_store_folder_that_is_a_file_is_fatal(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    result = ended("-p", "-1", "-js", "-sd", str(file))
+    assert (result.returncode, "[FTL] Can't start JetStream" in result.stderr) == (1, True)
+
+
+def test_version_and_help() -> None:
+    assert ended("--version").stdout.startswith("nats-server: v2.")
+    assert "-c, --config" in ended("-h").stdout
+    assert ended("--nonsense").returncode == 1
+
+
+def test_lame_duck_mode_tells_clients_and_takes_no_more(tmp_path: Path) -> None:
+    async def use(server_url: str, leave: signal.Signals, pid: int) -> None:
+        import os
+
+        leaving = asyncio.Event()
+
+        async def on_lame_duck() -> None:
+            leaving.set()
+
+        client = await nats.connect(server_url, lame_duck_mode_cb=on_lame_duck)
+        os.kill(pid, leave)
+        await asyncio.wait_for(leaving.wait(), 10)
+        with pytest.raises(OSError, match="111"):
+            await asyncio.open_connection("127.0.0.1", int(server_url.rpartition(":")[2]))
+        await client.close()
+
+    with drop_in("-a", "127.0.0.1") as server:
+        asyncio.run(use(server.url, signal.SIGUSR2, server.process.pid))
+
+
+def test_a_reload_takes_other_users_and_dismisses_those_before(tmp_path: Path) -> None:
+    file = tmp_path / "server.conf"
+    file.write_text("port: -1\nauthorization { user: a, password: b }")
+
+    async def use(server_url: str, reload: signal.Signals, pid: int) -> None:
+        import os
+
+        closed = asyncio.Event()
+
+        async def on_close() -> None:
+            closed.set()
+
+        client = await nats.connect(
+            server_url.replace("//", "//a:b@"), allow_reconnect=False, closed_cb=on_close
+        )
+        file.write_text("port: -1\nauthorization { user: a, password: c }")
+        os.kill(pid, reload)
+        await asyncio.wait_for(closed.wait(), 10)
+        assert not client.is_connected
+        again = await nats.connect(server_url.replace("//", "//a:c@"))
+        await again.close()
+
+    with drop_in("-c", str(file)) as server:
+        asyncio.run(use(server.url, signal.SIGHUP, server.process.pid))
+
+
+def test_a_signal_can_be_sent_by_name_and_the_log_opened_again(tmp_path: Path) -> None:
+    with drop_in() as server:
+        assert ended("--signal", f"reopen={server.process.pid}").returncode == 0
+        server.wait_for("File log re-opened")
+        assert ended("--signal", f"quit={server.process.pid}").returncode == 0
+        assert server.process.wait(10) == 0
