@@ -134,3 +134,8 @@ CONFIGURATION_FILES = 20
 # there, which is then closed.
 MONITORING_REQUEST = 16 * 1024
 MONITORING_CONNECTION_S = 10.0
+
+# Accounts of the NATS broker: replies of exported services that are under way, of which the oldest is then
+# forgotten, and accounts in a row that a message is imported through.
+ACCOUNT_REPLIES = 100_000
+ACCOUNT_HOPS = 8

@@ -26,7 +26,7 @@ class Admission(State):
     def expect_authentication(self, connection: NatsClientConnection) -> None:
         """Whoever must say who it is may do nothing before."""
         connection.awaiting_auth = self.authenticator.required
-        if self.config.authorization.uses_nkeys:
+        if any(user.nkey for user in self.config.users):
             connection.nonce = make_nonce(self.choose)
 
     def send_info(self, connection: NatsClientConnection) -> None:
@@ -51,6 +51,7 @@ class Admission(State):
             return
         connection.awaiting_auth = False
         connection.permits = self.authenticator.permissions(options.credentials)
+        connection.account = self.authenticator.account_of(options.credentials) or connection.account
         connection.guarded = options.verbose or options.pedantic or connection.permits is not None
         for subscription in connection.subscriptions.values():
             self.router.mark_special(subscription)

@@ -28,6 +28,7 @@ def build(
                 level=config.level,
                 domain=config.jetstream.domain,
                 max_payload=config.max_payload,
+                limits=config.jetstream.limits,
                 ledger=ledger,
                 random=random,
             ),

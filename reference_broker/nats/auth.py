@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.reference_broker.nats.config import Authorization, Permission, Permissions, User
+from plumbline.reference_broker.nats.config import Account, Authorization, Permission, Permissions, User
 from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
 from plumbline.reference_broker.nats.sublist import Sublist
 from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
@@ -33,18 +33,26 @@ class Credentials(Struct, frozen=True):
 class Authenticator:
     """Decides who a client is."""
 
-    def __init__(self, authorization: Authorization) -> None:
-        self.required = authorization.required
+    def __init__(
+        self, authorization: Authorization, accounts: Iterable[Account] = (), no_auth_user: str | None = None
+    ) -> None:
+        self.required = authorization.required or any(account.users for account in accounts)
         self._token = authorization.token
         self._default = authorization.default_permissions
         self._users = {user.user: user for user in authorization.users if not user.nkey}
         self._keys = {user.nkey: user for user in authorization.users if user.nkey}
+        self._accounts: dict[User, Account] = {}
+        for account in accounts:
+            self._users |= {user.user: user for user in account.users if not user.nkey}
+            self._keys |= {user.nkey: user for user in account.users if user.nkey}
+            self._accounts |= dict.fromkeys(account.users, account)
+        self._no_auth_user = self._users.get(no_auth_user or "") or self._keys.get(no_auth_user or "")
         if authorization.user is not None:
             self._users[authorization.user] = User(authorization.user, authorization.password or "")
 
     def admits(self, credentials: Credentials, nonce: str) -> bool:
         """Whether they may connect at all."""
-        if not self.required:
+        if not self.required or self.is_nobody(credentials):
             return True
         user = self.user_of(credentials)
         if user is not None and user.nkey:
@@ -53,8 +61,21 @@ class Authenticator:
             return self.password_is_right(user, credentials.password)
         return self._token is not None and self.token_is_right(credentials.token)
 
+    def is_nobody(self, credentials: Credentials) -> bool:
+        """Whether a client without credentials is let in as ``no_auth_user``."""
+        given = (credentials.user, credentials.password, credentials.token, credentials.nkey)
+        return self._no_auth_user is not None and not any(given)
+
+    def account_of(self, credentials: Credentials) -> str | None:
+        """The name of the user's account; None for the global one."""
+        user = self.user_of(credentials)
+        account = self._accounts.get(user) if user is not None else None
+        return account.name if account is not None else None
+
     def user_of(self, credentials: Credentials) -> User | None:
         """Whom the credentials name, right or wrong."""
+        if self.is_nobody(credentials):
+            return self._no_auth_user
         if credentials.nkey:
             return self._keys.get(credentials.nkey)
         return self._users.get(credentials.user or "")
@@ -71,7 +92,9 @@ class Authenticator:
     def permissions(self, credentials: Credentials) -> ConnectionPermissions | None:
         """What those admitted may do; None for everything."""
         user = self.user_of(credentials)
-        configured = (user and user.permissions) or self._default
+        account = self._accounts.get(user) if user is not None else None
+        default = self._default if account is None else account.default_permissions
+        configured = (user and user.permissions) or default
         return ConnectionPermissions(configured) if configured is not None and self.required else None
 
 

@@ -72,11 +72,6 @@ class Authorization(Struct, frozen=True, forbid_unknown_fields=True):
     default_permissions: Permissions | None = None
 
     @property
-    def uses_nkeys(self) -> bool:
-        """Whether a client needs a nonce to sign."""
-        return any(user.nkey for user in self.users)
-
-    @property
     def required(self) -> bool:
         return self.user is not None or self.token is not None or bool(self.users)
 
@@ -136,6 +131,7 @@ class JetStreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
     max_file_store: int = -1
     domain: str | None = None
     sync_interval: float | Literal["always", "never"] = 120.0
+    limits: AccountLimits = AccountLimits()
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,6 +155,17 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ping_interval: float = 120.0
     ping_max: int = 2
     no_header_support: bool = False
+
+    @property
+    def users(self) -> tuple[User, ...]:
+        """Those of all accounts."""
+        return self.authorization.users + tuple(user for one in self.accounts for user in one.users)
+
+    @property
+    def asks_for_credentials(self) -> bool:
+        """Whether a client without credentials is refused."""
+        required = self.authorization.required or any(one.users for one in self.accounts)
+        return required and self.no_auth_user is None
 
     @classmethod
     def of(cls, **options: Any) -> Config:

@@ -72,6 +72,7 @@ class NatsClientConnection:
     """One client. ``out`` is what the current event has it sent, in order."""
 
     __slots__ = (
+        "account",
         "awaiting_auth",
         "closing",
         "connected",
@@ -94,6 +95,7 @@ class NatsClientConnection:
 
     def __init__(self, connection_id: int, peer: str, decoder: Decoder) -> None:
         self.id = connection_id
+        self.account = "$G"  # of its user, once CONNECT has come
         self.peer = peer
         self.decoder = decoder
         self.out: list[bytes] = []

@@ -55,7 +55,7 @@ class Identity:
             "host": self.host,
             "port": self.port,
             "headers": not config.no_header_support,
-            "auth_required": config.authorization.required or None,
+            "auth_required": config.asks_for_credentials or None,
             **self.offers_elsewhere.get(connection.id, self.offers),
             "max_payload": config.max_payload,
             "jetstream": config.jetstream is not None or None,
@@ -69,7 +69,8 @@ class Identity:
 
     def client_fields(self, connection: NatsClientConnection | None) -> dict[str, Any]:
         """Who a client is, as JetStream's advisories tell it; ``start`` is in nanoseconds."""
-        fields: dict[str, Any] = {"acc": ACCOUNT, "server": self.server_name}
+        account = ACCOUNT if connection is None else connection.account
+        fields: dict[str, Any] = {"acc": account, "server": self.server_name}
         if connection is None or not self._rules.advisories_name_clients:
             return fields
         options = connection.options
@@ -87,4 +88,4 @@ class Identity:
 
     def connect_fields(self, connection: NatsClientConnection) -> dict[str, Any]:
         """What INFO says once the client is in: the account it is bound to, too."""
-        return {**self.fields(connection), "connect_info": True, "remote_account": ACCOUNT}
+        return {**self.fields(connection), "connect_info": True, "remote_account": connection.account}

@@ -67,7 +67,7 @@ class NatsBroker(DurableShell):
         return service.recover(files, now) if isinstance(service, JetStream) else []
 
     def open_to_all(self) -> str:
-        return "" if self.config.authorization.required else "it asks for no credentials"
+        return "" if self.config.asks_for_credentials else "it asks for no credentials"
 
     def refusal(self, client_id: int, peer: str) -> bytes:
         return self.broker.refusal(client_id, peer)

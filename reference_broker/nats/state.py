@@ -53,7 +53,7 @@ class State:
         self.rules = CoreRules.of(config.level)
         self.choose = choose
         self.identity = Identity(config, self.rules, choose)
-        self.authenticator = Authenticator(config.authorization)
+        self.authenticator = Authenticator(config.authorization, config.accounts, config.no_auth_user)
         self.service: Service | None = None
         self.connections: dict[int, NatsClientConnection] = {}
         self.last_event = 0  # when it was, while subscriptions wait to be taken out
@@ -67,7 +67,7 @@ class State:
     def reconfigure(self, config: Config) -> None:
         """Another configuration from now on: of users and limits, not of ports and JetStream."""
         self.config = self.identity.config = config
-        self.authenticator = Authenticator(config.authorization)
+        self.authenticator = Authenticator(config.authorization, config.accounts, config.no_auth_user)
 
     def service_handles(self, subject: bytes) -> bool:
         """Whether the service inside wants what is published on ``subject``."""

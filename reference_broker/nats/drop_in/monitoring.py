@@ -107,7 +107,7 @@ class Monitor:
             "go": f"python{sys.version_info.major}.{sys.version_info.minor}",
             "host": config.host,
             "port": broker.identity.port,
-            "auth_required": authorization.required or None,
+            "auth_required": config.asks_for_credentials or None,
             "tls_required": (settings.tls is not None and not settings.allow_non_tls) or None,
             "tls_verify": (settings.tls is not None and settings.tls.verify) or None,
             "max_connections": config.max_connections,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from plumbline.reference_broker.nats.accounts import import_problem
 from plumbline.reference_broker.nats.config import (
     Account,
     AccountLimits,
@@ -548,9 +549,8 @@ def _check(fields: Mapping[str, Value], found: Mapping[str, Any]) -> None:
         raise by_name["lame_duck_duration"].error(
             f"invalid lame_duck_duration of {plain(by_name['lame_duck_duration'])}, minimum is 30 seconds"
         )
-    for name in ("accounts", "no_auth_user"):
-        if name in found:
-            raise by_name[name].error(f"{name}: not supported by this server")
+    if problem := import_problem(found.get("accounts", ())):
+        raise by_name["accounts"].error(problem)
     if not -1 <= found.get("port", 0) <= 65535:
         raise by_name.get("port", by_name.get("listen", Value("", "", 0, 0))).error("there is no such port")
     if "level" in found:
@@ -615,6 +615,8 @@ def _logins(found: Mapping[str, Any], flags: Mapping[str, Any]) -> Authorization
             authorization, user=flags["user"], password=flags.get("pass", ""), token=None, users=()
         )
     accounts: tuple[Account, ...] = found.get("accounts", ())
+    if accounts and (authorization.user is not None or authorization.token is not None):
+        raise ConfigError("Can not have a single user/pass or a token with accounts that have users")
     names = [user.nkey or user.user for user in authorization.users]
     names += [user.nkey or user.user for account in accounts for user in account.users]
     for name in names:

@@ -64,7 +64,8 @@ class Traffic:
             connection: NatsClientConnection, data: bytes | Sequence[Operation]
         ) -> tuple[Sequence[Operation], ProtocolError | None]:
             operations, error = decode(connection, data)
-            self.received(connection.id, operations)
+            if isinstance(data, bytes):
+                self.received(connection.id, operations)
             return operations, error
 
         def counting_deliver_to(

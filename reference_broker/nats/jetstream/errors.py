@@ -58,6 +58,13 @@ SNAPSHOT_FAILED = ErrorCode(500, 10064, "snapshot failed: {reason}")
 NO_MESSAGE_FOUND = ErrorCode(404, 10037, "no message found")
 SEQUENCE_NOT_FOUND = ErrorCode(400, 10043, "sequence {seq} not found")
 
+STREAM_LIMIT_REACHED = ErrorCode(400, 10027, "maximum number of streams reached")
+ACCOUNT_NEEDS_MAX_BYTES = ErrorCode(400, 10113, "account requires a stream config to have max bytes set")
+STREAM_MAX_BYTES_ABOVE_LIMIT = ErrorCode(
+    400, 10122, "stream max bytes exceeds account limit max stream bytes"
+)
+INSUFFICIENT_STORAGE = ErrorCode(500, 10047, "insufficient storage resources available")
+INSUFFICIENT_MEMORY = ErrorCode(500, 10028, "insufficient memory resources available")
 STORE_FAILED = ErrorCode(503, 10077, "{reason}")
 WRONG_LAST_SEQUENCE = ErrorCode(400, 10071, "wrong last sequence: {seq}")
 WRONG_LAST_MSG_ID = ErrorCode(400, 10070, "wrong last msg ID: {msg_id}")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plumbline.reference_broker.nats.config import AccountLimits
 from plumbline.reference_broker.nats.host import Host
 from plumbline.reference_broker.nats.jetstream.api.routing import Api
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
@@ -52,6 +53,7 @@ class JetStreamConfig(Struct, frozen=True, kw_only=True):
     level: Level = NEWEST
     domain: str | None = None
     max_payload: int = 1024 * 1024
+    limits: AccountLimits = AccountLimits()
     ledger: WriteQueue | None = None
     random: Random = msgspec.field(default_factory=lambda: Random(0))
 

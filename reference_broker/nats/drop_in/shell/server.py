@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import cast
 from msgspec import structs
 
 from plumbline.bounds import MONITORING_CONNECTION_S
+from plumbline.reference_broker.nats.accounts import AccountsCore
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
@@ -41,7 +43,13 @@ class DropInServer(NatsBroker):
         self.settings = settings
         self.traffic = Traffic()
         self.process = Process()
-        self.monitor = Monitor(settings, {ACCOUNT: self.broker}, self.traffic, self.process, time.time_ns())
+        self.accounts: AccountsCore | None = None
+        brokers = {ACCOUNT: self.broker}
+        if settings.config.accounts:
+            self.accounts = AccountsCore(self.broker, random.Random(), settings.defects)
+            self.core = self.accounts
+            brokers = self.accounts.accounts
+        self.monitor = Monitor(settings, brokers, self.traffic, self.process, time.time_ns())
         self.is_leaving = False  # in lame duck mode
         self._port = _port(settings.tls, settings)
         self._websocket: asyncio.Server | None = None
@@ -56,9 +64,10 @@ class DropInServer(NatsBroker):
             offer = "tls_available" if settings.allow_non_tls else "tls_required"
             verify = {"tls_verify": True} if settings.tls.verify else {}
             self.broker.identity.offers = {offer: True, **verify}
-        if settings.monitor is not None:
-            self.traffic.watch(self.broker)
-        self._forget_with(self.broker)
+        for broker in brokers.values():
+            if settings.monitor is not None:
+                self.traffic.watch(broker)
+            self._forget_with(broker)
 
     def _forget_with(self, broker: Broker) -> None:
         """What is remembered of a connection here ends with it."""
@@ -148,13 +157,14 @@ class DropInServer(NatsBroker):
             if getattr(before.config, name) != getattr(settings.config, name)
         ]
         kept = {name: getattr(settings.config, name) for name in RELOADED}
-        self.broker.reconfigure(structs.replace(self.broker.config, **kept))
+        core = self.accounts or self.broker
+        core.reconfigure(structs.replace(self.broker.config, **kept))
         if before.tls is not None and settings.tls is not None:
             try:
                 self._port = _port(settings.tls, settings)
             except ConfigError as error:
                 lines.append(f"Failed to reload TLS: {error}")
-        self.carry_out(self.broker.dismiss_refused())
+        self.carry_out(core.dismiss_refused())
         return [*lines, "Reloaded server configuration"]
 
     # Lame duck mode. Source: docs.nats.io, "Lame Duck Mode"
@@ -169,7 +179,8 @@ class DropInServer(NatsBroker):
         self.broker.identity.offers["ldm"] = True
         for offers in self.broker.identity.offers_elsewhere.values():
             offers["ldm"] = True
-        for connection in list(self.broker.connections.values()):
+        connections = [one for each in self.monitor.brokers.values() for one in each.connections.values()]
+        for connection in connections:
             if connection.options.protocol >= 1 and (client := self.clients.get(connection.id)):
                 client.transport.write(Info.make(self.broker.identity.fields(connection)).raw)
         if not self.clients:

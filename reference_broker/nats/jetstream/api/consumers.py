@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api import limits
 from plumbline.reference_broker.nats.jetstream.api.requests import (
     LIST_LIMIT,
     NAMES_LIMIT,
@@ -130,6 +131,7 @@ def add(stream: Stream, name: str, config: ConsumerConfig, now: int) -> Consumer
     """A new consumer. Raises ``JetStreamError`` if the stream takes no more, or none like it."""
     if 0 < stream.config.max_consumers <= len(stream.consumers):
         raise errors.CONSUMER_LIMIT_REACHED()
+    limits.check_consumers(stream)
     stream.check_consumer(config)
     if len(name) > MAX_NAME:
         raise errors.CONSUMER_NAME_TOO_LONG()

@@ -8,9 +8,10 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plumbline.reference_broker.nats.jetstream import advisories, errors, subjects
+from plumbline.reference_broker.nats.jetstream.api import limits
 from plumbline.reference_broker.nats.jetstream.api.requests import (
     LIST_LIMIT,
     NAMES_LIMIT,
@@ -86,14 +87,7 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
         "streams": len(jetstream.streams),
         "consumers": sum(len(stream.consumers) for stream in streams),
         **({"domain": jetstream.config.domain} if jetstream.config.domain else {}),
-        "limits": {
-            **dict.fromkeys(
-                ("max_memory", "max_storage", "max_streams", "max_consumers", "max_ack_pending"), -1
-            ),
-            "memory_max_stream_bytes": -1,
-            "storage_max_stream_bytes": -1,
-            "max_bytes_required": False,
-        },
+        "limits": structs.asdict(jetstream.config.limits),
         # A request counts itself only afterwards.
         "api": {**level, "total": api.total - 1, "errors": api.failed},
     }
@@ -114,6 +108,7 @@ def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
     if stream is None:
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+        limits.check_stream(jetstream, config)
         check_overlap(jetstream, config)
         stream = jetstream.streams[config.name] = jetstream.stream_type(jetstream, config, request.now)
         jetstream.on_streams_changed()
@@ -129,6 +124,7 @@ def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
         raise errors.STREAM_MISMATCH()
     stream = stream_of(jetstream, config.name)
     config = stream_config.check_update(stream.config, config, jetstream.rules)
+    limits.check_bytes(jetstream, config)
     check_overlap(jetstream, config)
     stream.reconfigure(config, request.now)
     jetstream.on_streams_changed()

@@ -1,0 +1,19 @@
+"""The newest real server, beside which the drop-in is tested."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
+from tests.conftest import SERVERS, servers_required
+
+
+@pytest.fixture
+def newest_server() -> ServerBinary:
+    """Skips, or fails where real servers are required, if there is none."""
+    server = SERVERS[-1]
+    if isinstance(server, MissingServer):
+        if servers_required():
+            pytest.fail(str(server), pytrace=False)
+        pytest.skip(str(server))
+    return server
