@@ -45,6 +45,9 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "ping",
             "lame-duck",
             "drain",
+            "ordered",
+            "kv",
+            "kv.watch",
         }
     ),
     "amqp": frozenset(
@@ -85,6 +88,7 @@ EVENTS = frozenset(
         "channel-closed",
         "blocked",
         "unblocked",
+        "up-to-date",
     }
 )
 

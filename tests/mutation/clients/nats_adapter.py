@@ -11,12 +11,15 @@ from typing import Any
 from plumbline.wire.nats.jetstream import api_subject
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, say, status_of
 from tests.mutation.clients.nats_jetstream import Consuming, JetStream
+from tests.mutation.clients.nats_kv import KeyValue
+from tests.mutation.clients.nats_ordered import Ordered
 
 FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",
     "fetch.heartbeat", "consume", "push", "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term",
     "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
+    "ordered", "kv", "kv.watch",
 ]  # fmt: skip
 
 
@@ -90,6 +93,13 @@ class Adapter:
                 self.consuming[command["subscription"]].stop()
             case "js.subscribe":
                 self.push(command)
+            case "ordered":
+                heartbeat_s, take = command["heartbeat_ms"] / 1000, self.into(command["subscription"])
+                Ordered(client, command["stream"], command["subject"], heartbeat_s, take).start()
+            case "kv.watch":
+                KeyValue(client, js).watch(command["bucket"], command["subscription"], self.handed)
+            case _ if name.startswith("kv."):
+                return KeyValue(client, js).do(name, command)
             case "ack":
                 js.acknowledge(self.messages[command["ref"]], command.get("kind", "ack"), command)
             case "ack.sync":

@@ -7,6 +7,7 @@ from tests.mutation.clients import (
     nats_defects_connection,
     nats_defects_core,
     nats_defects_pulls,
+    nats_defects_stores,
 )
 from tests.mutation.clients.defect import DEFECTS, Defect
 
@@ -17,4 +18,5 @@ __all__ = [
     "nats_defects_connection",
     "nats_defects_core",
     "nats_defects_pulls",
+    "nats_defects_stores",
 ]

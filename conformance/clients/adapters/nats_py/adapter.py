@@ -25,8 +25,10 @@ FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
+    "ordered", "kv", "kv.watch",
 ]  # fmt: skip
 CONNECT_TIMEOUT_S = 8  # for a busy machine
+ENTRIES_FROM = 1_000_000  # refs of entries: no command names them
 
 
 def say(**line: Any) -> None:
@@ -58,6 +60,8 @@ class Adapter:
         self.messages: dict[int, Msg] = {}
         self.subscriptions: dict[str, Any] = {}
         self.pulls: dict[tuple[str, str], Any] = {}
+        self.watching: dict[str, asyncio.Task[None]] = {}
+        self.entries = 0
 
     def handed(self, msg: Msg) -> dict[str, Any]:
         """A message that the library handed over."""
@@ -172,6 +176,58 @@ class Adapter:
             stream=stream, config=info.config, cb=self.into(subscription), manual_ack=True, **own
         )
 
+    async def ordered(
+        self, subscription: str, stream: str, subject: str, heartbeat_ms: int, **_: Any
+    ) -> None:
+        self.subscriptions[subscription] = await self.client.jetstream().subscribe(
+            subject,
+            stream=stream,
+            ordered_consumer=True,
+            idle_heartbeat=heartbeat_ms / 1000,
+            cb=self.into(subscription),
+        )
+
+    async def bucket(self, name: str) -> Any:
+        """A key-value store that exists."""
+        return await self.client.jetstream().key_value(name)
+
+    async def kv_put(self, bucket: str, key: str, data: str, **_: Any) -> Any:
+        return {"seq": await (await self.bucket(bucket)).put(key, data.encode("latin-1"))}
+
+    async def kv_create(self, bucket: str, key: str, data: str, **_: Any) -> Any:
+        return {"seq": await (await self.bucket(bucket)).create(key, data.encode("latin-1"))}
+
+    async def kv_update(self, bucket: str, key: str, data: str, revision: int, **_: Any) -> Any:
+        return {"seq": await (await self.bucket(bucket)).update(key, data.encode("latin-1"), revision)}
+
+    async def kv_delete(self, bucket: str, key: str, **_: Any) -> None:
+        await (await self.bucket(bucket)).delete(key)
+
+    async def kv_purge(self, bucket: str, key: str, **_: Any) -> None:
+        await (await self.bucket(bucket)).purge(key)
+
+    async def kv_get(self, bucket: str, key: str, **_: Any) -> Any:
+        return {"message": self.entry(await (await self.bucket(bucket)).get(key))}
+
+    async def kv_watch(self, bucket: str, subscription: str, **_: Any) -> None:
+        watcher = await (await self.bucket(bucket)).watchall()
+        self.watching[subscription] = asyncio.create_task(self.watch(watcher, subscription))
+
+    async def watch(self, watcher: Any, subscription: str) -> None:
+        """Report each entry, and the end of the initial data, which is None."""
+        async for entry in watcher:
+            if entry is None:
+                say(event="up-to-date", subscription=subscription)
+            else:
+                say(event="message", subscription=subscription, message=self.entry(entry))
+
+    def entry(self, entry: Any) -> dict[str, Any]:
+        """A value that the library handed over."""
+        self.entries += 1
+        headers = {"KV-Operation": [entry.operation]} if entry.operation else {}
+        value = (entry.value or b"").decode("latin-1")
+        return {"ref": ENTRIES_FROM + self.entries, "subject": entry.key, "data": value, "headers": headers}
+
     async def fetch(
         self, stream: str, consumer: str, batch: int, expires_ms: int, heartbeat_ms: int = 0, **_: Any
     ) -> Any:
@@ -230,6 +286,10 @@ def features() -> list[str]:
         found.remove("lame-duck")
     if not hasattr(js, "subscribe_bind"):
         found.remove("push")
+    if not takes(js.subscribe, "idle_heartbeat"):
+        found.remove("ordered")
+    if not hasattr(js, "key_value"):
+        found = [name for name in found if not name.startswith("kv")]
     return found
 
 

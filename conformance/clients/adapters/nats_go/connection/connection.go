@@ -47,6 +47,9 @@ type Command struct {
 	Kind         string          `json:"kind"`
 	DelayMs      int             `json:"delay_ms"`
 	Reason       string          `json:"reason"`
+	Bucket       string          `json:"bucket"`
+	Key          string          `json:"key"`
+	Revision     uint64          `json:"revision"`
 }
 
 // StreamName is the stream, where the command names one.

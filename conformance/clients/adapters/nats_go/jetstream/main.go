@@ -14,7 +14,7 @@ import (
 
 var features = []string{
 	"js.publish", "fetch", "fetch.no_wait", "fetch.heartbeat", "consume", "ack", "ack.nak", "ack.nak.delay",
-	"ack.progress", "ack.term", "ack.term.reason", "ack.sync", "reconnect",
+	"ack.progress", "ack.term", "ack.term.reason", "ack.sync", "reconnect", "ordered", "kv", "kv.watch",
 }
 
 type adapter struct {
@@ -23,6 +23,7 @@ type adapter struct {
 	messages   gate.Messages[jetstream.Msg]
 	consumers  map[string]jetstream.Consumer
 	consuming  map[string]jetstream.ConsumeContext
+	entries    gate.Messages[jetstream.KeyValueEntry]
 }
 
 func describe(err error) gate.Line {
@@ -91,6 +92,10 @@ func (a *adapter) consume(asked connection.Command) error {
 	if err != nil {
 		return err
 	}
+	return a.consumeFrom(consumer, asked)
+}
+
+func (a *adapter) consumeFrom(consumer jetstream.Consumer, asked connection.Command) error {
 	name := asked.Subscription
 	options := []jetstream.PullConsumeOpt{
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
@@ -163,6 +168,8 @@ func (a *adapter) answer(asked connection.Command) (gate.Line, error) {
 		return a.fetch(asked)
 	case "consume":
 		return nil, a.consume(asked)
+	case "ordered":
+		return nil, a.ordered(asked)
 	case "stop":
 		a.consuming[asked.Subscription].Stop()
 		<-a.consuming[asked.Subscription].Closed()
@@ -174,7 +181,7 @@ func (a *adapter) answer(asked connection.Command) (gate.Line, error) {
 		defer cancel()
 		return nil, a.messages.Get(asked.Ref).DoubleAck(within)
 	}
-	return nil, gate.ErrUnknown
+	return a.answerStore(asked)
 }
 
 func main() {
