@@ -1,4 +1,4 @@
-"""Lists of streams and what they leave out. docs.nats.io, "JetStream wire API Reference".
+"""Lists of streams and consumers, and what they leave out. docs.nats.io, "JetStream wire API Reference".
 
 Lists are asked for with a subject of this run, so that other streams of the account are not in them.
 """
@@ -10,6 +10,7 @@ from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, fiel
 from plumbline.conformance.nats.session import NatsSession
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
+PAGE = 256  # infos
 TYPE = "io.nats.jetstream.api.v1.stream_{}_response"
 
 
@@ -88,6 +89,28 @@ def test_info_counts_by_subject(session: NatsSession) -> None:
     for wanted, counts in ((">", (2, 1, 1)), (subjects[0], (2,))):
         answer = session.stage.answer("STREAM.INFO", stream, body={"subjects_filter": wanted})
         shows(session, answer, "state.subjects", dict(zip(subjects, counts, strict=False)))
+
+
+@verifies("JS-API-151", source=SOURCE)
+def test_list_of_consumers_comes_in_pages(session: NatsSession) -> None:
+    """CONSUMER.LIST gives 256 consumers at a time, and the rest from offset 256 on."""
+    stream = session.stage.stream("S", [session.name("s")])
+    names = [f"C{number:03}" for number in range(PAGE + 1)]
+    for name in names:
+        config = {"durable_name": name, "ack_policy": "explicit"}
+        session.stage.api(
+            "CONSUMER.DURABLE.CREATE", stream, name, body={"stream_name": stream, "config": config}
+        )
+    for offset, expected in ((0, names[:PAGE]), (PAGE, names[PAGE:])):
+        answer = session.stage.answer("CONSUMER.LIST", stream, body={"offset": offset})
+        _has_numbers(session, answer, total=PAGE + 1, offset=offset, limit=PAGE)
+        infos = field(answer, "consumers")
+        session.require(
+            isinstance(infos, list) and [info.get("name") for info in infos] == expected,
+            f"the page from {offset} on is another",
+            expected=f"the infos of {len(expected)} consumers, {expected[0]} to {expected[-1]}",
+            actual=str([info.get("name") for info in infos]) if isinstance(infos, list) else str(infos),
+        )
 
 
 def _two(session: NatsSession, verb: str, **body: object) -> tuple[Answer, list[str]]:

@@ -97,6 +97,14 @@ def stream_list_gives_names(broker: Broker) -> None:
     alter_success(broker, "stream_list", change)
 
 
+@defect("JS-API-151")
+def consumer_list_has_half_pages(broker: Broker) -> None:
+    """CONSUMER.LIST gives 128 consumers at a time, and says 256."""
+    alter_success(
+        broker, "consumer_list", lambda fields, _: fields["consumers"].__delitem__(slice(128, None))
+    )
+
+
 # Infos
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
+from plumbline.reference_broker.nats.defects.consumers.configuration import Config, alter_config, is_pull
 from plumbline.reference_broker.nats.defects.methods import alter_consumers
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue
+from plumbline.reference_broker.nats.jetstream.consumers.priority import OverflowQueue
+from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue, WaitingRequest
 
 
 def alter_queues(broker: Broker, policy: str, **methods: Callable[..., Any]) -> None:
@@ -28,6 +30,52 @@ def alter_queues(broker: Broker, policy: str, **methods: Callable[..., Any]) -> 
 def overflow_ignores_min_pending(broker: Broker) -> None:
     """The priority policy overflow serves every request, whatever its min_pending is."""
     alter_queues(broker, "overflow", is_its_turn=WaitingQueue.is_its_turn)
+
+
+@defect("JS-CONS-105")
+def overflow_ignores_min_ack_pending(broker: Broker) -> None:
+    """The priority policy overflow serves a request with min_ack_pending alone as one without conditions."""
+
+    def is_its_turn(self: WaitingQueue, request: WaitingRequest) -> bool:
+        has_own = request.pull_request.min_pending > 0
+        return not has_own or OverflowQueue.is_its_turn(cast("OverflowQueue", self), request)
+
+    alter_queues(broker, "overflow", is_its_turn=is_its_turn)
+
+
+@defect("JS-CONS-105")
+def overflow_wants_both(broker: Broker) -> None:
+    """The priority policy overflow serves a request only when min_pending and min_ack_pending are reached."""
+
+    def is_its_turn(self: WaitingQueue, request: WaitingRequest) -> bool:
+        asked, consumer = request.pull_request, cast("OverflowQueue", self).consumer
+        has_enough = consumer.num_pending >= asked.min_pending
+        return has_enough and consumer.reported_ack_pending() >= asked.min_ack_pending
+
+    alter_queues(broker, "overflow", is_its_turn=is_its_turn)
+
+
+@defect("JS-CONS-106")
+def priority_needs_no_group(broker: Broker) -> None:
+    """A priority_policy without a group is passed over."""
+
+    def change(config: Config) -> None:
+        if not config.get("priority_groups"):
+            config.pop("priority_policy", None)
+
+    alter_config(broker, change)
+
+
+@defect("JS-CONS-107")
+def priority_of_push_consumers_is_ignored(broker: Broker) -> None:
+    """The priority_policy of a push consumer is passed over."""
+
+    def change(config: Config) -> None:
+        if not is_pull(config):
+            config.pop("priority_policy", None)
+            config.pop("priority_groups", None)
+
+    alter_config(broker, change)
 
 
 @defect("JS-CONS-099")

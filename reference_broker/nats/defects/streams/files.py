@@ -61,6 +61,14 @@ def store_memory_outlives_the_broker(self: JetStream, config: StreamConfig) -> S
     return StreamFiles(config.name, self.config.ledger) if self.config.ledger is not None else None
 
 
+@method_defect(Consumer.resume, "JS-STORE-019")
+def restarted_push_consumers_forget_what_is_pending(self: Consumer, now: int) -> None:
+    """After a restart a push consumer does not know what was not acknowledged."""
+    if not self.config.is_pull:
+        self.acks.pending.clear()
+    Consumer.resume(self, now)
+
+
 @method_defect(Consumer.on_state_changed, "JS-STORE-019", "JS-STORE-024")
 def store_consumers_begin_again(self: Consumer, seq: int | None) -> None:
     """What a consumer has delivered and what was acknowledged is not written."""

@@ -94,11 +94,16 @@ def copy(origin: Stream | None, stream: Stream, message: StoredMessage, now: int
         stream.on_stored(taken, now)
 
 
+def starts_at(origin: dict[str, Any]) -> int:
+    """The first sequence that is copied."""
+    return origin.get("opt_start_seq") or 0
+
+
 def matching_source(stream: Stream, origin: str, message: StoredMessage) -> dict[str, Any] | None:
     """The source by which ``stream`` takes this message of ``origin``, if there is one."""
     for source in stream.config.sources or ():
         pattern = (source.get("filter_subject") or ">").encode()
-        begins = message.seq >= (source.get("opt_start_seq") or 0)
+        begins = message.seq >= starts_at(source)
         if source.get("name") == origin and begins and covers(pattern, message.subject):
             return source
     return None

@@ -141,9 +141,9 @@ class Stream(StreamAdmission):
                     copying.copy(self, stream, message, now)
 
     def store_mirrored(self, message: StoredMessage) -> StoredMessage | None:
-        """A message of the origin, stored as it is there; None if it is here already."""
+        """A message of the origin, stored as it is there; None if it is here already or before the start."""
         store = self.store
-        if message.seq <= store.last_seq:
+        if message.seq <= store.last_seq or message.seq < copying.starts_at(self.config.mirror or {}):
             return None
         if len(store) and message.seq > store.last_seq + MAX_MIRROR_GAP:
             return None
