@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from plumbline.cluster.relays import RouteRelays
@@ -18,10 +19,18 @@ SIGCONT, SIGSTOP = signal.SIGCONT, signal.SIGSTOP
 class ClusterNodes(Protocol):
     """The nodes of one run, and the relays between them while they run."""
 
-    processes: NodeProcesses
+    @property
+    def is_lasting(self) -> bool:
+        """Whether they keep what the run has made there."""
+
+    @property
+    def processes(self) -> NodeProcesses: ...
 
     @property
     def relays(self) -> RouteRelays: ...
+
+    def store_files(self, node: int) -> Sequence[Path]:
+        """Those in which a node that does not run keeps messages."""
 
     def launch(self) -> None:
         """Starts all nodes and does not wait."""
@@ -34,14 +43,14 @@ class ClusterNodes(Protocol):
 
 
 class NodeProcesses:
-    """Kills, restarts and pauses nodes, which count from 0. ``killed`` is called with each node after its
+    """Kills, restarts and pauses nodes, which count from 0. ``ended`` is called with each node after its
     end."""
 
     def __init__(
-        self, nodes: Sequence[ServerProcess], killed: Callable[[int], None] = lambda node: None
+        self, nodes: Sequence[ServerProcess], ended: Callable[[int], None] = lambda node: None
     ) -> None:
         self._nodes = nodes
-        self._after_kill = killed
+        self._after_end = ended
         self._paused: set[int] = set()
         self._killed: set[int] = set()
 
@@ -54,7 +63,14 @@ class NodeProcesses:
         for one in nodes:
             self._killed.add(one)
             self._nodes[one].kill()
-            self._after_kill(one)
+            self._after_end(one)
+
+    def shut_down(self, nodes: Collection[int]) -> None:
+        """Ends them in order. What they stored stays."""
+        for one in nodes:
+            self._killed.add(one)
+            self._nodes[one].shut_down()
+            self._after_end(one)
 
     def restart(self, nodes: Collection[int]) -> None:
         """Starts killed nodes with what they stored; returns when clients can connect to them.

@@ -16,6 +16,7 @@ from plumbline.errors import UsageProblem
 from plumbline.wire.units import SECOND
 
 QUIET_NS = 3 * SECOND  # before the first fault, and at least so long after the last
+SMALLEST = 3  # nodes
 SHORTEST_NS, LONGEST_NS = 2 * SECOND, 5 * SECOND  # of a fault, and of the pause after it
 
 
@@ -27,6 +28,10 @@ class FaultType(StrEnum):
     PAUSE = "pause"  # SIGSTOP, later SIGCONT
     PARTITION = "partition"  # no byte passes between nodes, for a while
     DELAY = "delay"  # every byte between nodes is late
+    ROLLING = "rolling"  # every node is stopped in order and started again, one after another
+    LEADER = "leader"  # the leader is asked to step down
+    PAUSE_KILL = "pause-kill"  # nodes are paused, miss messages, and go on when another node is killed
+    DAMAGE = "damage"  # SIGKILL, bits of stored files are flipped or their ends cut off, restart
 
 
 class FaultScope(StrEnum):
@@ -38,15 +43,18 @@ class FaultScope(StrEnum):
     ALL = "all"
     HALVES = "halves"  # a majority and the rest do not reach each other
     ONE_WAY = "one-way"  # what one node sends does not reach the others
+    RING = "ring"  # every node reaches a majority, and no two the same one
 
 
 NODE_SCOPES = (FaultScope.ONE, FaultScope.MINORITY, FaultScope.MAJORITY, FaultScope.ALL)
-ROUTE_SCOPES = (FaultScope.HALVES, FaultScope.ONE_WAY)
+ROUTE_SCOPES = (FaultScope.HALVES, FaultScope.ONE_WAY, FaultScope.RING)
+OF_ROUTES = (FaultType.PARTITION, FaultType.DELAY)
+OF_MINORITIES = (FaultType.PAUSE_KILL, FaultType.DAMAGE)
 
 
 class PlannedFault(Struct, frozen=True):
     """One fault. ``nodes`` are those that it strikes; ``routes`` the ordered pairs (sender, receiver) between
-    which it strikes. Nodes count from 0."""
+    which it strikes; ``killed`` those that ``PAUSE_KILL`` kills. Nodes count from 0."""
 
     start_ns: int
     end_ns: int
@@ -54,10 +62,12 @@ class PlannedFault(Struct, frozen=True):
     scope: FaultScope
     nodes: tuple[int, ...] = ()
     routes: tuple[tuple[int, int], ...] = ()
+    killed: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """``kill majority: nodes 1 3``."""
-        return f"{self.fault} {self.scope}: {_names(self.nodes)}"
+        killed = f", and {_names(self.killed)} killed" if self.killed else ""
+        return f"{self.fault} {self.scope}: {_names(self.nodes)}{killed}"
 
 
 def make_plan(
@@ -91,20 +101,39 @@ def parse_faults(text: str) -> tuple[FaultType, ...]:
 
 
 def _fault(kind: FaultType, nodes: int, start: int, end: int, random: Random) -> PlannedFault:
+    if kind in OF_ROUTES:
+        scope = random.choice(ROUTE_SCOPES)
+        struck, routes = _routes(scope, nodes, random)
+        return PlannedFault(start, end, kind, scope, struck, routes)
+    everyone = tuple(range(nodes))
+    if kind in (FaultType.ROLLING, FaultType.LEADER):
+        order = random.sample(everyone, nodes) if kind is FaultType.ROLLING else everyone
+        return PlannedFault(start, end, kind, FaultScope.ALL, tuple(order))
+    scope = FaultScope.MINORITY if kind in OF_MINORITIES else random.choice(NODE_SCOPES)
+    struck = tuple(sorted(random.sample(everyone, _count(scope, nodes))))
+    killed: tuple[int, ...] = ()
+    if kind is FaultType.PAUSE_KILL:
+        killed = (random.choice([node for node in everyone if node not in struck]),)
+    return PlannedFault(start, end, kind, scope, struck, killed=killed)
+
+
+def _routes(
+    scope: FaultScope, nodes: int, random: Random
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """The nodes that a fault of routes strikes, and the ordered pairs."""
     everyone = range(nodes)
-    if kind in (FaultType.KILL, FaultType.PAUSE):
-        scope = random.choice(NODE_SCOPES)
-        struck = tuple(sorted(random.sample(everyone, _count(scope, nodes))))
-        return PlannedFault(start, end, kind, scope, struck)
-    scope = random.choice(ROUTE_SCOPES)
     if scope is FaultScope.ONE_WAY:
-        struck = (random.randrange(nodes),)
-        routes = [(struck[0], other) for other in everyone if other not in struck]
+        one = random.randrange(nodes)
+        return (one,), tuple((one, other) for other in everyone if other != one)
+    if scope is FaultScope.RING:
+        order = random.sample(everyone, nodes)
+        pairs = [(one, other) for at, one in enumerate(order) for other in order[at + 2 :]]
+        pairs = [pair for pair in pairs if nodes == SMALLEST or pair != (order[0], order[-1])]
+        struck = tuple(sorted({node for pair in pairs for node in pair}))
     else:
         struck = tuple(sorted(random.sample(everyone, _count(FaultScope.MINORITY, nodes))))
-        others = [node for node in everyone if node not in struck]
-        routes = [pair for one in struck for other in others for pair in ((one, other), (other, one))]
-    return PlannedFault(start, end, kind, scope, struck, tuple(routes))
+        pairs = [(one, other) for one in struck for other in everyone if other not in struck]
+    return struck, tuple(route for one, other in pairs for route in ((one, other), (other, one)))
 
 
 def _count(scope: FaultScope, nodes: int) -> int:

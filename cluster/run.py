@@ -4,12 +4,14 @@ history is judged. ``Scenario`` says what is of one protocol."""
 from __future__ import annotations
 
 import asyncio
-import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
+from random import Random
 
 from msgspec import Struct
 
+from plumbline.cluster.damage import damage
 from plumbline.cluster.history import Attempt, AttemptOutcome
 from plumbline.cluster.judging import ClusterJudgement
 from plumbline.cluster.plan import FaultType, PlannedFault, make_plan
@@ -56,7 +58,7 @@ Report = Callable[[str], None]
 
 def new_seed() -> int:
     """For a run that names none."""
-    return random.SystemRandom().randrange(1_000_000)
+    return secrets.randbelow(1_000_000)
 
 
 def run_cluster(scenario: Scenario, options: ClusterOptions, report: Report) -> ClusterRun:
@@ -87,6 +89,13 @@ class _Run:
 
     async def run(self) -> ClusterRun:
         await self._scenario.prepare()
+        try:
+            return await self._run()
+        finally:
+            if self._scenario.nodes.is_lasting:
+                await self._scenario.remove()
+
+    async def _run(self) -> ClusterRun:
         self._zero = time.monotonic_ns()
         async with asyncio.TaskGroup() as group:
             publishing = [group.create_task(one) for one in self._scenario.publishers()]
@@ -131,16 +140,17 @@ class _Run:
             await self._until(fault.start_ns)
             self._note(f"{fault} begins")
             struck = self._now()
-            await asyncio.to_thread(self._begin, fault)
-            await self._until(fault.end_ns)
-            healed = self._now()
-            self._times.append((fault, struck, healed))
             try:
-                await asyncio.to_thread(self._end, fault)
+                await self._begin(fault)
+                await self._until(fault.end_ns)
+                healed = self._now()
+                await self._end(fault)
             except ServerError as problem:  # it is a finding: a node has to survive this
+                self._times.append((fault, struck, self._now()))
                 self._broken = str(problem)
                 self._note(f"{fault}: a node does not start again")
                 return
+            self._times.append((fault, struck, healed))
             self._note(f"{fault} has ended")
         await self._until(options.duration_ns)
         self._note("publishing ends")
@@ -149,28 +159,51 @@ class _Run:
         """A time of the plan, or now if it is past."""
         await asyncio.sleep(max(at_ns - self._now(), 0) / SECOND)
 
-    def _begin(self, fault: PlannedFault) -> None:
+    async def _begin(self, fault: PlannedFault) -> None:
+        nodes = self._scenario.nodes
         match fault.fault:
             case FaultType.KILL:
-                self._scenario.nodes.processes.kill(fault.nodes)
+                await asyncio.to_thread(nodes.processes.kill, fault.nodes)
             case FaultType.PAUSE:
-                self._scenario.nodes.processes.pause(fault.nodes)
+                nodes.processes.pause(fault.nodes)
             case FaultType.PARTITION:
-                self._scenario.nodes.relays.set_faults({route: [CUT] for route in fault.routes})
+                await asyncio.to_thread(nodes.relays.set_faults, {route: [CUT] for route in fault.routes})
             case FaultType.DELAY:
-                self._scenario.nodes.relays.set_faults({route: [LATENCY] for route in fault.routes})
+                await asyncio.to_thread(nodes.relays.set_faults, {route: [LATENCY] for route in fault.routes})
+            case FaultType.ROLLING:
+                for node in fault.nodes:
+                    await asyncio.to_thread(nodes.processes.shut_down, [node])
+                    await asyncio.to_thread(nodes.processes.restart, [node])
+                    self._note(f"node {node + 1} runs again")
+            case FaultType.LEADER:
+                self._note(await self._scenario.step_down())
+            case FaultType.PAUSE_KILL:
+                nodes.processes.pause(fault.nodes)
+                await self._until((fault.start_ns + fault.end_ns) // 2)
+                await asyncio.to_thread(nodes.processes.kill, fault.killed)
+                nodes.processes.go_on(fault.nodes)
+                self._note(f"{fault}: killed, and the others go on")
+            case FaultType.DAMAGE:
+                await asyncio.to_thread(nodes.processes.kill, fault.nodes)
+                random = Random(f"damage {self._options.seed} {fault.start_ns}")
+                for node in fault.nodes:
+                    for done in damage(nodes.store_files(node), random):
+                        self._note(f"node {node + 1}: {done}")
             case FaultType.NONE:
                 pass
 
-    def _end(self, fault: PlannedFault) -> None:
+    async def _end(self, fault: PlannedFault) -> None:
+        nodes = self._scenario.nodes
         match fault.fault:
-            case FaultType.KILL:
-                self._scenario.nodes.processes.restart(fault.nodes)
+            case FaultType.KILL | FaultType.DAMAGE:
+                await asyncio.to_thread(nodes.processes.restart, fault.nodes)
+            case FaultType.PAUSE_KILL:
+                await asyncio.to_thread(nodes.processes.restart, fault.killed)
             case FaultType.PAUSE:
-                self._scenario.nodes.processes.go_on(fault.nodes)
+                nodes.processes.go_on(fault.nodes)
             case FaultType.PARTITION | FaultType.DELAY:
-                self._scenario.nodes.relays.set_faults({})
-            case FaultType.NONE:
+                await asyncio.to_thread(nodes.relays.set_faults, {})
+            case FaultType.ROLLING | FaultType.LEADER | FaultType.NONE:
                 pass
 
     async def _show_status(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -36,7 +36,10 @@ class RunHistory(Protocol):
 
 
 class Scenario(Protocol):
-    """One protocol's part of a run. It is used once, in one event loop."""
+    """One protocol's part of a run. It is used once, in one event loop. ``impossible``: faults that it cannot
+    make."""
+
+    impossible: ClassVar[frozenset[FaultType]]
 
     @property
     def nodes(self) -> ClusterNodes: ...
@@ -57,8 +60,14 @@ class Scenario(Protocol):
         """Returns when every node is up to date: ""; or what is missing when the time is over. ``broken``
         says why a node does not start again, if so."""
 
+    async def step_down(self) -> str:
+        """Asks the leader to step down. Says what was answered."""
+
     def end_reading(self) -> None:
         """Readers end soon."""
 
     async def end(self, problem: str) -> tuple[RunHistory, ClusterJudgement]:
         """Reads everything that is left, and judges. ``problem``: of ``await_whole``."""
+
+    async def remove(self) -> None:
+        """Deletes what ``prepare`` made, as far as possible."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +14,17 @@ import typer
 from plumbline.cli.command import command_app
 from plumbline.cli.options import JsonFile, Seed
 from plumbline.cli.output import flush, print_line, warn
-from plumbline.cluster.amqp.scenario import QueueScenario
-from plumbline.cluster.nats.scenario import StreamScenario
+from plumbline.cluster.amqp.scenario import QueueScenario, started_queue
+from plumbline.cluster.nats.nodes import UserStreams
+from plumbline.cluster.nats.scenario import StreamScenario, started_streams
 from plumbline.cluster.plan import FaultType, parse_faults
 from plumbline.cluster.result import as_json, as_text, conclude
 from plumbline.cluster.run import new_seed, run_cluster
 from plumbline.cluster.scenario import ClusterOptions, Scenario
+from plumbline.cluster.user import UserCluster, possible_faults
+from plumbline.conformance.urls import parse_url
 from plumbline.errors import ExitCode, UsageProblem
+from plumbline.masking import masked_url
 from plumbline.servers import getting, targets
 from plumbline.versions import numbers
 from plumbline.wire.units import SECOND, read_duration
@@ -32,11 +36,17 @@ RabbitMQ, and reconnect to any node. When all faults have ended, every node is r
 is drained, and the history is judged: lost, duplicated, unexpected or misplaced messages, different replicas,
 order, stale reads, missing confirms and redeliveries.
 
-Faults: kill (SIGKILL and restart), pause (SIGSTOP), partition (halves, one-way; bytes are held, as TCP does),
-delay (100 ms +- 50 ms between nodes), none. The seed decides which nodes and when.
+Faults: kill (SIGKILL and restart), pause (SIGSTOP), partition (halves, one-way, ring; bytes are held, as TCP
+does), delay (100 ms +- 50 ms between nodes), rolling (each node is stopped in order and started again),
+leader (it is asked to step down; nats-server only), pause-kill (a minority is paused, misses messages, and
+goes on when another node is killed), damage (bits of stored files of a killed minority are flipped, or their
+ends cut off), none. The seed decides which nodes and when.
 
 sync_interval of nats-server is "always", so that an acknowledged message is on disk; with --sync default it
 is what the server has by default. Servers before 2.10 do not know "always".
+
+Your own cluster: its nodes by URL, and commands that kill and start one. They are argument lists; no shell
+reads them. {node} is the number of the node, from 1, and {url} its URL. Objects of the run are deleted.
 
 \b
 Examples:
@@ -46,6 +56,8 @@ Examples:
   plumbline cluster --server nats-server@2.15 --faults kill,partition --rate 500 --seed 17
   plumbline cluster --server rabbitmq@4.3 --rate 500
   plumbline cluster --server nats-server@2.15 --json cluster.json
+  plumbline cluster nats://a nats://b nats://c \
+      --kill-command 'docker kill nats{node}' --start-command 'docker start nats{node}'
   plumbline list 'JS-CLUS-*' 'AMQP-CLUS-*'
 
 \b
@@ -54,11 +66,13 @@ Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration, 3 the clus
 """
 
 NATS_SERVER = "nats-server"
-SCENARIOS: dict[str, Callable[[Path, ClusterOptions], Scenario]] = {
-    NATS_SERVER: StreamScenario,
-    "rabbitmq": QueueScenario,
+SCENARIOS: dict[str, Callable[[Path, ClusterOptions], StreamScenario | QueueScenario]] = {
+    NATS_SERVER: started_streams,
+    "rabbitmq": started_queue,
 }
+IMPOSSIBLE = {NATS_SERVER: StreamScenario.impossible, "rabbitmq": QueueScenario.impossible}
 SYNC_ALWAYS, SYNC_DEFAULT = "always", "default"
+DEFAULT_FAULTS = "kill,pause,partition"
 LEAST_FOR_S = 5
 SIZES = (3, 5)
 
@@ -67,17 +81,24 @@ app = command_app()
 
 @app.command("cluster", epilog=EPILOG)
 def cluster(
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[URL URL URL]", help="Nodes of your own cluster, instead of --server."),
+    ] = None,
     server: Annotated[
         str,
         typer.Option("--server", metavar="NAME", help="A server by name, e.g. rabbitmq@4.3. See 'targets'."),
     ] = NATS_SERVER,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Number of nodes: 3 or 5.")] = 3,
     faults: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--faults", metavar="LIST", help=f"Kinds of faults, with commas: {', '.join(FaultType)}."
+            "--faults",
+            metavar="LIST",
+            help=f"Kinds of faults, with commas: {', '.join(FaultType)}. Default: {DEFAULT_FAULTS}; "
+            "for your own cluster those that are possible.",
         ),
-    ] = "kill,pause,partition",
+    ] = None,
     duration: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long to publish, e.g. 60s or 5m.")
     ] = "60s",
@@ -88,67 +109,123 @@ def cluster(
     sync: Annotated[
         str, typer.Option("--sync", metavar="WHEN", help="sync_interval of nats-server: always or default.")
     ] = SYNC_ALWAYS,
+    kill_command: Annotated[
+        str, typer.Option("--kill-command", metavar="COMMAND", help="Kills a node of your own cluster.")
+    ] = "",
+    start_command: Annotated[
+        str, typer.Option("--start-command", metavar="COMMAND", help="Starts it again.")
+    ] = "",
     json: JsonFile = None,
 ) -> None:
     """Find lost messages and broken order of a cluster under faults."""
-    if nodes not in SIZES:
-        raise UsageProblem(f"--nodes {nodes}: write 3 or 5")
     if sync not in (SYNC_ALWAYS, SYNC_DEFAULT):
         raise UsageProblem(f"--sync {sync}: write {SYNC_ALWAYS} or {SYNC_DEFAULT}")
-    known = targets.target(server)
-    if known.software.name not in SCENARIOS or known.nodes > 1:
-        raise UsageProblem(f"--server {server}: write nats-server@VERSION or rabbitmq@VERSION")
+    if json is not None:
+        json.touch()  # whether it can be written is known before the run
+    count = len(urls) if urls else nodes
+    if count not in SIZES:
+        raise UsageProblem(f"{count} nodes: write 3 or 5")
+    given: _NamedNodes | _UserNodes
+    if urls:
+        given = _UserNodes(tuple(urls), shlex.split(kill_command), shlex.split(start_command))
+        possible, kinds = given.possible, faults or ",".join(sorted(given.possible))
+    else:
+        if kill_command or start_command:
+            raise UsageProblem("--kill-command and --start-command: give the URLs of your nodes, too")
+        given = _NamedNodes(server, sync)
+        possible, kinds = given.possible, faults or DEFAULT_FAULTS
     options = ClusterOptions(
-        nodes=nodes,
-        faults=parse_faults(faults),
+        nodes=count,
+        faults=parse_faults(kinds),
         duration_ns=_duration(duration),
         rate=rate,
         seed=new_seed() if seed is None else seed,
-        sync=SYNC_ALWAYS if sync == SYNC_ALWAYS and known.software.name == NATS_SERVER else "",
+        sync=given.sync,
     )
-    if json is not None:
-        json.touch()  # whether it can be written is known before the run
-    program = getting.obtain_program(known, warn)
-    raise typer.Exit(_run(known, program, options, duration, json))
+    if impossible := sorted(set(options.faults) - possible):
+        raise UsageProblem(f"--faults {kinds}: {given.name} cannot have {', '.join(impossible)}")
+    raise typer.Exit(_run(given, options, duration, json))
+
+
+class _NamedNodes:
+    """Nodes that are started for the run."""
+
+    def __init__(self, name: str, sync: str) -> None:
+        """Raises ``PlumblineError``."""
+        known = targets.target(name)
+        if known.software.name not in SCENARIOS or known.nodes > 1:
+            raise UsageProblem(f"--server {name}: write nats-server@VERSION or rabbitmq@VERSION")
+        self.name = known.name
+        self.protocol = known.software.protocol
+        self._software = known.software.name
+        is_nats = self._software == NATS_SERVER
+        self.sync = SYNC_ALWAYS if sync == SYNC_ALWAYS and is_nats else ""
+        self.possible = frozenset(FaultType) - IMPOSSIBLE[self._software]
+        self._program = getting.obtain_program(known, warn)
+        self.version = getting.version(known, self._program)
+        if self.sync and numbers(self.version) < (2, 10):
+            raise UsageProblem(f'{self.name} has no sync_interval "always": add --sync {SYNC_DEFAULT}')
+        self.words = ["--server", self.name]
+        self.last_words = ["--sync", SYNC_DEFAULT] if is_nats and not self.sync else []
+
+    def scenario(self, options: ClusterOptions) -> Scenario:
+        return SCENARIOS[self._software](self._program, options)
+
+
+class _UserNodes:
+    """Nodes that run already. ``kill`` and ``start`` are argument lists."""
+
+    name = "your cluster"
+    version = ""
+    sync = ""
+
+    def __init__(self, urls: Sequence[str], kill: Sequence[str], start: Sequence[str]) -> None:
+        """Raises ``PlumblineError``."""
+        if bool(kill) != bool(start):
+            raise UsageProblem("write both --kill-command and --start-command, or none of them")
+        protocols = {parse_url(url).protocol for url in urls}
+        if len(protocols) > 1:
+            raise UsageProblem("the nodes of a cluster speak one protocol: write URLs of one scheme")
+        if any(parse_url(url).tls is not None for url in urls):
+            raise UsageProblem("TLS is not possible here: write nats:// or amqp://")
+        (self.protocol,) = protocols
+        self._urls, self._kill, self._start = urls, kill, start
+        impossible = (StreamScenario if self.protocol == "nats" else QueueScenario).impossible
+        self.possible = possible_faults(kill) - impossible
+        commands = [("--kill-command", kill), ("--start-command", start)]
+        self.words = [masked_url(url) for url in urls]
+        self.last_words = [word for name, words in commands if words for word in (name, shlex.join(words))]
+
+    def scenario(self, options: ClusterOptions) -> Scenario:
+        if self.protocol == "nats":
+            return StreamScenario(UserStreams(self._urls, self._kill, self._start), options)
+        return QueueScenario(UserCluster(self._urls, self._kill, self._start), options)
 
 
 def _run(
-    known: targets.NamedServer, program: Path, options: ClusterOptions, duration: str, json: Path | None
+    given: _NamedNodes | _UserNodes, options: ClusterOptions, duration: str, json: Path | None
 ) -> ExitCode:
-    version = getting.version(known, program)
-    if options.sync and numbers(version) < (2, 10):
-        raise UsageProblem(f'{known.name} has no sync_interval "always": add --sync {SYNC_DEFAULT}')
     started, began = datetime.datetime.now(datetime.UTC), time.monotonic()
     kinds = ",".join(options.faults)
-    _show(f"{known.name}, {options.nodes} nodes, faults {kinds}, seed {options.seed}")
-    run = run_cluster(SCENARIOS[known.software.name](program, options), options, _show)
+    _show(f"{given.name}, {options.nodes} nodes, faults {kinds}, seed {options.seed}")
+    run = run_cluster(given.scenario(options), options, _show)
+    words = ["plumbline", "cluster", *given.words, "--nodes", str(options.nodes), "--faults", kinds]
+    words += ["--for", duration, "--rate", f"{options.rate:g}", "--seed", str(options.seed)]
     found = conclude(
-        known.software.protocol,
-        known.name,
-        version,
+        given.protocol,
+        given.name,
+        given.version,
         options,
         run,
         started,
         time.monotonic() - began,
-        _command(known, options, duration),
+        shlex.join([*words, *given.last_words]),
     )
     for line in as_text(found):
         print_line(line)
     if json is not None:
         json.write_bytes(as_json(found))
     return ExitCode(found.result.summary.exit_code)
-
-
-def _command(known: targets.NamedServer, options: ClusterOptions, duration: str) -> str:
-    """What repeats the run."""
-    words = ["plumbline", "cluster", "--server", known.name, "--nodes", str(options.nodes)]
-    words += ["--faults", ",".join(options.faults), "--for", duration, "--rate", f"{options.rate:g}"]
-    words += ["--seed", str(options.seed), *_sync_words(known, options)]
-    return shlex.join(words)
-
-
-def _sync_words(known: targets.NamedServer, options: ClusterOptions) -> list[str]:
-    return ["--sync", SYNC_DEFAULT] if known.software.name == NATS_SERVER and not options.sync else []
 
 
 def _duration(text: str) -> int:

@@ -21,6 +21,7 @@ from plumbline.servers.amqp.rabbitmq_cluster import ClusterNode, RabbitMQCluster
 
 NET_TICK_S = 5
 ARGUMENTS = f"-kernel net_ticktime {NET_TICK_S} +sbwt none +sbwtdcpu none +sbwtdio none"
+STORED = (".wal", ".segment")
 ERLANG_ARGUMENTS = "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"
 _LEADS = re.compile(r"^(\S+ \S+) .*queue '(.+?)' in vhost .*-> leader in term", re.MULTILINE)
 
@@ -47,6 +48,8 @@ class RelayedNode(ClusterNode):
 
 class RelayedRabbitMQ(RabbitMQCluster):
     """``relays`` and port mappers are between the nodes while it runs."""
+
+    is_lasting = False
 
     def __init__(self, binary: Path | str, nodes: int) -> None:
         super().__init__(binary, nodes)
@@ -83,6 +86,11 @@ class RelayedRabbitMQ(RabbitMQCluster):
             mapper = PortMapper({names[other]: relays.ports[one, other] for other in numbers if other != one})
             self._mappers.append(mapper)
             node.map_ports_at(mapper.port)
+
+    def store_files(self, node: int) -> Sequence[Path]:
+        """The write-ahead log and the segments of quorum queues."""
+        files = (self.nodes[node].folder / "mnesia").rglob("*")
+        return [file for file in files if file.suffix in STORED and "quorum" in file.parts]
 
     def stop(self) -> None:
         with ExitStack() as ends:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from plumbline.cluster.amqp.connection import CHANNEL, ChannelConnection
 from plumbline.cluster.amqp.history import QueueHistory
@@ -15,8 +17,10 @@ from plumbline.cluster.amqp.nodes import RelayedRabbitMQ
 from plumbline.cluster.amqp.workload import QueueConsumer, QueueDrain, QueueProcesses, QueuePublisher
 from plumbline.cluster.history import AttemptOutcome
 from plumbline.cluster.judging import ClusterJudgement
+from plumbline.cluster.plan import FaultType
 from plumbline.cluster.publishing import PUBLISHERS
 from plumbline.cluster.scenario import ClusterOptions
+from plumbline.cluster.user import UserCluster
 from plumbline.errors import TargetUnreachable
 from plumbline.wire.amqp import Method
 from plumbline.wire.units import SECOND
@@ -33,10 +37,12 @@ NOT_FOUND = "404"
 class QueueScenario:
     """Publishes to one quorum queue by way of the default exchange."""
 
-    def __init__(self, binary: Path, options: ClusterOptions) -> None:
-        self.nodes = RelayedRabbitMQ(binary, options.nodes)
+    impossible: ClassVar[frozenset[FaultType]] = frozenset({FaultType.LEADER})
+
+    def __init__(self, nodes: RelayedRabbitMQ | UserCluster, options: ClusterOptions) -> None:
+        self.nodes = nodes
         self._options = options
-        self._queue = f"plc.{options.seed}"
+        self._queue = f"plc.{options.seed}.{secrets.token_hex(4)}"  # nothing of that name is there
         self.shared = QueueProcesses(options.nodes, self.nodes.processes.url_of, self._queue, options.seed)
         self._problem = ""  # the last one of a node
 
@@ -65,8 +71,20 @@ class QueueScenario:
         rate = self._options.rate * CONSUMED / CONSUMERS
         return [QueueConsumer(number, self.shared, rate).run() for number in range(CONSUMERS)]
 
+    async def step_down(self) -> str:
+        raise NotImplementedError("no method of AMQP moves a leader")
+
     def end_reading(self) -> None:
         self.shared.consuming = False
+
+    async def remove(self) -> None:
+        delete = Method.make("queue.delete", CHANNEL, queue=self._queue)
+        with suppress(OSError):
+            for node in range(self._options.nodes):
+                if url := self.nodes.processes.url_of(node):
+                    connection = await ChannelConnection.open(url, [delete], lambda method, now: None)
+                    connection.close()
+                    break
 
     # -- after -------------------------------------------------------------------------------
 
@@ -130,7 +148,14 @@ class QueueScenario:
         return history, judge(history)
 
     def _add_elections(self) -> None:
-        """Logs have the time of day."""
+        """From logs, which have the time of day."""
         offset = time.monotonic_ns() - time.time_ns()
+        if isinstance(self.nodes, UserCluster):
+            return
         for at, node in self.nodes.elections(self._queue):
             self.shared.leaders.append((int(at * SECOND) + offset, f"node {node + 1}"))
+
+
+def started_queue(binary: Path, options: ClusterOptions) -> QueueScenario:
+    """On nodes of our own."""
+    return QueueScenario(RelayedRabbitMQ(binary, options.nodes), options)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from plumbline.cluster.connection import BaseConnection
+from plumbline.conformance.urls import NatsUrl
 from plumbline.wire.nats import Connect, Decoder, Err, HMsg, Info, Msg, Ping, Pong, Sub
 from plumbline.wire.sender import Sender
 
@@ -18,8 +18,9 @@ OnMessage = Callable[[Message, int], None]  # the message, and when it was read 
 class NodeConnection(BaseConnection):
     """What comes for ``subject`` goes to ``on_message``."""
 
-    def __init__(self, subject: str, on_message: OnMessage) -> None:
+    def __init__(self, url: NatsUrl, subject: str, on_message: OnMessage) -> None:
         super().__init__()
+        self._options = {**_OPTIONS, **url.credentials()}
         self._on_message = on_message
         self._subject = subject
         self._decoder = Decoder(Sender.SERVER)
@@ -27,8 +28,8 @@ class NodeConnection(BaseConnection):
     @classmethod
     async def open(cls, url: str, subject: str, on_message: OnMessage) -> NodeConnection:
         """Connected and subscribed. Raises ``OSError`` (``TimeoutError``) if the node does not answer."""
-        address = urlsplit(url)
-        return await cls(subject, on_message).connect(address.hostname or "", address.port or 0)
+        address = NatsUrl.parse(url)
+        return await cls(address, subject, on_message).connect(address.host, address.port)
 
     def _received(self, data: bytes, now: int) -> None:
         for operation in self._decoder.feed(data):
@@ -39,7 +40,7 @@ class NodeConnection(BaseConnection):
                     self.send(Pong.make().raw)
                 case Info() if not self._ready.done():
                     sub = Sub.make(self._subject, 1)
-                    self.send(Connect.make(_OPTIONS).raw + sub.raw + Ping.make().raw)
+                    self.send(Connect.make(self._options).raw + sub.raw + Ping.make().raw)
                 case Pong() if not self._ready.done():
                     self._ready.set_result(None)
                 case Err():

@@ -7,15 +7,17 @@ configuration ``advertise`` and ``no_advertise``.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import permutations
 from pathlib import Path
 
-from plumbline.cluster.nats.reading import OwnCopy
+from plumbline.cluster.nats.reading import OwnCopy, stated_copy
 from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.relays import RouteRelays
+from plumbline.cluster.user import UserCluster
 from plumbline.servers.nats.cluster import NAME, NatsCluster, monitored
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.servers.ports import free_ports
@@ -23,6 +25,8 @@ from plumbline.servers.ports import free_ports
 
 class RelayedCluster(NatsCluster):
     """``relays`` are between the nodes while it runs. Killed and paused nodes are ended by ``stop``, too."""
+
+    is_lasting = False
 
     def __init__(self, binary: Path | str, config: Mapping[str, object], nodes: int) -> None:
         super().__init__(binary, config, nodes)
@@ -66,6 +70,10 @@ class RelayedCluster(NatsCluster):
         for ports_file in self.nodes[node].ports_files:
             ports_file.unlink()
 
+    def store_files(self, node: int) -> Sequence[Path]:
+        """Blocks of messages."""
+        return list(self.nodes[node].folder.glob("store/jetstream/*/streams/*/msgs/*.blk"))
+
     # -- what they say -----------------------------------------------------------------------
 
     def copies(self, stream: str) -> list[OwnCopy | None]:
@@ -89,6 +97,19 @@ class RelayedCluster(NatsCluster):
         if self._relays is not None:
             self._relays.stop()
             self._relays = None
+
+
+class UserStreams(UserCluster):
+    """A user's cluster of nats-servers. Its monitoring ports are not known: what a node states of its copy is
+    what the leader answers to a request through that node."""
+
+    def copies(self, stream: str) -> list[OwnCopy | None]:
+        """None if the node does not answer."""
+        return [asyncio.run(stated_copy(url, stream)) for url in self.urls]
+
+    def is_healthy(self) -> bool:
+        """Whether the nodes are up to date is asked of the leader of the stream."""
+        return True
 
 
 def _own_copy(node: NatsServer, stream: str) -> OwnCopy | None:

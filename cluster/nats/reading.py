@@ -73,6 +73,19 @@ class Requests:
             waiting.set_result(message)
 
 
+async def stated_copy(url: str, stream: str) -> OwnCopy | None:
+    """What is answered to STREAM.INFO through this node; None if nothing is."""
+    requests = Requests(f"_INBOX.{stream}.I")
+    try:
+        await requests.connect(url)
+        state = (await requests.api(f"STREAM.INFO.{stream}")).get("state")
+    except OSError:
+        return None
+    finally:
+        requests.close()
+    return (state["first_seq"], state["last_seq"], state["messages"]) if state else None
+
+
 async def unready(node: int, url: str, stream: str, own: OwnCopy) -> str:
     """Why this node does not serve the stream yet: no leader, replicas behind; "" if it does."""
     requests = Requests(f"_INBOX.{stream}.U{node}")

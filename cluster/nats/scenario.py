@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from plumbline.cluster.history import ClusterHistory, NodeLog
 from plumbline.cluster.judging import ClusterJudgement
 from plumbline.cluster.nats.judging import judge
-from plumbline.cluster.nats.nodes import RelayedCluster
+from plumbline.cluster.nats.nodes import RelayedCluster, UserStreams
 from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready
 from plumbline.cluster.nats.workload import LeaderReader, StreamProcesses, StreamPublisher
+from plumbline.cluster.plan import FaultType
 from plumbline.cluster.publishing import PUBLISHERS
 from plumbline.cluster.scenario import ClusterOptions
 from plumbline.errors import TargetUnreachable
@@ -29,12 +32,14 @@ DUPLICATE_WINDOW_NS = 3600 * SECOND
 class StreamScenario:
     """Publishes to one stream."""
 
-    def __init__(self, binary: Path, options: ClusterOptions) -> None:
-        jetstream = {"jetstream": {"sync_interval": options.sync}} if options.sync else {}
-        self.nodes = RelayedCluster(binary, jetstream, options.nodes)
+    impossible: ClassVar[frozenset[FaultType]] = frozenset()
+
+    def __init__(self, nodes: RelayedCluster | UserStreams, options: ClusterOptions) -> None:
+        self.nodes = nodes
         self._options = options
-        self._stream = f"PLC{options.seed}"
-        self._subject = f"plc.{options.seed}"
+        mark = secrets.token_hex(4)  # nothing of that name is there
+        self._stream = f"PLC{options.seed}x{mark}"
+        self._subject = f"plc.{options.seed}.{mark}"
         url_of = self.nodes.processes.url_of
         self.shared = StreamProcesses(options.nodes, url_of, self._stream, self._subject, options.seed)
         self._copies: Sequence[OwnCopy | None] = ()
@@ -70,8 +75,29 @@ class StreamScenario:
     def readers(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [LeaderReader(node, self.shared).run() for node in range(self._options.nodes)]
 
+    async def step_down(self) -> str:
+        requests = Requests(f"_INBOX.{self._stream}.S")
+        try:
+            await requests.connect(self.nodes.processes.url_of(0))
+            answer = await requests.api(f"STREAM.LEADER.STEPDOWN.{self._stream}")
+        except OSError as problem:
+            return f"no answer to the request to step down: {problem}"
+        finally:
+            requests.close()
+        return "the leader steps down" if answer.get("success") else f"no step down: {answer.get('error')}"
+
     def end_reading(self) -> None:
         self.shared.reading = False
+
+    async def remove(self) -> None:
+        requests = Requests(f"_INBOX.{self._stream}.X")
+        with suppress(OSError):
+            for node in range(self._options.nodes):
+                if url := self.nodes.processes.url_of(node):
+                    await requests.connect(url)
+                    await requests.api(f"STREAM.DELETE.{self._stream}")
+                    break
+        requests.close()
 
     # -- after -------------------------------------------------------------------------------
 
@@ -127,6 +153,12 @@ class StreamScenario:
             problem=problem,
         )
         return history, judge(history)
+
+
+def started_streams(binary: Path, options: ClusterOptions) -> StreamScenario:
+    """On nodes of our own."""
+    jetstream = {"jetstream": {"sync_interval": options.sync}} if options.sync else {}
+    return StreamScenario(RelayedCluster(binary, jetstream, options.nodes), options)
 
 
 def _stated(copy: OwnCopy | None) -> str:

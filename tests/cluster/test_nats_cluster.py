@@ -18,7 +18,7 @@ import pytest
 from plumbline.cluster.judging import ClusterRule
 from plumbline.cluster.nats.nodes import RelayedCluster
 from plumbline.cluster.nats.reading import Requests
-from plumbline.cluster.nats.scenario import StreamScenario
+from plumbline.cluster.nats.scenario import started_streams
 from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.plan import FaultType, make_plan
 from plumbline.cluster.relays import CUT
@@ -78,11 +78,12 @@ def test_a_cluster_that_loses_its_stores_is_convicted(
 ) -> None:
     """All nodes are killed, and start again with nothing: what was acknowledged is gone."""
     options = ClusterOptions(3, (FaultType.KILL,), 8 * SECOND, 100, ALL_KILLED, sync="")
-    scenario = StreamScenario(server_binary.path, options)
+    scenario = started_streams(server_binary.path, options)
     restart = NodeProcesses.restart
 
     def restart_empty(processes: NodeProcesses, nodes: Collection[int]) -> None:
         for node in nodes:
+            assert isinstance(scenario.nodes, RelayedCluster)
             store = scenario.nodes.nodes[node].folder / "store"
             assert store.is_dir()
             shutil.rmtree(store)

@@ -10,7 +10,7 @@ from plumbline.cluster.plan import FaultScope, FaultType, make_plan, parse_fault
 from plumbline.errors import UsageProblem
 from plumbline.wire.units import SECOND
 
-ALL = (FaultType.KILL, FaultType.PAUSE, FaultType.PARTITION, FaultType.DELAY)
+ALL = tuple(kind for kind in FaultType if kind is not FaultType.NONE)
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
@@ -43,7 +43,28 @@ def test_halves_are_cut_both_ways_and_one_way_is_not() -> None:
     plan = make_plan([FaultType.PARTITION], 3, 600 * SECOND, 1)
     for fault in plan:
         back = {(other, one) for one, other in fault.routes}
-        assert (back == set(fault.routes)) is (fault.scope is FaultScope.HALVES)
+        assert (back == set(fault.routes)) is (fault.scope is not FaultScope.ONE_WAY)
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_in_a_ring_every_node_reaches_a_majority_of_its_own(nodes: int) -> None:
+    plan = make_plan([FaultType.PARTITION], nodes, 600 * SECOND, 1)
+    rings = [fault for fault in plan if fault.scope is FaultScope.RING]
+    assert rings
+    for fault in rings:
+        reached = [
+            frozenset(other for other in range(nodes) if (one, other) not in fault.routes)
+            for one in range(nodes)
+        ]
+        assert all(len(others) > nodes // 2 for others in reached)
+        assert len(set(reached)) == nodes
+
+
+def test_a_node_is_killed_while_others_are_paused() -> None:
+    for fault in make_plan([FaultType.PAUSE_KILL], 5, 600 * SECOND, 1):
+        assert len(fault.nodes) == 2
+        assert len(fault.killed) == 1
+        assert not set(fault.killed) & set(fault.nodes)
 
 
 def test_no_fault_is_an_empty_plan() -> None:
