@@ -19,7 +19,7 @@ from tests.docs.pages import ROOT, RUN, Block, Page
 HANGS_AFTER_S = 300.0
 READY_WITHIN_S = 120.0
 # Ports of the pages: each is replaced by a free one, so that pages can run side by side.
-PORTS = re.compile(r"\b(4222|4223|4333|4334|5672|5673|8474)\b")
+PORTS = re.compile(r"\b(4222|4223|4333|4334|5672|5673|8080|8222|8474)\b")
 # What a checkout has and pages refer to by a relative path.
 LINKED = ("conformance", "ci", "servers")
 
@@ -134,9 +134,13 @@ def _environment(folder: Path) -> dict[str, str]:
     """``plumbline``, ``python`` and ``pytest`` are those of this checkout, whatever is installed."""
     programs = folder / "bin"
     programs.mkdir()
-    plumbline = programs / "plumbline"
-    plumbline.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m plumbline "$@"\n')
-    plumbline.chmod(0o755)
+    for name, module in {
+        "plumbline": "plumbline",
+        "plumbline-nats-server": "plumbline.cli.nats_server",
+    }.items():
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m {module} "$@"\n')
+        program.chmod(0o755)
     leaky = ("PYTEST_", "COV_", "FORCE_COLOR", "CI", "NATS_URL", "AMQP_URL")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(leaky)}
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), kept["PATH"]])
