@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.reference_broker.nats.config import Account, Authorization, Permission, Permissions, User
+from plumbline.reference_broker.nats.config import NS, Account, Authorization, Permission, Permissions, User
 from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
 from plumbline.reference_broker.nats.sublist import Sublist
 from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
@@ -102,6 +102,8 @@ class ConnectionPermissions:
     """The permissions of one connection, ready to be asked about every message."""
 
     def __init__(self, permissions: Permissions) -> None:
+        self.responses = permissions.allow_responses
+        self._replies: dict[bytes, tuple[int, int]] = {}  # how often, and until when, by reply subject
         self.publish = SubjectPermissions(permissions.publish)
         self.subscribe = SubjectPermissions(permissions.subscribe)
         self._publish_known: dict[bytes, bool] = {}
@@ -113,6 +115,24 @@ class ConnectionPermissions:
             known = self.publish.allows(subject) and not self.publish.denies(subject)
             _remember(self._publish_known, subject, known)
         return known
+
+    def expect_response(self, reply: bytes, now: int) -> None:
+        """A message with ``reply`` was delivered. docs.nats.io, "Allow Responses"."""
+        if self.responses is None:
+            return
+        if len(self._replies) >= REMEMBERED:
+            del self._replies[next(iter(self._replies))]
+        ends = round(self.responses.expires * NS)
+        self._replies[reply] = (self.responses.max_msgs, now + ends if ends >= 0 else 0)
+
+    def may_respond(self, subject: bytes, now: int) -> bool:
+        """Whether it is the answer to what was delivered; counts it."""
+        left, ends = self._replies.get(subject, (0, 0))
+        if left == 0 or (ends and now > ends):
+            self._replies.pop(subject, None)
+            return False
+        self._replies[subject] = (left - 1 if left > 0 else left, ends)
+        return True
 
     def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
         return self.subscribe.allows(subject, queue) and not self.subscribe.denies(subject, queue)

@@ -58,7 +58,6 @@ class User(Struct, frozen=True, forbid_unknown_fields=True):
     password: str = ""
     nkey: str | None = None
     permissions: Permissions | None = None
-    connection_types: tuple[str, ...] = ()  # such as STANDARD and WEBSOCKET; empty for all
 
 
 class Authorization(Struct, frozen=True, forbid_unknown_fields=True):

@@ -62,6 +62,7 @@ class Broker(Admission, Messaging):
         if connection is None:  # it was closed, and its last bytes were under way
             return []
         self.speaking = connection
+        self.now = now
         operations, error = self.decode(connection, data)
         if operations and not (type(operations[0]) is Pong and all(type(one) is Pong for one in operations)):
             connection.last_received = now
@@ -89,6 +90,7 @@ class Broker(Admission, Messaging):
 
     def wake(self, now: int) -> list[Output]:
         """Run what is due."""
+        self.now = now
         for connection_id, alarm in self.timers.due(now):
             connection = self.connections[connection_id]
             if alarm is NatsTimer.PING:

@@ -145,7 +145,10 @@ class Messaging(State):
         return subjects.is_valid_literal(subject)
 
     def may_publish(self, connection: NatsClientConnection, subject: bytes) -> bool:
-        return connection.permits is None or connection.permits.may_publish(subject)
+        permits = connection.permits
+        if permits is None or permits.may_publish(subject):
+            return True
+        return permits.responses is not None and permits.may_respond(subject, self.now)
 
     def message(
         self, subject: bytes, reply: bytes | None, sizes: tuple[bytes, bytes], block: bytes, payload: bytes

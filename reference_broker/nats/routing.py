@@ -69,6 +69,7 @@ class Router:
         self.ended: list[bytes] = []  # subjects of subscriptions that have ended since somebody looked
         self.leaving: list[dict[bytes, Subscription]] = []  # have ended, and wait for ``take_out_some``
         self.subscriptions: Sublist[Subscription] = Sublist()
+        self.on_delivered: Callable[[Subscription, RoutedMessage], None] = lambda subscription, message: None
         self.serves: Callable[[bytes], bool] = lambda subject: False  # whether the service inside listens
         self.routes: dict[bytes, Route] = {}  # what ``route`` remembers
 
@@ -115,8 +116,10 @@ class Router:
 
     def mark_special(self, subscription: Subscription) -> None:
         """Note whether a subscription can be delivered to without looking."""
+        connection = subscription.connection
+        responds = connection.permits is not None and connection.permits.responses is not None
         subscription.special = (
-            subscription.filtered or subscription.max_msgs > 0 or not subscription.connection.options.echo
+            subscription.filtered or subscription.max_msgs > 0 or not connection.options.echo or responds
         )
 
     def route(self, subject: bytes) -> Route:
@@ -219,6 +222,8 @@ class Router:
         if not connection.out:
             self.dirty.append(connection)
         connection.out += self.framed(connection, head, message)
+        if subscription.special:
+            self.on_delivered(subscription, message)
         if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
             self.remove(subscription)
         return 1

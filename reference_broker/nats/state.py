@@ -11,11 +11,11 @@ from enum import Enum
 
 from plumbline.reference_broker.nats.auth import Authenticator
 from plumbline.reference_broker.nats.config import Config
-from plumbline.reference_broker.nats.connection import NatsClientConnection
+from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
 from plumbline.reference_broker.nats.host import Service
 from plumbline.reference_broker.nats.info import Identity
 from plumbline.reference_broker.nats.levels import CoreRules
-from plumbline.reference_broker.nats.routing import Router
+from plumbline.reference_broker.nats.routing import RoutedMessage, Router
 from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.timers import Timers
 from plumbline.wire.errors import ErrorKind
@@ -56,11 +56,13 @@ class State:
         self.authenticator = Authenticator(config.authorization, config.accounts, config.no_auth_user)
         self.service: Service | None = None
         self.connections: dict[int, NatsClientConnection] = {}
+        self.now = 0  # when the last event was
         self.last_event = 0  # when it was, while subscriptions wait to be taken out
         self.speaking: NatsClientConnection | None = None  # whose operations are being handled
         self.timers: Timers[tuple[int, NatsTimer]] = Timers()
         self.dirty: list[NatsClientConnection] = []  # those with something to be sent or closed
         self.router = Router(choose, self.dirty, self.rules.reserved_subjects)
+        self.router.on_delivered = self.expect_response
         self.router.serves = self.service_handles
         self.error_texts = dict(ERROR_TEXTS)
 
@@ -68,6 +70,13 @@ class State:
         """Another configuration from now on: of users and limits, not of ports and JetStream."""
         self.config = self.identity.config = config
         self.authenticator = Authenticator(config.authorization, config.accounts, config.no_auth_user)
+
+    def expect_response(self, subscription: Subscription, message: RoutedMessage) -> None:
+        """A client that may answer what it receives has received ``message``."""
+        permits, words = subscription.connection.permits, message.tail.partition(b"\r\n")[0].split(b" ")
+        is_asked = len(words) == (2 if message.stripped is None else 3)
+        if permits is not None and is_asked:
+            permits.expect_response(words[0], self.now)
 
     def service_handles(self, subject: bytes) -> bool:
         """Whether the service inside wants what is published on ``subject``."""

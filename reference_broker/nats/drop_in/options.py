@@ -99,6 +99,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 # Readers of blocks
 
 
+def _refused(what: str) -> Any:
+    def refuse(value: Value) -> None:
+        raise value.error(f"{what} not supported by this server")
+
+    return refuse
+
+
 def _permission(value: Value) -> Permission:
     """``"a"`` and ``["a", "b"]`` are short for ``{allow: [...]}``."""
     if not isinstance(value.value, dict):
@@ -138,7 +145,7 @@ _USER = table(
     ("password pass", secret),
     ("nkey", _nkey),
     ("permissions permission authorization", _permissions),
-    ("connection_types allowed_connection_types clients", texts),
+    ("allowed_connection_types connection_types clients", _refused("a limit of connection types is")),
     (IGNORED + " proxy_required", anything),
 )
 
@@ -156,13 +163,6 @@ def _user(value: Value) -> User:
 def _users(value: Value) -> tuple[User, ...]:
     found: tuple[User, ...] = items(value, _user)
     return found
-
-
-def _refused(what: str) -> Any:
-    def refuse(value: Value) -> None:
-        raise value.error(f"{what} not supported by this server")
-
-    return refuse
 
 
 _AUTHORIZATION = table(

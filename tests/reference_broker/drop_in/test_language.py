@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.language import parse, plain
+from plumbline.reference_broker.nats.drop_in.options import settings
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import numbers
 
@@ -38,9 +39,10 @@ SAMPLES: Mapping[str, Any] = {
     "jetstream: {max_mem: 1GB, domain: hub}": {"jetstream": {"max_mem": 2**30, "domain": "hub"}},
     "server_tags: [a, b, 'c d']": {"server_tags": ["a", "b", "c d"]},
     "server_tags: [\n  a\n  b # the second\n]": {"server_tags": ["a", "b"]},
-    "authorization {users = [{user: a, pass: b}\n {user: c, password: $2a$11$xyz}]}": {
-        "authorization": {"users": [{"user": "a", "pass": "b"}, {"user": "c", "password": "$2a$11$xyz"}]}
+    "authorization {users = [{user: a, pass: b}\n {user: c, password: d}]}": {
+        "authorization": {"users": [{"user": "a", "pass": "b"}, {"user": "c", "password": "d"}]}
     },
+    "server_tags: [ $2a$11$xyz ]": {"server_tags": ["$2a$11$xyz"]},
     "P = 4333\nport: $P": {"P": 4333, "port": 4333},
     "authorization {T = s3cret\n token: $T}": {"authorization": {"T": "s3cret", "token": "s3cret"}},
     "authorization: {timeout: 1.5}": {"authorization": {"timeout": 1.5}},
@@ -199,3 +201,18 @@ def test_the_real_server_reads_and_refuses_the_same(
     assert (ours == 0) == (text in SAMPLES)
     is_read = text in SAMPLES or (text in ONCE_READ and numbers(server_binary.version) < (2, 10))
     assert (real.returncode == 0) == is_read, real.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("authorization { user: a, password: $2a$11$abc }", "bcrypt"),
+        ("mappings { a: b }", "mapping of subjects"),
+        ("operator: x.jwt", "operator"),
+        ("mqtt { port: 1883 }", "MQTT"),
+        ("authorization { users: [ {user: a, allowed_connection_types: [WEBSOCKET]} ] }", "connection types"),
+    ],
+)
+def test_what_this_server_does_not_have_is_refused_and_not_passed_over(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        settings(parse(text, "server.conf"), {})
