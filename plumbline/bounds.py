@@ -133,7 +133,7 @@ CONFIGURATION_FILES = 20
 # Bytes of the head of a request to its monitoring port, answered with 400, and seconds of one connection
 # there, which is then closed.
 MONITORING_REQUEST = 16 * 1024
-MONITORING_CONNECTION_S = 10.0
+MONITORING_CONNECTION_S = 10
 
 # Accounts of the NATS broker: replies of exported services that are under way, of which the oldest is then
 # forgotten, and accounts in a row that a message is imported through.

@@ -21,6 +21,7 @@ from plumbline.cli.options import (
 from plumbline.cli.options import (
     max_time as read_max_time,
 )
+from plumbline.cli.output import print_line
 from plumbline.cli.reporting import consumers
 from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.gate import WORKERS, GateOptions
@@ -104,12 +105,14 @@ def gate(
 
 def _write_adapter(language: str, folder: Path, protocol: str) -> None:
     for path in write_adapter(language, folder, protocol or "nats"):
-        typer.echo(f"wrote {path}")
+        print_line(f"wrote {path}")
     commands = LANGUAGES[language]
     steps = [f"cd {shlex.quote(str(folder))}"] if folder != Path() else []
     steps += [commands.build] if commands.build else []
-    typer.echo("\n".join(["Add your library to it, then:", *(f"  {step}" for step in steps)]))
-    typer.echo(f"  plumbline gate -- {commands.start}")
+    steps += [f"plumbline gate -- {commands.start}"]
+    print_line("Add your library to it, then:")
+    for step in steps:
+        print_line(f"  {step}")
 
 
 def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:
