@@ -212,3 +212,10 @@ def _each_way(broker: Broker) -> None:
 def each_way_delivers(broker: Broker) -> None:
     """A queue gets one copy for each way through exchanges."""
     _each_way(broker)
+
+
+@defect("AMQP-ROUTE-002")
+def routes_are_found_once(broker: Broker) -> None:
+    """Once a key has been published with, later bindings do not count for it."""
+    for vhost in broker.vhosts.values():
+        replace(vhost, "forget_routes", lambda: None)

@@ -9,6 +9,8 @@ from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
+from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, would_cycle
+from plumbline.reference_broker.amqp.messages.dead_letters import dead_letter as letter_of
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry, altered
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Method
@@ -211,3 +213,35 @@ def dead_letters_come_first(broker: Broker) -> None:
         return True
 
     replace(broker.deliveries, "enqueue", enqueue)
+
+
+@defect("AMQP-DLX-014")
+def what_expires_comes_back(broker: Broker) -> None:
+    """A message that expires into a queue in which it has died before is kept there."""
+    original = broker.deliveries.dead_letter
+
+    def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> None:
+        original(queue, message, reason, now)
+        if reason != EXPIRED or queue.dead_letter_exchange is None:
+            return
+        vhost = broker.vhosts[queue.vhost]
+        letter = letter_of(queue, message, reason, now)
+        exchange = vhost.exchanges[queue.dead_letter_exchange]
+        for target in vhost.route(exchange, letter.routing_key, letter.headers):
+            if would_cycle(letter, target, reason):
+                broker.deliveries.enqueue(target, letter, now)
+
+    replace(broker.deliveries, "dead_letter", dead_letter)
+
+
+@defect("AMQP-DLX-014")
+def what_is_rejected_never_comes_back(broker: Broker) -> None:
+    """A message that is rejected into the queue that it was in is dropped."""
+    original = broker.deliveries.dead_letter
+
+    def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> None:
+        key = queue.dead_letter_routing_key or message.routing_key
+        if queue.dead_letter_exchange != "" or key != queue.name:
+            original(queue, message, reason, now)
+
+    replace(broker.deliveries, "dead_letter", dead_letter)

@@ -223,3 +223,32 @@ def passive_declares_drop_bindings(broker: Broker) -> None:
         return operation
 
     before_handling(broker, "exchange.declare", change)
+
+
+def _answers(broker: Broker, method: str) -> None:
+    """``method`` with no_wait is answered."""
+    before_handling(broker, method, lambda channel, operation: with_arguments(operation, no_wait=False))
+
+
+@defect("AMQP-ROUTE-028")
+def exchange_declare_always_answers(broker: Broker) -> None:
+    """exchange.declare is answered, no_wait or not."""
+    _answers(broker, "exchange.declare")
+
+
+@defect("AMQP-ROUTE-028")
+def exchange_bind_always_answers(broker: Broker) -> None:
+    """exchange.bind is answered, no_wait or not."""
+    _answers(broker, "exchange.bind")
+
+
+@defect("AMQP-ROUTE-028")
+def exchange_unbind_always_answers(broker: Broker) -> None:
+    """exchange.unbind is answered, no_wait or not."""
+    _answers(broker, "exchange.unbind")
+
+
+@defect("AMQP-ROUTE-028")
+def exchange_delete_always_answers(broker: Broker) -> None:
+    """exchange.delete is answered, no_wait or not."""
+    _answers(broker, "exchange.delete")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
@@ -297,3 +298,17 @@ def full_queues_stay_full(broker: Broker) -> None:
         return queue in full
 
     replace(broker.deliveries, "is_rejected_by_full_queue", is_rejected)
+
+
+@defect("AMQP-TTL-010")
+def what_is_given_back_may_be_too_much(broker: Broker) -> None:
+    """A queue may be longer than its limit by messages that were given back."""
+    original = broker.deliveries.requeue
+
+    def requeue(deliveries: Any, now: int) -> set[Queue]:
+        queues = original(deliveries, now)
+        for queue in queues:
+            queue.limited = False
+        return queues
+
+    replace(broker.deliveries, "requeue", requeue)

@@ -1,4 +1,4 @@
-"""Defects in priorities and single active consumers."""
+"""Defects in whose turn it is: priorities, single active consumers, round robin."""
 
 from __future__ import annotations
 
@@ -127,3 +127,26 @@ def others_help_when_the_active_is_full(broker: Broker) -> None:
             broker.deliveries.deliver(free[0], queue.pop(), now)
 
     replace(broker.deliveries, "deliver_ready", deliver_ready)
+
+
+@defect("AMQP-CONSUME-025")
+def two_consumers_take_turns(broker: Broker) -> None:
+    """Of several consumers the first two take turns, and the others get nothing."""
+
+    def take_turns(queue: Queue) -> None:
+        first = queue.turn.popleft()
+        queue.turn.insert(1, first)
+
+    replace(broker.deliveries, "take_turns", take_turns)
+
+
+@defect("AMQP-CONSUME-025")
+def without_acknowledgements_no_turn_ends(broker: Broker) -> None:
+    """A consumer with no_ack keeps its turn."""
+    original = broker.deliveries.take_turns
+
+    def take_turns(queue: Queue) -> None:
+        if not queue.turn[0].no_ack:
+            original(queue)
+
+    replace(broker.deliveries, "take_turns", take_turns)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from plumbline.reference_broker.amqp.connections.connection import (
     AmqpClientConnection,
     Channel,
+    Transaction,
     UnackedDelivery,
 )
 from plumbline.reference_broker.amqp.core import Broker
@@ -25,6 +26,7 @@ from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 
 Chosen = Callable[[UnackedDelivery, UnackedDelivery], bool]
+Publish = tuple[PublishedMessage, bool, list[Queue]]
 
 
 @defect("AMQP-NACK-001")
@@ -445,3 +447,36 @@ def returns_come_after_a_burst(broker: Broker) -> None:
 
     replace(broker.publishing, "return_message", return_message)
     replace(broker.confirms, "send", send)
+
+
+def _commits(broker: Broker, change: Callable[[list[Publish]], list[Publish]]) -> None:
+    """tx.commit sees other publishes than there were."""
+    original = broker.transactions.end
+
+    def end(channel: Channel) -> Transaction:
+        ended = original(channel)
+        ended.publishes = change(ended.publishes)
+        return ended
+
+    replace(broker.transactions, "end", end)
+
+
+@defect("AMQP-CONFIRM-031")
+def commits_return_all_that_is_lost(broker: Broker) -> None:
+    """tx.commit returns what goes nowhere, mandatory or not."""
+    _commits(broker, lambda publishes: [(message, True, queues) for message, _, queues in publishes])
+
+
+@defect("AMQP-CONFIRM-031")
+def commits_return_one_message(broker: Broker) -> None:
+    """tx.commit returns the first message that has to be returned, and no other."""
+
+    def change(publishes: list[Publish]) -> list[Publish]:
+        seen = 0
+        changed = []
+        for message, mandatory, queues in publishes:
+            seen += mandatory and not queues
+            changed.append((message, mandatory and seen <= 1, queues))
+        return changed
+
+    _commits(broker, change)

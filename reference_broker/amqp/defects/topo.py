@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import (
-    before_handling,
-    with_arguments,
-)
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpReplyError
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.arguments import configure
 from plumbline.reference_broker.amqp.topology.exchanges import TYPES, Binding, Exchange, VirtualHost
@@ -183,6 +182,66 @@ def wrong_queue_arguments_are_dropped(broker: Broker) -> None:
         except AmqpReplyError:
             return with_arguments(operation, arguments={})
         return operation
+
+    before_handling(broker, "queue.declare", change)
+
+
+def _forgives(broker: Broker, is_forgiven: Callable[[dict[str, Any]], bool]) -> None:
+    """Impossible arguments of a queue are ignored where ``is_forgiven(arguments)``."""
+
+    def change(channel: Channel, operation: Method) -> Method:
+        table = operation.arguments["arguments"]
+        return with_arguments(operation, arguments={}) if is_forgiven(table) else operation
+
+    before_handling(broker, "queue.declare", change)
+
+
+@defect("AMQP-TOPO-034")
+def dead_letter_keys_need_no_exchange(broker: Broker) -> None:
+    """x-dead-letter-routing-key is accepted without x-dead-letter-exchange."""
+    _forgives(
+        broker, lambda table: "x-dead-letter-routing-key" in table and "x-dead-letter-exchange" not in table
+    )
+
+
+@defect("AMQP-TOPO-034")
+def byte_limits_may_be_negative(broker: Broker) -> None:
+    """An x-max-length-bytes below 0 is accepted."""
+    _forgives(broker, lambda table: _number(table, "x-max-length-bytes") < 0)
+
+
+@defect("AMQP-TOPO-034")
+def there_may_be_any_number_of_priorities(broker: Broker) -> None:
+    """An x-max-priority above 255 is accepted."""
+    _forgives(broker, lambda table: _number(table, "x-max-priority") > 255)
+
+
+def _number(table: dict[str, Any], name: str) -> int:
+    value = table.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+@defect("AMQP-TOPO-038")
+def limits_of_zero_are_refused(broker: Broker) -> None:
+    """An x-max-length or x-max-length-bytes of 0 is refused."""
+
+    @handling(broker, "queue.declare")
+    def declare(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        table = operation.arguments["arguments"]
+        if 0 in (table.get("x-max-length"), table.get("x-max-length-bytes")):
+            raise AmqpReplyError(PRECONDITION_FAILED, "invalid arg")
+        original(channel, operation, now)
+
+
+@defect("AMQP-TOPO-038")
+def arguments_may_be_left_out_later(broker: Broker) -> None:
+    """A queue with arguments can be declared again without them."""
+
+    def change(channel: Channel, operation: Method) -> Method:
+        existing = broker.vhosts[channel.connection.vhost].queues.get(operation.arguments["queue"])
+        if existing is None or operation.arguments["arguments"]:
+            return operation
+        return with_arguments(operation, arguments=existing.arguments)
 
     before_handling(broker, "queue.declare", change)
 
