@@ -121,6 +121,24 @@ def header_size_0_is_refused(broker: Broker) -> None:
 
 
 @defect("CORE-076")
+def gone_subscribers_still_count(broker: Broker) -> None:
+    """A request to a subject whose only subscriber has gone gets no 503."""
+    gone: set[bytes] = set()
+    forget, on_no_receivers = broker.forget, broker.on_no_receivers
+
+    def remember(connection: NatsClientConnection) -> None:
+        gone.update(each.subject for each in connection.subscriptions.values())
+        forget(connection)
+
+    def unless_gone(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
+        if subject not in gone:
+            on_no_receivers(connection, subject, reply)
+
+    replace(broker, "forget", remember)
+    replace(broker, "on_no_receivers", unless_gone)
+
+
+@defect("CORE-076")
 def nobody_responds_is_not_told(broker: Broker) -> None:
     """A request that reaches nobody gets no 503."""
     replace(broker, "send_no_responders", lambda connection, subject, reply: None)
