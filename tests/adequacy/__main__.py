@@ -21,7 +21,7 @@ import sys
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
@@ -37,7 +37,17 @@ from plumbline.conformance.suite import all_checks, select
 from plumbline.errors import ExitCode
 from tests.adequacy.mutants import Candidate, Mutant, mutants_of
 from tests.adequacy.reach import RUNS, Reach, load, measure
-from tests.adequacy.results import EQUIVALENTS, Result, ResultsFile, Status, equivalents, score
+from tests.adequacy.results import (
+    EQUIVALENTS,
+    Equivalent,
+    Gap,
+    Result,
+    ResultsFile,
+    Status,
+    equivalents,
+    gaps,
+    score,
+)
 from tests.adequacy.running import Runner, Selection, in_other_process
 from tests.adequacy.sources import (
     PROTOCOLS,
@@ -101,7 +111,16 @@ def main() -> int:
         f"{total.survived} survived, {total.unreached} not reached; {total.equivalent} equivalent"
         + (f"; {len(chosen) - len(done)} not run" if len(done) < len(chosen) else "")
     )
-    wrong = [] if code else _wrong_equivalents(options.equivalents, mutants, done)
+    known_gaps = gaps()
+    known = sum(result.status in _OPEN and result.id in known_gaps for result in done)
+    if total.survived + total.unreached:
+        console.print(
+            f"gaps.toml says what is missing for {known} of the {total.survived + total.unreached} that no "
+            "check kills"
+        )
+    for line in _closed_gaps(known_gaps.values(), done):
+        console.print(line)
+    wrong = [] if code else _wrong_entries(equivalents(options.equivalents).values(), mutants, done)
     for line in wrong:
         console.print(line, style="red")
     if code is ExitCode.CONFORMANT and (wrong or total.percent < options.at_least):
@@ -250,7 +269,8 @@ class _Core:
         return found
 
 
-_NOT_KILLED = (Status.SURVIVED, Status.UNREACHED, Status.EQUIVALENT)
+_OPEN = (Status.SURVIVED, Status.UNREACHED)
+_NOT_KILLED = (*_OPEN, Status.EQUIVALENT)
 
 
 def _pickle(path: Path, key: str, protocol: str, done: Callable[[], None]) -> None:
@@ -347,13 +367,19 @@ def _table(results: list[Result]) -> Table:
     return table
 
 
-def _wrong_equivalents(path: Path, mutants: list[Mutant], results: list[Result]) -> list[str]:
+def _closed_gaps(listed: Iterable[Gap], results: list[Result]) -> list[str]:
+    """Entries of the list of gaps that a check kills: they can go."""
+    killers = {result.id: result.killer for result in results if result.status is Status.KILLED}
+    return [f"no gap any more: {gap} is killed by {killers[gap.id]}" for gap in listed if gap.id in killers]
+
+
+def _wrong_entries(listed: Iterable[Equivalent], mutants: list[Mutant], results: list[Result]) -> list[str]:
     """Entries of the list that are killed, or are no mutants of a module that was looked at."""
     by_id = {result.id: result for result in results}
     known = {mutant.id for mutant in mutants}
     looked_at = {mutant.module for mutant in mutants}
     lines = []
-    for entry in equivalents(path).values():
+    for entry in listed:
         result = by_id.get(entry.id)
         if result is not None and result.status is Status.KILLED:
             lines.append(f"not equivalent: {entry} is killed by {result.killer}")

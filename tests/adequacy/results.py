@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 EQUIVALENTS = Path(__file__).parent / "equivalents.toml"
+GAPS = Path(__file__).parent / "gaps.toml"
 
 
 class Status(StrEnum):
@@ -92,13 +93,36 @@ class Equivalent(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.id} {self.module} {self.function}: {self.change}"
 
 
+class Gap(Struct, frozen=True, forbid_unknown_fields=True):
+    """A mutant that a check should kill. ``missing``: what no check does."""
+
+    id: str
+    module: str
+    function: str
+    change: str
+    missing: str
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.module} {self.function}: {self.change}"
+
+
 class _EquivalentsFile(Struct, forbid_unknown_fields=True):
     equivalent: list[Equivalent] = []
+
+
+class _GapsFile(Struct, forbid_unknown_fields=True):
+    gap: list[Gap] = []
 
 
 def equivalents(path: Path = EQUIVALENTS) -> dict[str, Equivalent]:
     """The reviewed list, by id."""
     listed = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _EquivalentsFile).equivalent
+    return {each.id: each for each in listed}
+
+
+def gaps(path: Path = GAPS) -> dict[str, Gap]:
+    """The survivors of past runs that are not equivalent, by id."""
+    listed = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _GapsFile).gap
     return {each.id: each for each in listed}
 
 

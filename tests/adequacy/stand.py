@@ -83,7 +83,8 @@ class World:
 
     def next_wake(self) -> int | None:
         """When the next timer of any server is due."""
-        times = [due for server in self.servers.values() if (due := server.next_wake()) is not None]
+        servers = list(self.servers.values())  # one that crashes is taken out
+        times = [due for server in servers if (due := server.next_wake()) is not None]
         return min(times, default=None)
 
     def advance_to(self, end: int) -> None:
@@ -172,9 +173,18 @@ class VirtualServer:
         if self.has_ended or self._core is None:
             return None
         times = [when for when, _ in self._lingering[:1]]
-        if (due := self._core.next_wake()) is not None:
+        if (due := self._core_due(self._core)) is not None:
             times.append(due)
         return min(times, default=None)
+
+    def _core_due(self, core: Core) -> int | None:
+        """When the core has something to do. One that raises an exception has crashed."""
+        try:
+            return core.next_wake()
+        except Exception:  # whatever a mutant does
+            self.world.crash = self.world.crash or traceback.format_exc(limit=-3)
+            self.kill()
+            return None
 
     def wake(self) -> None:
         now = self.world.now
@@ -182,7 +192,7 @@ class VirtualServer:
             self.hang_up(heapq.heappop(self._lingering)[1])
         if self._core is None or self.has_ended:
             return
-        due = self._core.next_wake()
+        due = self._core_due(self._core)
         if due is not None and due <= now:
             self._event(self._core.wake)
 
@@ -204,7 +214,7 @@ class VirtualServer:
         if self.has_ended:
             return
         try:
-            outputs = happen(self.world.now)
+            outputs = tuple(happen(self.world.now))
             self._write()
         except Exception:  # whatever a mutant does
             self.world.crash = self.world.crash or traceback.format_exc(limit=-3)

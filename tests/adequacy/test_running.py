@@ -17,7 +17,7 @@ from plumbline.conformance import suite
 from plumbline.conformance.suite import select
 from tests.adequacy.mutants import Candidate, Source, mutants_of
 from tests.adequacy.reach import CheckReach, Reach, measure
-from tests.adequacy.results import Killed, Result, ResultsFile, Status, equivalents, score
+from tests.adequacy.results import Killed, Result, ResultsFile, Status, equivalents, gaps, score
 from tests.adequacy.running import Runner, Selection
 from tests.adequacy.sources import PACKAGE, ROOT, import_all, sources
 
@@ -154,6 +154,11 @@ def test_equivalent_mutants_do_not_count() -> None:
 
 def test_the_list_of_equivalents_has_reasons() -> None:
     assert all(len(each.reason) > 20 and each.change for each in equivalents().values())
+
+
+def test_the_list_of_gaps_says_what_is_missing_and_names_no_equivalent() -> None:
+    assert all(each.missing and each.change for each in gaps().values())
+    assert gaps().keys().isdisjoint(equivalents())
 
 
 # The program

@@ -60,6 +60,20 @@ def test_a_core_that_raises_an_exception_has_crashed(monkeypatch: pytest.MonkeyP
             stand.world.open_link(access.url)
 
 
+@pytest.mark.parametrize(("method", "value"), [("on_data", lambda *_: None), ("next_wake", None)])
+def test_a_core_that_answers_nonsense_has_crashed(
+    monkeypatch: pytest.MonkeyPatch, method: str, value: object
+) -> None:
+    stand = Stand("nats")
+    with stand.installed():
+        url = stand.access.url
+        link = stand.world.open_link(url)
+        monkeypatch.setattr(stand.world.servers[url.port].core, method, value)
+        link.sendall(b"PING\r\n")
+        stand.world.sleep(1)
+        assert "'NoneType' object is not" in stand.world.crash
+
+
 def test_the_clock_is_the_real_one_again_afterwards() -> None:
     with Stand("nats").installed():
         assert vars(session)["time"] is not time
