@@ -38,6 +38,12 @@ class SimulatedDefect(StrEnum):
     VOTES_BLINDLY = "nodes vote for a candidate with a shorter log"
     SKIPS_ENTRY = "a follower that catches up leaves a message out"
     ACKS_TOO_HIGH = "an acknowledgement states a sequence too high after a leader change"
+    ACKS_TOO_LOW = "an acknowledgement states a sequence of long ago after a leader change"
+    ACKS_ONE_SEQUENCE_TWICE = "two messages are acknowledged with one sequence after a leader change"
+    REFUSES_AND_STORES = "a publish is refused that the leader stores"
+    CHANGES_ENTRY = "a follower that catches up stores another message in one place"
+    STAYS_BEHIND = "the first node takes nothing from a leader any more after it was killed"
+    LOSES_TAIL_WHEN_KILLED = "the end of a log is not on disk yet when its node is killed"
 
 
 class Entry(Struct, frozen=True):
@@ -55,6 +61,8 @@ class Node:
         self.log: list[Entry] = []
         self.term = 0
         self.missing: set[int] = set()  # sequences that a defect left out
+        self.changed: set[int] = set()  # sequences where a defect stored the message before
+        self.is_deaf = False
         self.runs = True  # neither killed nor paused
         self.voted = 0  # the last term
         self.start()
@@ -69,6 +77,14 @@ class Node:
         self.quorum_at = 0
         self.known: dict[str, int] = {}
         self.waiting: dict[int, list[tuple[Attempt, bool]]] = defaultdict(list)
+
+    def messages(self) -> dict[int, str]:
+        """What a reader of this node finds."""
+        return {
+            sequence: self.log[sequence - 2].id if sequence in self.changed else entry.id
+            for sequence, entry in enumerate(self.log[: self.committed], 1)
+            if sequence not in self.missing and not entry.id.startswith(TERM)
+        }
 
     @property
     def leads(self) -> bool:
@@ -86,7 +102,10 @@ class SimulatedCluster:
     def __init__(self, seed: int, defect: SimulatedDefect | None = None, seconds: int = 60) -> None:
         self._random = Random(f"simulation {seed}")
         self._defect = defect
-        self._plan = make_plan(KINDS, NODES, seconds * SECOND, seed)
+        self._faults: dict[int, list[tuple[PlannedFault, bool]]] = defaultdict(list)  # by tick; they begin
+        for fault in make_plan(KINDS, NODES, seconds * SECOND, seed):
+            self._faults[fault.start_ns // TICK_NS].append((fault, True))
+            self._faults[fault.end_ns // TICK_NS].append((fault, False))
         self._ticks = seconds * SECOND // TICK_NS
         self._nodes = [Node(number) for number in range(NODES)]
         self._cut: set[tuple[int, int]] = set()
@@ -103,8 +122,8 @@ class SimulatedCluster:
         """Publishes while faults strike, heals, and reads every node."""
         for tick in range(self._ticks + SETTLE):
             self._tick = tick
-            for fault in self._plan:
-                self._apply(fault)
+            for fault, begins in self._faults.get(tick, ()):
+                self._apply(fault, begins=begins)
             for action in self._later.pop(self._tick, ()):
                 action()
             for node in self._nodes:
@@ -114,17 +133,7 @@ class SimulatedCluster:
                 self._publish()
             if self._tick % 2:
                 self._read()
-        logs = [
-            NodeLog(
-                node.number,
-                {
-                    sequence: entry.id
-                    for sequence, entry in enumerate(node.log[: node.committed], 1)
-                    if sequence not in node.missing and not entry.id.startswith(TERM)
-                },
-            )
-            for node in self._nodes
-        ]
+        logs = [NodeLog(node.number, node.messages()) for node in self._nodes]
         whole = len({node.committed for node in self._nodes}) == 1
         return ClusterHistory(self._attempts, self._reads, logs, is_whole=whole)
 
@@ -137,19 +146,23 @@ class SimulatedCluster:
     def _soon(self, action: Callable[[], None]) -> None:
         self._later[self._tick + self._random.randint(1, 3)].append(action)
 
-    def _apply(self, fault: PlannedFault) -> None:
-        begins, ends = fault.start_ns // TICK_NS == self._tick, fault.end_ns // TICK_NS == self._tick
-        if not begins and not ends:
-            return
+    def _apply(self, fault: PlannedFault, *, begins: bool) -> None:
         if fault.fault is FaultType.PARTITION:
             self._cut = set(fault.routes) if begins else set()
-        for number in fault.nodes if fault.fault is not FaultType.PARTITION else ():
+            return
+        for number in fault.nodes:
             node = self._nodes[number]
-            node.runs = ends
+            node.runs = not begins
             node.heard = self._tick
-            if ends and fault.fault is FaultType.KILL:
-                node.start()
-                node.heard = self._tick
+            if not begins and fault.fault is FaultType.KILL:
+                self._start(node)
+
+    def _start(self, node: Node) -> None:
+        if self._defect is SimulatedDefect.LOSES_TAIL_WHEN_KILLED:
+            del node.log[-3:]
+        node.is_deaf = self._defect is SimulatedDefect.STAYS_BEHIND and node.number == 0
+        node.start()
+        node.heard = self._tick
 
     def _reaches(self, one: int, other: int) -> bool:
         running = self._nodes[one].runs and self._nodes[other].runs
@@ -163,7 +176,7 @@ class SimulatedCluster:
     def _step(self, node: Node) -> None:
         if node.leads:
             self._replicate(node)
-        elif self._tick - node.heard > 10 + node.patience:
+        elif self._tick - node.heard > 10 + node.patience and not node.is_deaf:
             self._elect(node)
 
     def _elect(self, node: Node) -> None:
@@ -205,6 +218,9 @@ class SimulatedCluster:
         for other in self._nodes:
             if other is leader or not self._reaches(leader.number, other.number) or other.term > leader.term:
                 continue
+            if other.is_deaf:
+                other.heard = self._tick
+                continue
             other.term, other.leader, other.heard = leader.term, leader.number, self._tick
             self._catch_up(leader, other)
             if self._reaches(other.number, leader.number):
@@ -225,11 +241,14 @@ class SimulatedCluster:
 
     def _catch_up(self, leader: Node, other: Node) -> None:
         same = leader.matched[other.number]  # of this term, which no other leader has
-        while same < min(len(leader.log), len(other.log)) and leader.log[same] == other.log[same]:
+        shorter = min(len(leader.log), len(other.log))
+        while same < shorter and leader.log[same] == other.log[same]:
             same += 1
         missed = len(leader.log) - same
         if missed > 5 and self._defect is SimulatedDefect.SKIPS_ENTRY:
             other.missing.add(same + 2)
+        if missed > 5 and self._defect is SimulatedDefect.CHANGES_ENTRY:
+            other.changed.add(same + 4)
         if missed or len(other.log) > same:
             other.log[same:] = leader.log[same:]
             other.committed = min(other.committed, len(other.log))
@@ -238,8 +257,20 @@ class SimulatedCluster:
         for sequence in [one for one in leader.waiting if one <= upto]:
             for attempt, duplicate in leader.waiting.pop(sequence):
                 if self._reaches(leader.number, attempt.node):
-                    stated = sequence + (self._defect is SimulatedDefect.ACKS_TOO_HIGH and leader.term > 1)
+                    stated = self._stated(sequence) if leader.term > 1 else sequence
                     self._soon(partial(self._answer, attempt, stated, duplicate))
+
+    def _stated(self, sequence: int) -> int:
+        """In an acknowledgement, after a leader change."""
+        match self._defect:
+            case SimulatedDefect.ACKS_TOO_HIGH:
+                return sequence + 1
+            case SimulatedDefect.ACKS_TOO_LOW:
+                return max(sequence - 50, 1)
+            case SimulatedDefect.ACKS_ONE_SEQUENCE_TWICE:
+                return sequence - 1 + sequence % 2
+            case _:
+                return sequence
 
     # -- clients -----------------------------------------------------------------------------
 
@@ -279,6 +310,9 @@ class SimulatedCluster:
         if sequence is None:
             leader.log.append(Entry(leader.term, attempt.id))
             sequence = leader.known[attempt.id] = len(leader.log)
+            if self._defect is SimulatedDefect.REFUSES_AND_STORES and sequence % 50 == 0:
+                attempt.outcome, attempt.completed = AttemptOutcome.FAILED, self._now() + TICK_NS
+                return
             leader.waiting[sequence].append((attempt, False))
         else:
             leader.waiting[sequence].append((attempt, True))

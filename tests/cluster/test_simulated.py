@@ -6,6 +6,7 @@ import pytest
 
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule
 from plumbline.cluster.nats.judging import judge
+from plumbline.cluster.verdicts import NATS_CHECKS
 from tests.cluster.simulated import SimulatedCluster, SimulatedDefect
 
 EXPECTED = {
@@ -16,6 +17,12 @@ EXPECTED = {
     SimulatedDefect.VOTES_BLINDLY: ClusterRule.LOST,
     SimulatedDefect.SKIPS_ENTRY: ClusterRule.SAME_LOG,
     SimulatedDefect.ACKS_TOO_HIGH: ClusterRule.PLACE,
+    SimulatedDefect.ACKS_TOO_LOW: ClusterRule.ORDER,
+    SimulatedDefect.ACKS_ONE_SEQUENCE_TWICE: ClusterRule.ONE_MESSAGE,
+    SimulatedDefect.REFUSES_AND_STORES: ClusterRule.UNEXPECTED,
+    SimulatedDefect.CHANGES_ENTRY: ClusterRule.SAME_MESSAGE,
+    SimulatedDefect.STAYS_BEHIND: ClusterRule.AVAILABLE,
+    SimulatedDefect.LOSES_TAIL_WHEN_KILLED: ClusterRule.LOST,
 }
 
 
@@ -31,6 +38,11 @@ SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed else []) for seed i
 @pytest.mark.parametrize("defect", EXPECTED, ids=lambda defect: defect.name.lower())
 def test_a_defect_is_convicted(defect: SimulatedDefect, seed: int) -> None:
     assert judged(seed, defect).of(EXPECTED[defect])
+
+
+def test_every_rule_and_every_defect_has_the_other() -> None:
+    assert set(EXPECTED) == set(SimulatedDefect)
+    assert set(EXPECTED.values()) == set(NATS_CHECKS)
 
 
 @pytest.mark.parametrize("seed", range(5))
