@@ -17,14 +17,17 @@ from plumbline.cli.output import flush, print_line, warn
 from plumbline.cluster.amqp.scenario import QueueScenario, started_queue
 from plumbline.cluster.nats.nodes import UserStreams
 from plumbline.cluster.nats.scenario import StreamScenario, started_streams
+from plumbline.cluster.page import as_html
 from plumbline.cluster.plan import FaultType, parse_faults
-from plumbline.cluster.result import as_json, as_text, conclude
+from plumbline.cluster.result import ClusterResult, as_json, as_text, conclude
 from plumbline.cluster.run import new_seed, run_cluster
 from plumbline.cluster.scenario import ClusterOptions, Scenario
 from plumbline.cluster.user import UserCluster, possible_faults
 from plumbline.conformance.urls import parse_url
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.masking import masked_url
+from plumbline.reports import open_reports
+from plumbline.reports.events import events_of
 from plumbline.servers import getting, targets
 from plumbline.versions import numbers
 from plumbline.wire.units import SECOND, read_duration
@@ -55,7 +58,7 @@ Examples:
   plumbline cluster --server nats-server@2.15 --for 60s
   plumbline cluster --server nats-server@2.15 --faults kill,partition --rate 500 --seed 17
   plumbline cluster --server rabbitmq@4.3 --rate 500
-  plumbline cluster --server nats-server@2.15 --json cluster.json
+  plumbline cluster --server nats-server@2.15 --html cluster.html --junit cluster.xml --json cluster.json
   plumbline cluster nats://a nats://b nats://c \
       --kill-command 'docker kill nats{node}' --start-command 'docker start nats{node}'
   plumbline list 'JS-CLUS-*' 'AMQP-CLUS-*'
@@ -116,12 +119,19 @@ def cluster(
         str, typer.Option("--start-command", metavar="COMMAND", help="Starts it again.")
     ] = "",
     json: JsonFile = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with a time line.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write the verdicts as JUnit XML.")
+    ] = None,
 ) -> None:
     """Find lost messages and broken order of a cluster under faults."""
     if sync not in (SYNC_ALWAYS, SYNC_DEFAULT):
         raise UsageProblem(f"--sync {sync}: write {SYNC_ALWAYS} or {SYNC_DEFAULT}")
-    if json is not None:
-        json.touch()  # whether it can be written is known before the run
+    for file in (json, html, junit):
+        if file is not None:
+            file.touch()  # whether it can be written is known before the run
     count = len(urls) if urls else nodes
     if count not in SIZES:
         raise UsageProblem(f"{count} nodes: write 3 or 5")
@@ -144,7 +154,18 @@ def cluster(
     )
     if impossible := sorted(set(options.faults) - possible):
         raise UsageProblem(f"--faults {kinds}: {given.name} cannot have {', '.join(impossible)}")
-    raise typer.Exit(_run(given, options, duration, json))
+    found = _run(given, options, duration)
+    for line in as_text(found):
+        print_line(line)
+    if json is not None:
+        json.write_bytes(as_json(found))
+    if html is not None:
+        html.write_text(as_html(found))
+    if junit is not None:
+        for report in open_reports({"junit": junit}):
+            for event in events_of(found.result):
+                report.on_event(event)
+    raise typer.Exit(ExitCode(found.result.summary.exit_code))
 
 
 class _NamedNodes:
@@ -202,16 +223,14 @@ class _UserNodes:
         return QueueScenario(UserCluster(self._urls, self._kill, self._start), options)
 
 
-def _run(
-    given: _NamedNodes | _UserNodes, options: ClusterOptions, duration: str, json: Path | None
-) -> ExitCode:
+def _run(given: _NamedNodes | _UserNodes, options: ClusterOptions, duration: str) -> ClusterResult:
     started, began = datetime.datetime.now(datetime.UTC), time.monotonic()
     kinds = ",".join(options.faults)
     _show(f"{given.name}, {options.nodes} nodes, faults {kinds}, seed {options.seed}")
     run = run_cluster(given.scenario(options), options, _show)
     words = ["plumbline", "cluster", *given.words, "--nodes", str(options.nodes), "--faults", kinds]
     words += ["--for", duration, "--rate", f"{options.rate:g}", "--seed", str(options.seed)]
-    found = conclude(
+    return conclude(
         given.protocol,
         given.name,
         given.version,
@@ -221,11 +240,6 @@ def _run(
         time.monotonic() - began,
         shlex.join([*words, *given.last_words]),
     )
-    for line in as_text(found):
-        print_line(line)
-    if json is not None:
-        json.write_bytes(as_json(found))
-    return ExitCode(found.result.summary.exit_code)
 
 
 def _duration(text: str) -> int:

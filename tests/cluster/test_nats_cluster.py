@@ -42,7 +42,9 @@ def command(server: ServerBinary, *words: str) -> list[str]:
 
 def test_a_short_run_with_faults_is_conformant(server_binary: ServerBinary, tmp_path: Path) -> None:
     out = tmp_path / "cluster.json"
-    words = ("--faults", "pause,partition", "--for", "8s", "--rate", "100", "--seed", "1", "--json", str(out))
+    page, junit = tmp_path / "cluster.html", tmp_path / "cluster.xml"
+    words = ["--faults", "pause,partition", "--for", "8s", "--rate", "100", "--seed", "1", "--json", str(out)]
+    words += ["--html", str(page), "--junit", str(junit)]
     ended = subprocess.run(command(server_binary, *words), capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads(out.read_bytes())
@@ -52,6 +54,8 @@ def test_a_short_run_with_faults_is_conformant(server_binary: ServerBinary, tmp_
     assert found["findings"] == []
     assert {row["verdict"] for row in found["requirements"]} == {"passed"}
     assert "--seed 1" in found["command"]
+    assert "<svg" in page.read_text()
+    assert junit.read_text().count("<testcase") == len(found["requirements"])
 
 
 def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary) -> None:
