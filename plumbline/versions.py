@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 _LEADING = re.compile(r"v?(\d{1,9}(?:\.\d{1,9})*)", re.ASCII)
 _CONDITION = re.compile(r"(<=|>=|==|!=|<|>)\s*v?(\d{1,9}(?:\.\d{1,9})*)", re.ASCII)
@@ -21,6 +22,8 @@ RELEASES = re.compile(r"(\d{1,9}\.\d{1,9}\.\d{1,9})(?: to (\d{1,9}\.\d{1,9}\.\d{
 
 def numbers(version: str) -> tuple[int, ...]:
     """``(2, 10, 14)`` of ``v2.10.14-beta``; empty if the text does not begin with a version."""
+    from packaging.version import Version  # here, so that a broker starts without it
+
     found = _LEADING.match(version)
     return Version(found[1]).release if found else ()
 
@@ -30,12 +33,14 @@ def holds(versions: str, version: str) -> bool:
 
     Raises ``ValueError`` if ``versions`` is no range.
     """
-    return Version(".".join(map(str, numbers(version) or (0,)))) in specifiers(versions)
+    return ".".join(map(str, numbers(version) or (0,))) in specifiers(versions)
 
 
 @cache
 def specifiers(versions: str) -> SpecifierSet:
     """The range as ``packaging`` has it. Raises ``ValueError``."""
+    from packaging.specifiers import SpecifierSet
+
     if found := RELEASES.fullmatch(versions):
         first, last = found[1], found[2] or found[1]
         if numbers(first) > numbers(last):

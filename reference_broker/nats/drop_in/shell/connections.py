@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from msgspec import Struct
 
 from plumbline.reference_broker.nats.config import ConfigError
-from plumbline.reference_broker.nats.drop_in.options import TlsOptions, WebSocketOptions
+from plumbline.reference_broker.nats.drop_in.options import Settings, TlsOptions, WebSocketOptions
 from plumbline.reference_broker.shell import Client, Shell
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.websocket_server import WebSocketServer
@@ -233,6 +233,33 @@ class LayeredClient(Client):
                 handle.cancel()
         if self._is_known:
             super().connection_lost(exception)
+
+
+class Ports:
+    """The ports of a server that has TLS or WebSocket. Raises ``ConfigError`` for files that cannot be used.
+
+    ``remember`` hears of each client of the port for WebSocket.
+    """
+
+    def __init__(self, settings: Settings, remember: Callable[[Client], None]) -> None:
+        self._remember = remember
+        self.reload(settings)
+
+    def reload(self, settings: Settings) -> None:
+        """For connections from now on. Raises ``ConfigError``, and then nothing changes."""
+        tls, web = settings.tls, settings.websocket
+        clients = Port(tls_context(tls), tls, settings.allow_non_tls) if tls is not None else Port()
+        web_tls = web.tls if web is not None and not web.no_tls else None
+        context = tls_context(web_tls) if web_tls is not None else None
+        self._clients, self._web = clients, Port(context, web_tls, websocket=web)
+
+    def new_client(self, server: Shell) -> Client:
+        """Of the port for clients."""
+        return LayeredClient(server, self._clients, lambda client: None)
+
+    def new_websocket(self, server: Shell) -> Client:
+        """Of the port for WebSocket."""
+        return LayeredClient(server, self._web, self._remember)
 
 
 def tls_context(options: TlsOptions) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ import random
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
@@ -19,13 +19,15 @@ from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.drop_in.http import HttpRequest, answer
 from plumbline.reference_broker.nats.drop_in.monitoring import Monitor, Process
-from plumbline.reference_broker.nats.drop_in.options import Settings, TlsOptions
-from plumbline.reference_broker.nats.drop_in.shell.connections import LayeredClient, Port, tls_context
+from plumbline.reference_broker.nats.drop_in.options import Settings
 from plumbline.reference_broker.nats.drop_in.traffic import Traffic
 from plumbline.reference_broker.nats.info import ACCOUNT
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.shell import Client, lengthen_backlog
 from plumbline.wire.nats import Info
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.drop_in.shell.connections import Ports
 
 # Fields of the configuration that a reload changes.
 RELOADED = (
@@ -51,15 +53,14 @@ class DropInServer(NatsBroker):
             brokers = self.accounts.accounts
         self.monitor = Monitor(settings, brokers, self.traffic, self.process, time.time_ns())
         self.is_leaving = False  # in lame duck mode
-        self._port = _port(settings.tls, settings)
+        self._ports: Ports | None = None
+        if settings.tls is not None or settings.websocket is not None:
+            from plumbline.reference_broker.nats.drop_in.shell.connections import Ports
+
+            self._ports = Ports(settings, self._remember_websocket)
         self._websocket: asyncio.Server | None = None
         self._monitoring: asyncio.Server | None = None
         self._websocket_clients: set[int] = set()
-        options = settings.websocket
-        self._websocket_port = Port()
-        if options is not None:
-            context = tls_context(options.tls) if options.tls is not None and not options.no_tls else None
-            self._websocket_port = Port(context, options.tls, websocket=options)
         if settings.tls is not None:
             offer = "tls_available" if settings.allow_non_tls else "tls_required"
             verify = {"tls_verify": True} if settings.tls.verify else {}
@@ -95,8 +96,11 @@ class DropInServer(NatsBroker):
                     lambda: MonitoringClient(self), host, settings.monitor.port
                 )
                 self.process.monitor_port = self._monitoring.sockets[0].getsockname()[1]
-            if options is not None:
-                self._websocket = await loop.create_server(self._new_websocket, options.host, options.port)
+            if options is not None and self._ports is not None:
+                ports = self._ports
+                self._websocket = await loop.create_server(
+                    lambda: ports.new_websocket(self), options.host, options.port
+                )
                 lengthen_backlog(self._websocket)
                 self.process.websocket_port = self._websocket.sockets[0].getsockname()[1]
             await super().start()
@@ -114,19 +118,19 @@ class DropInServer(NatsBroker):
                 server.close()
 
     def new_client(self) -> Client:
-        self.traffic.opened += 1
-        return (
-            Client(self) if self._port.tls is None else LayeredClient(self, self._port, lambda client: None)
-        )
+        if self.settings.tls is None or self._ports is None:
+            return Client(self)
+        return self._ports.new_client(self)
 
-    def _new_websocket(self) -> Client:
+    def next_id(self) -> int:
         self.traffic.opened += 1
-        return LayeredClient(self, self._websocket_port, self._remember_websocket)
+        return super().next_id()
 
-    def _remember_websocket(self, client: LayeredClient) -> None:
+    def _remember_websocket(self, client: Client) -> None:
         """Its INFO offers what the port for WebSocket does."""
         self._websocket_clients.add(client.id)
-        is_secure = self._websocket_port.context is not None
+        options = self.settings.websocket
+        is_secure = options is not None and not options.no_tls
         self.broker.identity.offers_elsewhere[client.id] = {"tls_required": True} if is_secure else {}
 
     def _know_process(self) -> None:
@@ -161,7 +165,8 @@ class DropInServer(NatsBroker):
         core.reconfigure(structs.replace(self.broker.config, **kept))
         if before.tls is not None and settings.tls is not None:
             try:
-                self._port = _port(settings.tls, settings)
+                if self._ports is not None:
+                    self._ports.reload(settings)
             except ConfigError as error:
                 lines.append(f"Failed to reload TLS: {error}")
         self.carry_out(core.dismiss_refused())
@@ -219,12 +224,6 @@ class MonitoringClient(asyncio.Protocol):
             reply = answer(*found, head_only=request.method == "HEAD")
         self._transport.write(reply)
         self._transport.close()
-
-
-def _port(tls: TlsOptions | None, settings: Settings) -> Port:
-    if tls is None:
-        return Port()
-    return Port(tls_context(tls), tls, settings.allow_non_tls)
 
 
 def _resident_bytes() -> int:
