@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.adequacy.sources import PACKAGE, ROOT, import_all, sources
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 CHECKS = ["AMQP-ACK-001"]
+AMQP_SURVIVORS = Path(__file__).with_name("survivors_amqp.toml")
 all_checks = cache(suite.all_checks)
 PUBLISHING = "amqp.messages.publishing"
 ACKNOWLEDGING = "amqp.messages.acknowledging"
@@ -159,6 +161,15 @@ def test_the_list_of_equivalents_has_reasons() -> None:
 def test_the_list_of_gaps_says_what_is_missing_and_names_no_equivalent() -> None:
     assert all(each.missing and each.change for each in gaps().values())
     assert gaps().keys().isdisjoint(equivalents())
+
+
+def test_the_list_of_amqp_survivors_has_reasons_and_names_no_equivalents() -> None:
+    groups = tomllib.loads(AMQP_SURVIVORS.read_text("utf-8"))["survivors"]
+    ids = [mutant.split()[0] for group in groups for mutant in group["mutants"]]
+    assert {group["kind"] for group in groups} <= {"gap", "not required", "undecided"}
+    assert all(len(group["reason"]) > 20 for group in groups)
+    assert len(ids) == len(set(ids))
+    assert not set(ids) & set(equivalents())
 
 
 # The program
