@@ -8,7 +8,6 @@ from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
-from plumbline.reference_broker.nats.nkeys import decode_signature
 from plumbline.wire.nats import Connect, Operation, Ping, Pub
 
 
@@ -92,17 +91,6 @@ def signatures_are_of_nothing(broker: Broker) -> None:
     replace(
         broker.authenticator, "signature_is_right", lambda nkey, nonce, signature: right(nkey, "", signature)
     )
-
-
-@defect("CORE-112")
-def signatures_with_an_odd_point_are_wrong(broker: Broker) -> None:
-    """An NKey signature is wrong if the last bit of its point is set, which is so for half of them."""
-    right = broker.authenticator.signature_is_right
-
-    def is_right(nkey: str, nonce: str, signature: str) -> bool:
-        return right(nkey, nonce, signature) and not decode_signature(signature)[31] >> 7
-
-    replace(broker.authenticator, "signature_is_right", is_right)
 
 
 @defect("CORE-061")
