@@ -19,15 +19,13 @@ class Settlement(StrEnum):
 
 
 class Delivery(Struct):
-    """One basic.deliver. ``channel`` is a number for each consumer's connection of the run. ``count``: the
-    header x-delivery-count, or 0."""
+    """One basic.deliver. ``channel`` is a number for each consumer's connection of the run."""
 
     message: str
     channel: int
     node: int  # to which the consumer is connected
     at: int
     redelivered: bool = False
-    count: int = 0
     settlement: Settlement = Settlement.NONE
 
 

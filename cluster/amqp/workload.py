@@ -186,10 +186,8 @@ def consuming(queue: str, prefetch: int) -> list[Method]:
 
 def delivery(method: Method, channel: int, node: int, now: int) -> Delivery:
     """A basic.deliver as it goes into the history."""
-    headers = (method.properties or {}).get("headers") or {}
-    count = headers.get("x-delivery-count", 0)
     redelivered = bool(method.arguments["redelivered"])
-    return Delivery(method.body.decode("utf-8", "replace"), channel, node, now, redelivered, int(count))
+    return Delivery(method.body.decode("utf-8", "replace"), channel, node, now, redelivered)
 
 
 class QueueDrain:

@@ -1,4 +1,4 @@
-"""``make cluster``: each fault alone and all together, several seeds each, on real nats-servers.
+"""``make cluster``: each fault alone and some together, several seeds each, on a real server.
 
 Prints one line for each run. Exit code 1 if a run was not conformant, with the command that repeats it.
 """
@@ -12,7 +12,10 @@ import sys
 
 from plumbline.interpreter import python_command
 
-FAULTS = ("none", "kill", "pause", "partition", "delay", "kill,pause,partition,delay")
+FAULTS = (
+    "none", "kill", "pause", "partition", "delay", "rolling", "leader", "pause-kill", "damage",
+    "kill,pause,partition,delay",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -23,7 +26,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     failed = 0
-    for faults in FAULTS:
+    possible = [one for one in FAULTS if one != "leader" or "nats" in options.server]
+    for faults in possible:
         for seed in range(1, options.runs + 1):
             words = ["--server", options.server, "--faults", faults, "--for", options.duration]
             words += ["--rate", options.rate, "--seed", str(seed)]

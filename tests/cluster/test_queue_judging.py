@@ -28,7 +28,7 @@ def attempt(
 def delivery(
     name: str, settlement: Settlement = ACK, channel: int = 1, *, redelivered: bool = False
 ) -> Delivery:
-    return Delivery(name, channel, 0, 100, redelivered, 0, settlement)
+    return Delivery(name, channel, 0, 100, redelivered, settlement)
 
 
 A, B = attempt("0-0", 1, 5), attempt("0-1", 10, 15)
