@@ -31,6 +31,30 @@ def test_a_mapping_fills_its_target_with_what_the_wildcards_took(
     assert mapping(src, dest)(subject) == mapped
 
 
+def test_a_source_takes_what_its_transforms_match_under_their_subjects() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.>"])
+    for subject in ("s.a.1", "s.b.1", "s.c.1"):
+        bench.send(subject)
+    transforms = [{"src": "s.a.*", "dest": "new.{{wildcard(1)}}"}, {"src": "s.b.>", "dest": ""}]
+    bench.stream("T", sources=[{"name": "S", "subject_transforms": transforms}])
+    stored = [bench.api("STREAM.MSG.GET.T", {"seq": seq})["message"] for seq in (1, 2)]
+    assert [message["subject"] for message in stored] == ["new.1", "s.b.1"]
+    assert bench.api("STREAM.INFO.T")["state"]["messages"] == 2
+
+
+def test_a_source_begins_at_its_start_time() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s"])
+    bench.send("s")
+    bench.advance(10)
+    start = bench.api("STREAM.INFO.S")["ts"]
+    bench.advance(10)
+    bench.send("s")
+    bench.stream("T", sources=[{"name": "S", "opt_start_time": start}])
+    assert bench.api("STREAM.INFO.T")["state"]["messages"] == 1
+
+
 def test_mirror_copies_old_and_new_messages_with_gaps() -> None:
     bench = Bench(NEWEST)
     bench.stream("S", subjects=["s.*"])

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH
 from plumbline.reference_broker.nats.jetstream.streams.config import mapping_ends
-from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_problem
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.subjects import covers
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
-from plumbline.wire.nats.jetstream.times import format_time
+from plumbline.wire.nats.jetstream.times import format_time, parse_time
 from plumbline.wire.units import read_number
 
 if TYPE_CHECKING:
@@ -103,17 +103,45 @@ def matching_source(stream: Stream, origin: str, message: StoredMessage) -> dict
     """The source by which ``stream`` takes this message of ``origin``, if there is one."""
     for source in stream.config.sources or ():
         pattern = (source.get("filter_subject") or ">").encode()
-        begins = message.seq >= starts_at(source)
-        if source.get("name") == origin and begins and covers(pattern, message.subject):
+        begins = message.seq >= starts_at(source) and message.time >= _start_time(source)
+        if source.get("name") != origin or not begins or not covers(pattern, message.subject):
+            continue
+        if sourced_subject(source, message.subject) is not None:
             return source
     return None
+
+
+def _start_time(source: dict[str, Any]) -> int:
+    """The time from which messages are copied."""
+    time = source.get("opt_start_time")
+    return (parse_time(time) or 0) if isinstance(time, str) else 0
+
+
+def _transforms(source: dict[str, Any]) -> list[tuple[str, str]]:
+    """``subject_transforms`` of a source; one without destination only filters."""
+    given = source.get("subject_transforms")
+    found = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    ends = [mapping_ends(one) for one in found if all(isinstance(text, str) for text in one.values())]
+    return [(src, dest) for src, dest in ends if not mapping_problem(src, dest)]
+
+
+def sourced_subject(source: dict[str, Any], subject: bytes) -> bytes | None:
+    """The subject under which a message of a source is stored; None if the source does not take it."""
+    transforms = _transforms(source)
+    for src, dest in transforms:
+        if (found := mapping(src, dest)(subject)) is not None:
+            return found
+    return None if transforms else subject
 
 
 def with_source(stream: Stream, origin: str, source: dict[str, Any], message: StoredMessage) -> bytes:
     """The headers of a message, and where it came from."""
     value = f"{origin} {message.seq}"
     if stream.jetstream.rules.source_header_has_subjects:
-        value += f" {source.get('filter_subject') or '>'} > {message.subject.decode('utf-8', 'replace')}"
+        transforms = _transforms(source)
+        filters = "\f".join(src for src, _ in transforms) or source.get("filter_subject") or ">"
+        targets = "\f".join(dest for _, dest in transforms) or ">"
+        value += f" {filters} {targets} {message.subject.decode('utf-8', 'replace')}"
     head = message.header_block[:-2] or VERSION + b"\r\n"
     return head + encode_headers([(SOURCE, value)]).split(b"\r\n", 1)[1]
 

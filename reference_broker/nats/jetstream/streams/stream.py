@@ -160,7 +160,8 @@ class Stream(StreamAdmission):
         if source is None:
             return None
         header_block = copying.with_source(self, name, source, message)
-        return self.store.append(message.subject, header_block, message.payload, now)
+        subject = copying.sourced_subject(source, message.subject) or message.subject
+        return self.store.append(subject, header_block, message.payload, now)
 
     def refusal(self, error: JetStreamError) -> bytes:
         fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}
