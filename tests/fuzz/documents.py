@@ -18,6 +18,8 @@ from plumbline.conformance.waivers import WaiverError, load_waivers
 from plumbline.proxy.faults.language import FaultError, parse_fault
 from plumbline.reference_broker.nats.config import Config, ConfigError
 from plumbline.reference_broker.nats.config_file import load as load_config
+from plumbline.reference_broker.nats.drop_in.language import parse as parse_language
+from plumbline.reference_broker.nats.drop_in.options import settings
 from plumbline.servers.targets import TARGETS as SERVERS
 from plumbline.servers.targets import Software, TargetError, software
 from tests.conformance.trace.test_fuzz import SAMPLE, TABLED, read_all
@@ -33,6 +35,16 @@ CONFIG = (
     b'{"publish":["a.>"],"subscribe":{"allow":"b","deny":["c"]}}}],"timeout":"2s"},"jetstream":'
     b'{"store_dir":"x","sync_interval":"always"},"max_payload":1000,"level":"2.10","ping_interval":1}'
 )
+SERVER_CONFIG = b"""
+A = 4222 # a variable
+listen: "127.0.0.1:4222"; max_connections $A; max_payload 8MB
+jetstream { store_dir: 'x', max_mem: 1GiB, sync_interval: "2m" } // a comment
+websocket { port: -1, no_tls: true }
+authorization { timeout: 1.5, default_permissions { publish: [a, "b.>"], allow_responses: { max: 2 } } }
+accounts { B { users: [ {user: b, password: "\x41\tz"} ], exports: [ {service: "o.*", accounts: [C]} ] }
+  C { jetstream: enabled, imports: [ {service: {account: B, subject: "o.*"}, to: "p.$1"} ] } }
+no_auth_user: b
+"""
 WAIVER = (
     b'[[waiver]]\nrequirement = "CORE-*"\nreason = "why"\nlink = "https://example.org"\n'
     b"expires = 2030-01-31\n"
@@ -64,6 +76,16 @@ def _file(
         assert path.name in refused, "the error does not name the file"
 
     return run
+
+
+def nats_server_config(data: bytes) -> None:
+    """The configuration language of nats-server, and what the values mean."""
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        found = settings(parse_language(text, "given", environment={"A": "$B", "B": "1"}), {})
+    except ConfigError:
+        return
+    assert 0 <= found.config.port <= 65535
 
 
 def _is_config(found: Any) -> None:
@@ -131,6 +153,13 @@ TARGETS = [
         _file(load_config, ConfigError, _is_config),
         lambda: [CONFIG, b"{}"],
         (*JSON_WORDS, *_words(CONFIG.decode().replace('"', " ").replace(":", " "))),
+        1000,
+    ),
+    Target(
+        "nats-server-config",
+        nats_server_config,
+        lambda: [SERVER_CONFIG, CONFIG],
+        (b"include x", b"$A", b"(\n\n)\n", b"[" * 150, b"{" * 150, *_words(SERVER_CONFIG.decode())),
         1000,
     ),
     Target(

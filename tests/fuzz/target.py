@@ -20,6 +20,7 @@ MODULES = {
     "amqp-store": "tests.fuzz.stores",
     "traces": "tests.fuzz.documents",
     "broker-config": "tests.fuzz.documents",
+    "nats-server-config": "tests.fuzz.documents",
     "waivers": "tests.fuzz.documents",
     "server-tables": "tests.fuzz.documents",
     "variants": "tests.fuzz.documents",

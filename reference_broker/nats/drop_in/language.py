@@ -38,6 +38,7 @@ _FLOAT = re.compile(r"\d+\.\d+")
 _ADDRESS = re.compile(r"[\d.:-]*")
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _BCRYPT = "2a$"
+_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # what "surrogateescape" makes of other bytes
 _END = "\0"  # behind the text; nats-server, too, takes it for the end
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 
@@ -107,6 +108,8 @@ class _Parser:
         self.position = 0
         self.depth = 0
         self.scopes: list[dict[str, Value]] = []
+        if _NOT_UTF_8.search(text):
+            raise ConfigError(f"{self.named()}the configuration is not UTF-8")
         self.lines = [match.start() for match in re.finditer("\n", text)]
 
     # Places and characters
@@ -336,17 +339,20 @@ class _Parser:
 
     def escaped(self, quote: str, word: str = "") -> str:
         """Text with escapes, up to the closing quote, or without quotes to its end."""
-        parts = [word.encode("utf-8", "surrogateescape")]
+        parts = [word.encode()]
         pattern = re.compile(r'[^"\\\0]*') if quote else _TEXT
         while True:
-            parts.append(self.take(pattern).encode("utf-8", "surrogateescape"))
+            parts.append(self.take(pattern).encode())
             if self.here == "\\":
                 parts.append(self.escape())
                 continue
             if quote and self.is_end:
                 self.fail("Unexpected EOF.")
             self.position += bool(quote) or self.here == "'"
-            return b"".join(parts).decode("utf-8", "surrogateescape")
+            try:
+                return b"".join(parts).decode()
+            except UnicodeDecodeError:
+                self.fail("Escapes make a text that is not UTF-8")
 
     def escape(self) -> bytes:
         following = self.text[self.position + 1 : self.position + 4]

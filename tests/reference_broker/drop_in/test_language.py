@@ -137,6 +137,12 @@ def test_deep_nesting_is_an_error_and_no_crash(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("text", ['a: "\\xff"', b"a: \xff".decode(errors="surrogateescape")])
+def test_what_is_not_utf_8_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="UTF-8"):
+        parse(text)
+
+
 _NAMES = st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(
     lambda name: name not in ("include", "true", "false", "yes", "no", "on", "off")
 )
