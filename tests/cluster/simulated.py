@@ -187,6 +187,7 @@ class SimulatedCluster:
         for other in self._nodes:
             if other is node or not self._talk(node.number, other.number) or other.term >= node.term:
                 continue
+            other.term, other.leader = node.term, None  # also of one that does not vote for it
             if other.last <= node.last or self._defect is SimulatedDefect.VOTES_BLINDLY:
                 voters.append(other)
         for voter in voters:
