@@ -101,19 +101,24 @@ class OwnServer:
         if self._process is None:
             return
         if number == signal.SIGKILL:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)  # a crash takes its children along
+            self._kill_group()
         else:
             self._process.send_signal(number)  # none is sent to one that has ended
         try:
             self._process.wait(ENDED_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._kill_group()
             self._process.wait()
             raise Inconclusive(f"the server did not end within {ENDED_WITHIN_S:g} s of SIGTERM") from None
         finally:
             self._process = None
             self._heir.watch(None)
+
+    def _kill_group(self) -> None:
+        """A crash takes the children along: the program may only start the server."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def exit_output(self, within: float) -> str:
         """What it printed last, if it ends by itself within so many seconds; else nothing."""
@@ -148,10 +153,10 @@ class OwnServer:
 
 
 class _Watchdog:
-    """Ends the server and removes its folder if Plumbline is killed first: a shell that waits for our
-    end."""
+    """Ends the server, with its group of processes, and removes its folder if Plumbline is killed first: a
+    shell that waits for our end."""
 
-    SCRIPT = 'while read -r pid; do last=$pid; done; [ -n "$last" ] && kill -9 "$last"; rm -rf "$0"'
+    SCRIPT = 'while read -r pid; do last=$pid; done; [ -n "$last" ] && kill -s KILL -- "-$last"; rm -rf "$0"'
 
     def __init__(self, folder: str) -> None:
         self._shell: subprocess.Popen[bytes] | None = None

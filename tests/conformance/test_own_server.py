@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.conformance import own_server
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Inconclusive
 from plumbline.conformance.own_server import OwnServer
@@ -69,10 +70,14 @@ def test_early_exit_reports_last_output() -> None:
     server.close()
 
 
-def test_watchdog_cleans_up_after_sigkill() -> None:
+STARTS_A_CHILD = (sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
+
+
+@pytest.mark.parametrize("command", [REFERENCE_BROKER, (*STARTS_A_CHILD, *REFERENCE_BROKER)])
+def test_watchdog_cleans_up_after_sigkill(command: tuple[str, ...]) -> None:
     program = (
         "import time; from plumbline.conformance.own_server import OwnServer as S;"
-        f"s = S({REFERENCE_BROKER!r}, {{}});"
+        f"s = S({command!r}, {{}});"
         "print(s.start(), s._folder.name, flush=True); time.sleep(60)"
     )
     pipe = subprocess.PIPE
@@ -87,6 +92,19 @@ def test_watchdog_cleans_up_after_sigkill() -> None:
     assert not Path(folder).exists()
     with pytest.raises(TargetUnreachable):
         probe(NatsUrl.parse(url))
+
+
+def test_a_server_that_does_not_stop_is_killed_with_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_server, "ENDED_WITHIN_S", 0.0)
+    server = OwnServer((*STARTS_A_CHILD, *REFERENCE_BROKER), {})
+    try:
+        url = server.start()
+        with pytest.raises(Inconclusive, match="did not end"):
+            server.stop()
+        with pytest.raises(TargetUnreachable):
+            probe(NatsUrl.parse(url))
+    finally:
+        server.close()
 
 
 def test_a_session_ends_its_servers() -> None:
