@@ -21,7 +21,7 @@ import sys
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
@@ -40,13 +40,13 @@ from tests.adequacy.reach import RUNS, Reach, load, measure
 from tests.adequacy.results import (
     EQUIVALENTS,
     Equivalent,
-    Gap,
     Result,
     ResultsFile,
     Status,
     equivalents,
-    gaps,
     score,
+    survivors,
+    survivors_by_id,
 )
 from tests.adequacy.running import Runner, Selection, in_other_process
 from tests.adequacy.sources import (
@@ -111,14 +111,14 @@ def main() -> int:
         f"{total.survived} survived, {total.unreached} not reached; {total.equivalent} equivalent"
         + (f"; {len(chosen) - len(done)} not run" if len(done) < len(chosen) else "")
     )
-    known_gaps = gaps()
-    known = sum(result.status in _OPEN and result.id in known_gaps for result in done)
+    listed = survivors_by_id(survivors())
+    known = sum(result.status in _OPEN and result.id in listed for result in done)
     if total.survived + total.unreached:
         console.print(
-            f"gaps.toml says what is missing for {known} of the {total.survived + total.unreached} that no "
-            "check kills"
+            f"the lists of survivors have the reason for {known} of the {total.survived + total.unreached} "
+            "that no check kills"
         )
-    for line in _closed_gaps(known_gaps.values(), done):
+    for line in _killed_survivors(listed, done):
         console.print(line)
     wrong = [] if code else _wrong_entries(equivalents(options.equivalents).values(), mutants, done)
     for line in wrong:
@@ -367,10 +367,14 @@ def _table(results: list[Result]) -> Table:
     return table
 
 
-def _closed_gaps(listed: Iterable[Gap], results: list[Result]) -> list[str]:
-    """Entries of the list of gaps that a check kills: they can go."""
+def _killed_survivors(listed: Mapping[str, str], results: list[Result]) -> list[str]:
+    """Entries of the lists of survivors that a check kills: they can go."""
     killers = {result.id: result.killer for result in results if result.status is Status.KILLED}
-    return [f"no gap any more: {gap} is killed by {killers[gap.id]}" for gap in listed if gap.id in killers]
+    return [
+        f"no survivor any more: {name} {mutant} is killed by {killers[name]}"
+        for name, mutant in listed.items()
+        if name in killers
+    ]
 
 
 def _wrong_entries(listed: Iterable[Equivalent], mutants: list[Mutant], results: list[Result]) -> list[str]:

@@ -6,12 +6,13 @@ import tomllib
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 EQUIVALENTS = Path(__file__).parent / "equivalents.toml"
-GAPS = Path(__file__).parent / "gaps.toml"
+SURVIVORS = tuple(Path(__file__).parent / f"survivors_{protocol}.toml" for protocol in ("amqp", "nats"))
 
 
 class Status(StrEnum):
@@ -93,25 +94,21 @@ class Equivalent(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.id} {self.module} {self.function}: {self.change}"
 
 
-class Gap(Struct, frozen=True, forbid_unknown_fields=True):
-    """A mutant that a check should kill. ``missing``: what no check does."""
+class Survivors(Struct, frozen=True, forbid_unknown_fields=True):
+    """Mutants that no check has killed, for one reason. Each of ``mutants``: its id, function and change."""
 
-    id: str
     module: str
-    function: str
-    change: str
-    missing: str
-
-    def __str__(self) -> str:
-        return f"{self.id} {self.module} {self.function}: {self.change}"
+    kind: Literal["gap", "not required", "undecided"]
+    reason: str
+    mutants: list[str]
 
 
 class _EquivalentsFile(Struct, forbid_unknown_fields=True):
     equivalent: list[Equivalent] = []
 
 
-class _GapsFile(Struct, forbid_unknown_fields=True):
-    gap: list[Gap] = []
+class _SurvivorsFile(Struct, forbid_unknown_fields=True):
+    survivors: list[Survivors] = []
 
 
 def equivalents(path: Path = EQUIVALENTS) -> dict[str, Equivalent]:
@@ -120,10 +117,16 @@ def equivalents(path: Path = EQUIVALENTS) -> dict[str, Equivalent]:
     return {each.id: each for each in listed}
 
 
-def gaps(path: Path = GAPS) -> dict[str, Gap]:
-    """The survivors of past runs that are not equivalent, by id."""
-    listed = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _GapsFile).gap
-    return {each.id: each for each in listed}
+def survivors(paths: Iterable[Path] = SURVIVORS) -> list[Survivors]:
+    """Those of past runs that are not equivalent."""
+    files = (msgspec.convert(tomllib.loads(path.read_text("utf-8")), _SurvivorsFile) for path in paths)
+    return [group for file in files for group in file.survivors]
+
+
+def survivors_by_id(groups: Iterable[Survivors]) -> dict[str, str]:
+    """Module, function and change of each mutant in the groups, by its id."""
+    split = ((group.module, *mutant.split(" ", 1)) for group in groups for mutant in group.mutants)
+    return {name: f"{module} {change}" for module, name, change in split}
 
 
 class Score(Struct, frozen=True):
