@@ -123,7 +123,7 @@ def cluster(
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page with a time line.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write the verdicts as JUnit XML.")
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")
     ] = None,
 ) -> None:
     """Find lost messages and broken order of a cluster under faults."""

@@ -69,17 +69,17 @@ def test_explain_shows_the_trace_that_is_run() -> None:
 
 
 def test_explain_shows_a_sample_where_only_functions_verify() -> None:
-    lines = plumbline("explain", "CORE-076").stdout.splitlines()
-    sample = CATALOGUE.by_id["CORE-076"].sample
+    lines = plumbline("explain", "CORE-001").stdout.splitlines()
+    sample = CATALOGUE.by_id["CORE-001"].sample
     assert sample
     assert lines[lines.index("a sample exchange") + 1 :] == [f"    {line}" for line in sample.splitlines()]
 
 
 def test_list_as_json_has_the_exchange_as_the_sample() -> None:
-    rows = json.loads(plumbline("list", "JS-API-091", "CORE-076", "--format", "json").stdout)
+    rows = json.loads(plumbline("list", "JS-API-091", "CORE-001", "--format", "json").stdout)
     samples = {row["id"]: row["sample"] for row in rows}
     assert '{"error":{"code":400,"err_code":10003}}    within 1s' in samples["JS-API-091"]
-    assert samples["CORE-076"] == CATALOGUE.by_id["CORE-076"].sample
+    assert samples["CORE-001"] == CATALOGUE.by_id["CORE-001"].sample
 
 
 def test_explain_tells_why_a_requirement_is_excluded() -> None:

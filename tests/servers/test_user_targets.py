@@ -22,12 +22,12 @@ BROKER = f"{PYTHON} -P -m plumbline broker nats -js -p {{port}} -sd {{store}}"
 TOY = """\
 import os, signal, socket, sys, time
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-print("here", os.getcwd(), os.environ["TOY"], sys.argv[2:], flush=True)
 def end(number, frame):
     open("ended", "w").write(signal.Signals(number).name)
     sys.exit(0)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
     signal.signal(number, end)
+print("here", os.getcwd(), os.environ["TOY"], sys.argv[2:], flush=True)
 while True:
     time.sleep(60)
 """
