@@ -122,9 +122,7 @@ def cluster(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page with a time line.")
     ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")
-    ] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
 ) -> None:
     """Find lost messages and broken order of a cluster under faults."""
     if sync not in (SYNC_ALWAYS, SYNC_DEFAULT):

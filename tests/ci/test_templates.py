@@ -18,6 +18,8 @@ from xml.etree import ElementTree
 import pytest
 from ruamel.yaml import YAML
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "ci" / "plumbline.sh"
 INSTALL = ROOT / "ci" / "install-plumbline.sh"

@@ -56,6 +56,7 @@ def test_without_a_url_they_go_to_pytest_too(tmp_path: Path) -> None:
     assert "(plumbline-" in ended.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "1", "3"])
 def test_the_number_of_processes_changes_no_verdict(tmp_path: Path, broker: str, workers: str) -> None:
     ended = verify(tmp_path, broker, "--select", "CORE-00*", "-n", workers, "--json", "r.json")
@@ -76,6 +77,7 @@ def test_a_pipe_and_no_color_get_plain_lines(tmp_path: Path, broker: str) -> Non
     assert f"{ESCAPE}[1;32m" not in plain.out
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_changes_neither_verdict_nor_reports(tmp_path: Path, broker: str) -> None:
     with subprocess.Popen(
         (*PLUMBLINE, "verify", broker, "--select", "CORE-00*", "--json", "r.json"),

@@ -111,6 +111,7 @@ def test_a_users_servers_are_listed(tmp_path: Path) -> None:
     assert {row["path"] for row in rows} == {shutil.which(sys.executable)}
 
 
+@pytest.mark.slow
 def test_a_users_server_is_verified_in_every_configuration_and_restarted(tmp_path: Path) -> None:
     arguments = ("--target", "broker", "--select", "JS-STORE-02*", "--select", "CORE-02*", "--json", "r.json")
     ended = plumbline(tmp_path, "verify", *users_file(tmp_path), *arguments)
@@ -121,6 +122,7 @@ def test_a_users_server_is_verified_in_every_configuration_and_restarted(tmp_pat
     assert target["arguments"] == ["--targets-file", str(tmp_path / "my.toml"), "--target", "broker"]
 
 
+@pytest.mark.slow
 def test_a_users_server_without_a_store_is_not_restarted(tmp_path: Path) -> None:
     arguments = ("--target", "memory", "--select", "JS-STORE-022", "--json", "r.json")
     ended = plumbline(tmp_path, "verify", *users_file(tmp_path), *arguments)
@@ -128,6 +130,7 @@ def test_a_users_server_without_a_store_is_not_restarted(tmp_path: Path) -> None
     assert outcomes(tmp_path)["JS-STORE-022"] == {"unsupported"}
 
 
+@pytest.mark.slow
 def test_a_users_amqp_server_is_restarted(tmp_path: Path) -> None:
     arguments = ("--target", "rabbits", "--select", "AMQP-DURABILITY-00*", "--json", "r.json")
     ended = plumbline(tmp_path, "verify", *users_file(tmp_path), *arguments)

@@ -16,6 +16,8 @@ from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from tests.cli.command import Ended, one_sentence, verify
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 NAME = "claims.toml"
 
 

@@ -16,6 +16,8 @@ from tests.conftest import servers_required
 from tests.zoo.deployments import deployments
 from tests.zoo.running import started
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 
 def run(folder: Path, *arguments: str) -> tuple[Ended, Any]:
     report = folder / "result.json"

@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.command import PLUMBLINE, ROOT, environment, run, verify, write_trace
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 # As the script `plumbline` starts, whose own folder is first on the import path.
 SCRIPT = (sys.executable, "-P", *PLUMBLINE[1:])
 PLANTED = "import pathlib\npathlib.Path(__file__).with_suffix('.imported').touch()\n"

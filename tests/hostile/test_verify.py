@@ -57,6 +57,7 @@ def test_a_hostile_server_ends_in_a_verdict(protocol: str, name: str, script: Sc
     assert cost.result.summary.checks.harness_error == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", ["err-flood", "ping-flood"])
 def test_a_flood_is_a_failed_check(flood: str, tmp_path: Path) -> None:
     with serving(nats_servers.SERVERS[flood]) as address:
@@ -67,6 +68,7 @@ def test_a_flood_is_a_failed_check(flood: str, tmp_path: Path) -> None:
     assert check.outcome is Outcome.FAILED
 
 
+@pytest.mark.slow
 def test_the_end_of_the_time_leaves_whole_reports(tmp_path: Path) -> None:
     with serving(nats_servers.silent) as address:
         cost = verify(tmp_path, f"nats://{address}", "--all", "--max-time=3s", workers=2)

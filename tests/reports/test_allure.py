@@ -279,6 +279,7 @@ def generated(results: Path, report: Path) -> Any:
     return json.loads((report / "widgets" / "summary.json").read_bytes())
 
 
+@pytest.mark.slow
 def test_allure_makes_its_report_of_our_results_without_a_warning(tmp_path: Path) -> None:
     results, report = tmp_path / "results", tmp_path / "report"
     written(results, sample_result())
@@ -309,6 +310,7 @@ def test_allure_makes_its_report_of_our_results_without_a_warning(tmp_path: Path
     assert missing == []
 
 
+@pytest.mark.slow
 def test_allure_reads_our_junit_as_it_was_written(tmp_path: Path) -> None:
     """The second of two parsers that are not ours; the first is in test_junit."""
     results = tmp_path / "results"

@@ -44,6 +44,7 @@ def started(language: str, folder: Path) -> ClientUnderTest:
     )
 
 
+@pytest.mark.external
 @pytest.mark.timeout(BUILT_WITHIN_S)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_skeleton_answers_the_handshake_of_the_gate(language: str, tmp_path: Path) -> None:
