@@ -185,7 +185,8 @@ class BaseConnection:
             operations = self._decoder.feed(data)
         except ProtocolError as error:
             operations = list(error.operations)
-            self._broken = error
+            self._broken = error.with_traceback(None)  # whose frames hold all that was received
+            self._broken.__context__ = self._broken.__cause__ = None
         self._received.add(len(operations), len(data))
         self._unfinished += len(data) - sum(len(operation.raw) for operation in operations)
         if self._received.is_flood or self._unfinished > OPERATION_BYTES:

@@ -7,7 +7,7 @@ and the name of the case.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from plumbline.conformance.trace.language import Trace
 from plumbline.conformance.trace.player import play
 
 PACKAGED = Path(__file__).resolve().parents[1] / "traces"
+FILES_IN_MEMORY = 64  # with all their steps: together they take 10 MB
 
 
 def load_checks(path: Path) -> list[Check]:
@@ -42,9 +43,9 @@ def _load_and_run(path: Path, place: int, session: Any) -> None:
     _packaged_checks(path)[place].run(session)
 
 
-@cache
+@lru_cache(maxsize=FILES_IN_MEMORY)
 def _packaged_checks(path: Path) -> list[Check]:
-    """One file has many cases: it is read once for each process."""
+    """One file has many cases, which run one after the other."""
     return load_checks(path)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from plumbline.conformance.check import Check
+from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.requirements.catalogue import Catalogue
@@ -80,3 +81,19 @@ def test_a_failure_beside_the_servers_own_trouble_is_inconclusive(code: bytes) -
     assert ran(run, answer % (len(trouble), trouble)).outcome is Outcome.INCONCLUSIVE
     refusal = trouble.replace(code, b"10058")
     assert ran(run, answer % (len(refusal), refusal)).outcome is Outcome.FAILED
+
+
+def test_the_error_of_malformed_data_does_not_keep_what_was_received() -> None:
+    """Frames of the decoder hold it: megabytes, if a server wants, until the next garbage collection."""
+    clients: list[NatsConnection] = []
+
+    def run(session: NatsSession) -> None:
+        clients.append(session.connect())
+        clients[0].send(Pub.make("a"))
+        clients[0].expect(Msg)
+
+    result = ran(run, b"MSG a 1 1\r\nx__")
+    broken = clients[0]._broken
+    assert "malformed" in result.message
+    assert broken is not None
+    assert (broken.__traceback__, broken.__context__) == (None, None)
