@@ -55,7 +55,8 @@ def frame(opcode: Opcode, payload: bytes, key: bytes) -> bytes:
     return head + key + masked(payload, key)
 
 
-def _error(message: str, excerpt: bytes) -> ProtocolError:
+def frame_error(message: str, excerpt: bytes) -> ProtocolError:
+    """For bytes that are no frame, or no upgrade."""
     return ProtocolError(ErrorKind.UNEXPECTED_FRAME, message, excerpt=excerpt)
 
 
@@ -64,6 +65,32 @@ def masked(payload: bytes, key: bytes) -> bytes:
     size = len(payload)
     mask = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(mask)).to_bytes(size)
+
+
+def frame_head(buffer: bytearray) -> tuple[int, int, Opcode, int, int] | None:
+    """The first two bytes of a frame, opcode, size of the payload, and where its mask or the payload begins.
+
+    None as long as the head is not whole. Raises ``ProtocolError``. RFC 6455, section 5.2.
+    """
+    if len(buffer) < 2:
+        return None
+    first, second = buffer[0], buffer[1]
+    size, start = second & 0x7F, 2
+    if size >= 126:
+        start = 4 if size == 126 else 10
+        if len(buffer) < start:
+            return None
+        size = int.from_bytes(buffer[2:start])
+    try:
+        return first, second, Opcode(first & 0x0F), size, start
+    except ValueError:
+        raise frame_error(f"unknown WebSocket opcode {first & 0x0F}", bytes(buffer[:2])) from None
+
+
+def require_frame_size(opcode: Opcode, size: int, buffer: bytearray) -> None:
+    """Raises ``ProtocolError`` for a frame that is too long."""
+    if size > MAX_FRAME or (opcode >= Opcode.CLOSE and size > 125):
+        raise frame_error(f"a WebSocket frame of {size} bytes", bytes(buffer[:10]))
 
 
 class WebSocketDecoder:
@@ -100,7 +127,7 @@ class WebSocketDecoder:
         end = self._buffer.find(_END)
         if end < 0:
             if len(self._buffer) > MAX_ANSWER:
-                raise _error("the answer to the WebSocket upgrade is too long", bytes(self._buffer[:80]))
+                raise frame_error("the answer to the WebSocket upgrade is too long", bytes(self._buffer[:80]))
             return False
         text = self._buffer[:end].decode("latin-1")
         first, *rest = text.split("\r\n")
@@ -108,7 +135,7 @@ class WebSocketDecoder:
             name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)
         }
         if first.split(" ")[1:2] != ["101"] or headers.get("sec-websocket-accept") != self._expected:
-            raise _error(f"no WebSocket: {first[:80]!r}", bytes(self._buffer[:80]))
+            raise frame_error(f"no WebSocket: {first[:80]!r}", bytes(self._buffer[:80]))
         del self._buffer[: end + len(_END)]
         self.is_open = True
         return True
@@ -132,23 +159,13 @@ class WebSocketDecoder:
     def _frame(self) -> tuple[Opcode, bytes] | None:
         """The next whole frame, or None. Raises ``ProtocolError``."""
         buffer = self._buffer
-        if len(buffer) < 2:
+        head = frame_head(buffer)
+        if head is None:
             return None
-        first, second = buffer[0], buffer[1]
-        size, start = second & 0x7F, 2
-        if size >= 126:
-            start = 4 if size == 126 else 10
-            if len(buffer) < start:
-                return None
-            size = int.from_bytes(buffer[2:start])
-        try:
-            opcode = Opcode(first & 0x0F)
-        except ValueError:
-            raise _error(f"unknown WebSocket opcode {first & 0x0F}", bytes(buffer[:2])) from None
+        first, second, opcode, size, start = head
         if first & 0x70 or second & 0x80:
-            raise _error("a WebSocket frame with reserved bits, or masked", bytes(buffer[:2]))
-        if size > MAX_FRAME or (opcode >= Opcode.CLOSE and size > 125):
-            raise _error(f"a WebSocket frame of {size} bytes", bytes(buffer[:10]))
+            raise frame_error("a WebSocket frame with reserved bits, or masked", bytes(buffer[:2]))
+        require_frame_size(opcode, size, buffer)
         if len(buffer) < start + size:
             return None
         payload = bytes(buffer[start : start + size])

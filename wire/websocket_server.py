@@ -9,8 +9,16 @@ import hashlib
 import zlib
 from base64 import b64encode
 
-from plumbline.wire.errors import ErrorKind, ProtocolError
-from plumbline.wire.websocket import GUID, MAX_FRAME, Opcode, masked
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.websocket import (
+    GUID,
+    MAX_FRAME,
+    Opcode,
+    frame_error,
+    frame_head,
+    masked,
+    require_frame_size,
+)
 
 MAX_REQUEST = 16 * 1024  # bytes of a request to upgrade
 SMALLEST_COMPRESSED = 64  # bytes; a shorter message is sent as it is
@@ -121,12 +129,14 @@ class WebSocketServer:
             case Opcode.PONG:
                 return b""
         if (opcode is Opcode.CONTINUATION) != (self._message is not None):
-            raise _error("a WebSocket frame that continues nothing, or begins inside a message", payload[:10])
+            raise frame_error(
+                "a WebSocket frame that continues nothing, or begins inside a message", payload[:10]
+            )
         if self._message is None:
             self._message, self._message_is_compressed = bytearray(), bool(first & _COMPRESSED)
         self._message += payload
         if len(self._message) > MAX_FRAME:
-            raise _error("a WebSocket message that is too long", payload[:10])
+            raise frame_error("a WebSocket message that is too long", payload[:10])
         if not first & _FIN:
             return b""
         message, self._message = bytes(self._message), None
@@ -135,27 +145,17 @@ class WebSocketServer:
     def _frame(self) -> tuple[int, Opcode, bytes] | None:
         """The first byte, opcode and payload of the next whole frame, or None. Raises ``ProtocolError``."""
         buffer = self._buffer
-        if len(buffer) < 2:
+        head = frame_head(buffer)
+        if head is None:
             return None
-        first, second = buffer[0], buffer[1]
-        size, start = second & 0x7F, 2
-        if size >= 126:
-            start = 4 if size == 126 else 10
-            if len(buffer) < start:
-                return None
-            size = int.from_bytes(buffer[2:start])
-        try:
-            opcode = Opcode(first & 0x0F)
-        except ValueError:
-            raise _error(f"unknown WebSocket opcode {first & 0x0F}", bytes(buffer[:2])) from None
+        first, second, opcode, size, start = head
         if not second & 0x80:
-            raise _error("a WebSocket frame of a client that is not masked", bytes(buffer[:2]))
+            raise frame_error("a WebSocket frame of a client that is not masked", bytes(buffer[:2]))
         if first & (0x30 if self.compresses else 0x70) or (opcode >= Opcode.CLOSE and not first & _FIN):
-            raise _error(
+            raise frame_error(
                 "a WebSocket frame with reserved bits, or a part of a control frame", bytes(buffer[:2])
             )
-        if size > MAX_FRAME or (opcode >= Opcode.CLOSE and size > 125):
-            raise _error(f"a WebSocket frame of {size} bytes", bytes(buffer[:10]))
+        require_frame_size(opcode, size, buffer)
         if len(buffer) < start + 4 + size:
             return None
         key = bytes(buffer[start : start + 4])
@@ -206,11 +206,7 @@ def _inflated(message: bytes) -> bytes:
     try:
         found = inflater.decompress(message + _FLUSHED, MAX_FRAME + 1)
     except zlib.error:
-        raise _error("a compressed WebSocket message that cannot be read", message[:10]) from None
+        raise frame_error("a compressed WebSocket message that cannot be read", message[:10]) from None
     if len(found) > MAX_FRAME:
-        raise _error("a compressed WebSocket message that is too long", message[:10])
+        raise frame_error("a compressed WebSocket message that is too long", message[:10])
     return found
-
-
-def _error(message: str, excerpt: bytes) -> ProtocolError:
-    return ProtocolError(ErrorKind.UNEXPECTED_FRAME, message, excerpt=excerpt)

@@ -33,7 +33,7 @@ else:
 
 
 class OwnCluster:
-    """Three nats-servers that nobody of us watches."""
+    """Three nats-servers that the run under test did not start."""
 
     def __init__(self, folder: Path, binary: Path) -> None:
         ports = free_ports(6)

@@ -88,7 +88,7 @@ def test_watchdog_cleans_up_after_sigkill(command: tuple[str, ...]) -> None:
         ours.kill()
     until = time.monotonic() + 30
     while Path(folder).exists() and time.monotonic() < until:
-        time.sleep(0.01)  # another process is at work, and nobody tells us of its end
+        time.sleep(0.01)  # another process is at work, whose end sends no event here
     assert not Path(folder).exists()
     with pytest.raises(TargetUnreachable):
         probe(NatsUrl.parse(url))
