@@ -112,8 +112,7 @@ def test_a_damaged_compressed_capture_is_a_problem(name: str, tmp_path: Path) ->
     suffix = "gz" if name == "flate" else "zst"
     content = bytearray(SAMPLES["jetstream.pcapng.gz"]())
     if suffix == "zst":
-        import pyarrow as pa
-
+        pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install 'plumbline-mq[judge]'")
         content = bytearray(pa.compress(nats(), "zstd", asbytes=True))
     rng, kinds = random.Random(1), set()
     for _ in range(200):
@@ -249,6 +248,7 @@ def test_operations_that_are_all_alike_are_compared_without_all_pairs(
     assert any("changed" in line for line in exact)
 
 
+@pytest.mark.slow
 def test_mutants_of_captures_keep_the_rules() -> None:
     """A few of them, new ones each time: ``python -m tests.fuzz.captures`` runs for long."""
     arguments = ("--seconds", "20", "--count", "100", "--seed", str(time.time_ns()))
