@@ -155,6 +155,19 @@ class JetStreamStage:
         _require_success(reply, f"{verb} {' '.join(names)}")
         return reply
 
+    def page(self, verb: str, *names: str, total: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A page of a list of ``total`` streams or consumers, which are made already.
+
+        In a cluster the leader of the metadata lists them, and may apply what is made after the node that
+        answered the client: it is asked again for a while.
+        """
+        deadline = time.monotonic() + REQUEST_WITHIN_S
+        answer = self.answer(verb, *names, body=body)
+        while self._in_cluster and answer.get("total") != total and time.monotonic() < deadline:
+            self._session.pause(POLL_INTERVAL_S)
+            answer = self.answer(verb, *names, body=body)
+        return answer
+
     @property
     def _in_cluster(self) -> bool:
         return self._session.target.is_cluster
@@ -306,7 +319,13 @@ class JetStreamStage:
 
 
 def consumer_shows(info: dict[str, Any], name: str) -> Any:
-    """A field of a consumer info answer; the sequence pairs as ``consumer_seq/stream_seq``."""
+    """A field of a consumer info answer; ``ack_floor.stream_seq`` is a field inside one.
+
+    The sequence pairs are ``consumer_seq/stream_seq``.
+    """
+    name, _, inner = name.partition(".")
+    if inner:
+        return _section(info, name).get(inner)
     value = info.get(name)
     if name in ("delivered", "ack_floor") and isinstance(value, dict):
         return f"{value.get('consumer_seq')}/{value.get('stream_seq')}"

@@ -10,7 +10,7 @@ from plumbline.conformance.trace.json_text import Constant, Node, ends_at, read_
 from plumbline.conformance.trace.reader import TraceReader, Use
 from plumbline.conformance.trace.text import Text, TraceLineError
 
-_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]+)?)=")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONSTANT = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,9})?")
 

@@ -32,7 +32,9 @@ CONSUMER_CONFIG = _words("""
 """)
 STREAM_STATE = _words("messages bytes first_seq last_seq consumer_count num_subjects num_deleted")
 CONSUMER_STATE = _words("""
-    delivered ack_floor num_ack_pending num_redelivered num_waiting num_pending push_bound paused
+    delivered delivered.consumer_seq delivered.stream_seq
+    ack_floor ack_floor.consumer_seq ack_floor.stream_seq
+    num_ack_pending num_redelivered num_waiting num_pending push_bound paused
 """)
 
 SHORT_FOR = {
