@@ -102,7 +102,7 @@ def test_list_of_consumers_comes_in_pages(session: NatsSession) -> None:
             "CONSUMER.DURABLE.CREATE", stream, name, body={"stream_name": stream, "config": config}
         )
     for offset, expected in ((0, names[:PAGE]), (PAGE, names[PAGE:])):
-        answer = session.stage.answer("CONSUMER.LIST", stream, body={"offset": offset})
+        answer = session.stage.page("CONSUMER.LIST", stream, total=PAGE + 1, body={"offset": offset})
         _has_numbers(session, answer, total=PAGE + 1, offset=offset, limit=PAGE)
         infos = field(answer, "consumers")
         session.require(
@@ -117,7 +117,8 @@ def _two(session: NatsSession, verb: str, **body: object) -> tuple[Answer, list[
     """The answer to ``verb`` about two streams, and their names; the later name is made first."""
     subject = session.name("s")
     names = [session.stage.stream(label, [f"{subject}.{label}"]) for label in "ba"]
-    return session.stage.answer(f"STREAM.{verb}", body={"subject": f"{subject}.*", **body}), names[::-1]
+    wanted = {"subject": f"{subject}.*", **body}
+    return session.stage.page(f"STREAM.{verb}", total=len(names), body=wanted), names[::-1]
 
 
 def _is_page(session: NatsSession, answer: Answer, kind: str, **numbers: int) -> None:
