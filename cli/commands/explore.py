@@ -1,4 +1,4 @@
-"""``plumbline explore``: random commands for a server, compared with the reference broker."""
+"""``plumbline explore``: random commands for a server, compared with the reference broker or with a model."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import secrets
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plumbline.bounds import EXPLORE_ENDING_S, SWEEP_S
 from plumbline.cli.access import with_access_options
 from plumbline.cli.command import command_app
-from plumbline.cli.embedded_brokers import MAIN, configurations, virtual_brokers
+from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, configurations, virtual_brokers
 from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
     Defects,
@@ -30,7 +33,7 @@ from plumbline.cli.options import (
     time_limit,
 )
 from plumbline.cli.passwords import PasswordFile, given_passwords
-from plumbline.cli.start_target import NATS, TargetChoice, choose_target
+from plumbline.cli.start_target import AMQP, NATS, TargetChoice, choose_target
 from plumbline.conformance.access import Access
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
@@ -40,6 +43,7 @@ from plumbline.errors import ExitCode, UsageProblem
 from plumbline.interrupts import TimeIsUp, ended_after, uninterrupted
 
 SEEDS = 1_000_000
+MODEL_TRACES, MODEL_STEPS = 100, 25
 DEFAULT_FOLDER = Path(".plumbline/explore")
 
 EPILOG = """
@@ -54,6 +58,8 @@ Examples:
   plumbline explore --server /usr/sbin/nats-server       start that program
   plumbline explore --target nats-server@2.10.14         install and start that release
   plumbline explore URL --seed 17 -o traces              the same programs again; write traces there
+  plumbline explore --model jetstream-consumer URL       traces of a Quint model; needs quint (npm)
+  plumbline explore --model amqp-queue --target rabbitmq@4.3 --examples 500
 
 \b
 Exit codes: 0 no difference, 1 differences, 2 usage or configuration,
@@ -62,6 +68,13 @@ Exit codes: 0 no difference, 1 differences, 2 usage or configuration,
 """
 
 app = command_app()
+
+
+class ModelName(StrEnum):
+    """The Quint models: see ``conformance.models``."""
+
+    JETSTREAM_CONSUMER = "jetstream-consumer"
+    AMQP_QUEUE = "amqp-queue"
 
 
 class _Asked(Struct, frozen=True):
@@ -73,6 +86,7 @@ class _Asked(Struct, frozen=True):
     most: int | None
     seed: int
     folder: Path
+    model: ModelName | None
 
 
 @app.command("explore", epilog=EPILOG)
@@ -82,7 +96,8 @@ def explore(
         str | None,
         typer.Argument(
             metavar="URL",
-            help="nats:// or tls://[user:password@|token@]host[:port]. Default: the embedded broker.",
+            help="nats:// or tls://[user:password@|token@]host[:port]; with --model amqp-queue also amqp://. "
+            "Default: the embedded broker.",
         ),
     ] = None,
     *,
@@ -95,10 +110,17 @@ def explore(
         str, typer.Option(metavar="TIME", help="Time to search for differences, e.g. 60s or 10m.")
     ] = "60s",
     examples: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after N random programs.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Stop after N random programs, or N traces of a model."),
     ] = None,
     most: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N differences.")] = None,
     seed: Seed = None,
+    model: Annotated[
+        ModelName | None,
+        typer.Option(
+            help="Play traces of this Quint model instead of random commands; it says what must come."
+        ),
+    ] = None,
     output: Annotated[Path, output_option("DIR", "Write trace files to this folder.")] = DEFAULT_FOLDER,
     level: ProtocolLevel = None,
     defect: Defects = None,
@@ -121,8 +143,9 @@ def explore(
         most=most,
         seed=random.randrange(SEEDS) if seed is None else seed,
         folder=output,
+        model=model,
     )
-    raise typer.Exit(_explore(asked))
+    raise typer.Exit(_explore(asked) if model is None else _explore_model(asked, model))
 
 
 def _explore(options: _Asked) -> ExitCode:
@@ -140,11 +163,7 @@ def _explore(options: _Asked) -> ExitCode:
         witness = _opened(embedded)
         if "jetstream" not in target.target.features:
             raise UsageProblem(f"{target.url} does not offer JetStream, and explore compares JetStream only")
-        replay = (
-            shlex.join((str(target.url), *target.url.flags))
-            if running.arguments is None
-            else " ".join(running.arguments)
-        )
+        replay = _replay(running, target)
         teller = FindingsPrinter(target, level, options.folder, replay, out=sys.stdout, err=sys.stderr)
         search = Search(
             target,
@@ -157,23 +176,78 @@ def _explore(options: _Asked) -> ExitCode:
         )
         code = ExitCode.CONFORMANT
         try:
-            with ended_after(options.seconds + EXPLORE_ENDING_S):
-                search.run()
+            code = _run_to_its_end(options, target, search.run)
         except TargetLostError as lost:
             code = exit_with(ExitCode.TARGET_LOST, f"the target was lost: {lost}")
-        except TimeIsUp:
-            code = _out_of_time()
-        except KeyboardInterrupt:
-            code = exit_with(ExitCode.INTERRUPTED, "interrupted")
-        except OSError as error:
-            raise UsageProblem(f"-o {options.folder}: {error.strerror or error}") from None
-        finally:
-            with uninterrupted():
-                _swept(target, time.monotonic() + SWEEP_S)
         teller.print_summary(search.progress, search.distinct(), options.seed)
     if code is ExitCode.CONFORMANT and search.divergences:
         return ExitCode.NOT_CONFORMANT
     return code
+
+
+def _explore_model(options: _Asked, name: ModelName) -> ExitCode:
+    from plumbline.conformance.models import quint
+    from plumbline.conformance.models.catalogue import MODELS
+    from plumbline.conformance.models.findings import ModelPrinter
+    from plumbline.conformance.models.search import ModelSearch
+    from plumbline.conformance.requirements.catalogue import Catalogue
+    from plumbline.servers.npm import npm_program
+
+    model, program = MODELS[name], npm_program("quint")
+    if program is None:
+        raise UsageProblem(
+            "--model needs the program quint: in a checkout, make servers installs it; "
+            "see 'Traces of a model' in docs/how-to/explore.md"
+        )
+    choice = options.choice
+    if model.protocol == AMQP and not (choice.url or choice.server or choice.target):
+        choice = replace(choice, url=EMBEDDED_AMQP)
+    with ExitStack() as stack:
+        running = stack.enter_context(choose_target(choice, {MAIN: configurations()[MAIN]}, [model.protocol]))
+        target = _opened(running)
+        printer = ModelPrinter(
+            model, target, options.folder, _replay(running, target), out=sys.stdout, err=sys.stderr
+        )
+        search = ModelSearch(
+            model,
+            target,
+            Catalogue.load(),
+            seconds=options.seconds,
+            most=options.most,
+            on_progress=printer.progress,
+            report=printer.print_difference,
+        )
+        count = options.examples or MODEL_TRACES
+        traces = quint.traces(program, model, count, seed=options.seed, steps=MODEL_STEPS)
+        code = _run_to_its_end(options, target, lambda: search.run(traces))
+        printer.print_summary(search.progress, len(search.differences), options.seed)
+    if code is ExitCode.CONFORMANT and search.differences:
+        return ExitCode.NOT_CONFORMANT
+    return code
+
+
+def _run_to_its_end(options: _Asked, target: TargetAccess, run: Callable[[], None]) -> ExitCode:
+    """Run within the budget, and delete what is left on the target."""
+    try:
+        with ended_after(options.seconds + EXPLORE_ENDING_S):
+            run()
+    except TimeIsUp:
+        return _out_of_time()
+    except KeyboardInterrupt:
+        return exit_with(ExitCode.INTERRUPTED, "interrupted")
+    except OSError as error:
+        raise UsageProblem(f"-o {options.folder}: {error.strerror or error}") from None
+    finally:
+        with uninterrupted():
+            _swept(target, time.monotonic() + SWEEP_S)
+    return ExitCode.CONFORMANT
+
+
+def _replay(running: RunningTarget, target: TargetAccess) -> str:
+    """How ``plumbline verify`` names that target."""
+    if running.arguments is None:
+        return shlex.join((str(target.url), *target.url.flags))
+    return " ".join(running.arguments)
 
 
 def _opened(running: RunningTarget) -> TargetAccess:

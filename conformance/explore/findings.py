@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from plumbline.conformance.explore.script import Script
 from plumbline.conformance.explore.search import Divergence, SearchProgress
 from plumbline.conformance.explore.trial import requirement_of, trace_text
 from plumbline.conformance.target import TargetAccess
+from plumbline.verdicts import WireLine
 from plumbline.visible import write_line
 
 WIRE_LINES = 12
@@ -23,12 +24,8 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 def write_trace(found: Divergence, folder: Path, target: TargetAccess, level: str) -> Path:
     """A new file in ``folder``, which is made if it is not there. Raises ``OSError``."""
-    folder.mkdir(parents=True, exist_ok=True)
     command = type(found.difference.command).__name__
-    stem = _WORDS.sub("-", command).lower()
-    number = 1
-    while (path := folder / f"{stem}-{number}.trace").exists():
-        number += 1
+    path = new_file(folder, _WORDS.sub("-", command).lower())
     slug = _WORDS.sub(" ", command).lower()
     text = trace_text(
         _cut_after(found.script, found.difference.line),
@@ -78,23 +75,10 @@ class FindingsPrinter:
         self._erase()
         path = write_trace(found, self._folder, self._target, self._level)
         difference = found.difference
-        lines = [
-            f"DIVERGED  {difference.key.split(':')[0]}{'' if found.is_reproducible else SOMETIMES}",
-            f"{path}",
-            f"  {difference.message}",
-            "",
-            f"  Expected: {difference.expected}",
-            f"    Actual: {difference.actual}",
-            "",
-            "  last operations (seconds, connection, > sent, < received)",
-            *(
-                f"    {line.at:10.4f}  {line.connection} {line.direction} {_short(line.text)}"
-                for line in difference.wire[-WIRE_LINES:]
-            ),
-            "",
-            f"  again: plumbline verify {self._replay} --trace {path}",
-            "",
-        ]
+        what = difference.key.split(":")[0]
+        lines = difference_lines(
+            f"{what}{'' if found.is_reproducible else SOMETIMES}", path, difference, self._replay
+        )
         self._print(*lines)
 
     def print_summary(self, progress: SearchProgress, found: int, seed: int) -> None:
@@ -131,6 +115,49 @@ class FindingsPrinter:
             self._err.write(ERASE)
             self._err.flush()
             self._line_visible = False
+
+
+class SeenDifference(Protocol):
+    """What is shown of a difference."""
+
+    @property
+    def message(self) -> str: ...
+    @property
+    def expected(self) -> str: ...
+    @property
+    def actual(self) -> str: ...
+    @property
+    def wire(self) -> tuple[WireLine, ...]: ...
+
+
+def difference_lines(what: str, path: Path, difference: SeenDifference, replay: str) -> list[str]:
+    """A difference, the last operations before it, and the command that shows it again."""
+    return [
+        f"DIVERGED  {what}",
+        f"{path}",
+        f"  {difference.message}",
+        "",
+        f"  Expected: {difference.expected}",
+        f"    Actual: {difference.actual}",
+        "",
+        "  last operations (seconds, connection, > sent, < received)",
+        *(
+            f"    {line.at:10.4f}  {line.connection} {line.direction} {_short(line.text)}"
+            for line in difference.wire[-WIRE_LINES:]
+        ),
+        "",
+        f"  again: plumbline verify {replay} --trace {path}",
+        "",
+    ]
+
+
+def new_file(folder: Path, stem: str) -> Path:
+    """``stem-1.trace``, or the first number that is free. The folder is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while (path := folder / f"{stem}-{number}.trace").exists():
+        number += 1
+    return path
 
 
 def _short(text: str) -> str:
