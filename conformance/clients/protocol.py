@@ -48,6 +48,16 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "ordered",
             "kv",
             "kv.watch",
+            "obj",
+            "obj.create",
+            "obj.link",
+            "obj.list",
+            "obj.seal",
+            "obj.update",
+            "obj.watch",
+            "service",
+            "service.no_queue",
+            "service.reset",
         }
     ),
     "amqp": frozenset(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from plumbline.conformance.clients.client_under_test import ClientUnderTest
 from plumbline.conformance.clients.direct_access import broker_target
-from plumbline.conformance.clients.protocol import AdapterMessage, ErrorReport
+from plumbline.conformance.clients.protocol import AdapterAnswer, AdapterMessage, ErrorReport
 from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.clients.scene import Scene
 from plumbline.conformance.nats.session import NatsSession
@@ -192,6 +192,16 @@ class NatsScene(Scene):
             for seen in self.received_operations(HMsg)
             if status_of(seen) is not None and code in (None, status_of(seen))
         ]
+
+
+def expect_success(scene: NatsScene, what: str, answer: AdapterAnswer) -> None:
+    """Evidence: no error."""
+    scene.require(answer.error is None, f"{what} failed", expected="no error", actual=answer.error)
+
+
+def expect_error(scene: NatsScene, what: str, answer: AdapterAnswer) -> None:
+    """Evidence: an error."""
+    scene.require(answer.error is not None, f"{what} succeeded", expected="an error", actual=answer.ok)
 
 
 def payload_of(seen: Observation) -> Payload:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.conformance.clients.nats.scene import NatsScene, payload_of
+from plumbline.conformance.clients.nats.scene import NatsScene, expect_error, expect_success, payload_of
 from plumbline.conformance.clients.protocol import AdapterAnswer
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.monitors import Observation
@@ -63,16 +63,6 @@ def expect_headers(scene: NatsScene, what: str, **expected: str) -> None:
         actual=headers or "no headers",
         at=seen,
     )
-
-
-def expect_success(scene: NatsScene, what: str, answer: AdapterAnswer) -> None:
-    """Evidence: no error."""
-    scene.require(answer.error is None, f"{what} failed", expected="no error", actual=answer.error)
-
-
-def expect_error(scene: NatsScene, what: str, answer: AdapterAnswer) -> None:
-    """Evidence: an error."""
-    scene.require(answer.error is not None, f"{what} succeeded", expected="an error", actual=answer.ok)
 
 
 @scenario("CLIENT-KV-001", needs=["kv"])

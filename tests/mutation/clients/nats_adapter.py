@@ -12,7 +12,9 @@ from plumbline.wire.nats.jetstream import api_subject
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, say, status_of
 from tests.mutation.clients.nats_jetstream import Consuming, JetStream
 from tests.mutation.clients.nats_kv import KeyValue
+from tests.mutation.clients.nats_objects import Objects
 from tests.mutation.clients.nats_ordered import Ordered
+from tests.mutation.clients.nats_services import Services
 
 FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",
@@ -20,6 +22,8 @@ FEATURES = [
     "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
     "ordered", "kv", "kv.watch",
+    "obj", "obj.create", "obj.link", "obj.list", "obj.seal", "obj.update", "obj.watch",
+    "service", "service.no_queue", "service.reset",
 ]  # fmt: skip
 
 
@@ -31,6 +35,7 @@ class Adapter:
         self.messages: dict[int, Came] = {}
         self.subscriptions: dict[str, int] = {}
         self.consuming: dict[str, Consuming] = {}
+        self.services = Services()
         self.numbers = itertools.count(1)
         self.client = Client()
         self.js = JetStream(self.client)
@@ -100,6 +105,10 @@ class Adapter:
                 KeyValue(client, js).watch(command["bucket"], command["subscription"], self.handed)
             case _ if name.startswith("kv."):
                 return KeyValue(client, js).do(name, command)
+            case _ if name.startswith("obj."):
+                return Objects(client, js, command["bucket"]).do(name, command)
+            case _ if name.startswith("service."):
+                self.services.do(client, name, command)
             case "ack":
                 js.acknowledge(self.messages[command["ref"]], command.get("kind", "ack"), command)
             case "ack.sync":

@@ -6,7 +6,9 @@ from tests.mutation.clients import (
     nats_defects_acks,
     nats_defects_connection,
     nats_defects_core,
+    nats_defects_objects,
     nats_defects_pulls,
+    nats_defects_services,
     nats_defects_stores,
 )
 from tests.mutation.clients.defect import DEFECTS, Defect
@@ -17,6 +19,8 @@ __all__ = [
     "nats_defects_acks",
     "nats_defects_connection",
     "nats_defects_core",
+    "nats_defects_objects",
     "nats_defects_pulls",
+    "nats_defects_services",
     "nats_defects_stores",
 ]

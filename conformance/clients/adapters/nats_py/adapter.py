@@ -9,6 +9,7 @@ It imports nothing of Plumbline and works with every release of nats-py from 2.0
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import platform
@@ -21,11 +22,15 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+with contextlib.suppress(ImportError):  # older releases have no services
+    import nats.micro
+
 FEATURES = [
     "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
     "ordered", "kv", "kv.watch",
+    "obj", "obj.create", "obj.list", "obj.seal", "obj.update", "obj.watch", "service", "service.reset",
 ]  # fmt: skip
 CONNECT_TIMEOUT_S = 8  # for a busy machine
 ENTRIES_FROM = 1_000_000  # refs of entries: no command names them
@@ -62,6 +67,7 @@ class Adapter:
         self.pulls: dict[tuple[str, str], Any] = {}
         self.watching: dict[str, asyncio.Task[None]] = {}
         self.entries = 0
+        self.services: dict[str, Any] = {}
 
     def handed(self, msg: Msg) -> dict[str, Any]:
         """A message that the library handed over."""
@@ -211,15 +217,15 @@ class Adapter:
 
     async def kv_watch(self, bucket: str, subscription: str, **_: Any) -> None:
         watcher = await (await self.bucket(bucket)).watchall()
-        self.watching[subscription] = asyncio.create_task(self.watch(watcher, subscription))
+        self.watching[subscription] = asyncio.create_task(self.watch(watcher, subscription, self.entry))
 
-    async def watch(self, watcher: Any, subscription: str) -> None:
+    async def watch(self, watcher: Any, subscription: str, handed: Callable[[Any], dict[str, Any]]) -> None:
         """Report each entry, and the end of the initial data, which is None."""
         async for entry in watcher:
             if entry is None:
                 say(event="up-to-date", subscription=subscription)
             else:
-                say(event="message", subscription=subscription, message=self.entry(entry))
+                say(event="message", subscription=subscription, message=handed(entry))
 
     def entry(self, entry: Any) -> dict[str, Any]:
         """A value that the library handed over."""
@@ -227,6 +233,83 @@ class Adapter:
         headers = {"KV-Operation": [entry.operation]} if entry.operation else {}
         value = (entry.value or b"").decode("latin-1")
         return {"ref": ENTRIES_FROM + self.entries, "subject": entry.key, "data": value, "headers": headers}
+
+    async def store(self, name: str) -> Any:
+        """An object store that exists."""
+        return await self.client.jetstream().object_store(name)
+
+    def object(self, info: Any, data: bytes | None = None) -> dict[str, Any]:
+        """An object that the library handed over."""
+        self.entries += 1
+        text = (data or b"").decode("latin-1")
+        return {"ref": ENTRIES_FROM + self.entries, "subject": info.name, "data": text}
+
+    async def obj_create(self, bucket: str, **_: Any) -> None:
+        await self.client.jetstream().create_object_store(bucket)
+
+    async def obj_put(self, bucket: str, name: str, data: str, chunk_bytes: int = 0, **_: Any) -> None:
+        meta = None
+        if chunk_bytes:
+            options = nats.js.api.ObjectMetaOptions(max_chunk_size=chunk_bytes)
+            meta = nats.js.api.ObjectMeta(name=name, options=options)
+        await (await self.store(bucket)).put(name, data.encode("latin-1"), meta=meta)
+
+    async def obj_get(self, bucket: str, name: str, **_: Any) -> Any:
+        found = await (await self.store(bucket)).get(name)
+        return {"message": self.object(found.info, found.data)}
+
+    async def obj_info(self, bucket: str, name: str, **_: Any) -> Any:
+        return {"message": self.object(await (await self.store(bucket)).get_info(name))}
+
+    async def obj_delete(self, bucket: str, name: str, **_: Any) -> None:
+        await (await self.store(bucket)).delete(name)
+
+    async def obj_update(self, bucket: str, name: str, new_name: str, description: str, **_: Any) -> None:
+        meta = nats.js.api.ObjectMeta(name=new_name, description=description)
+        await (await self.store(bucket)).update_meta(name, meta)
+
+    async def obj_list(self, bucket: str, **_: Any) -> Any:
+        found = await (await self.store(bucket)).list(ignore_deletes=True)
+        return {"messages": [self.object(info) for info in found]}
+
+    async def obj_watch(self, bucket: str, subscription: str, **_: Any) -> None:
+        watcher = await (await self.store(bucket)).watch()
+        self.watching[subscription] = asyncio.create_task(self.watch(watcher, subscription, self.object))
+
+    async def obj_seal(self, bucket: str, **_: Any) -> None:
+        await (await self.store(bucket)).seal()
+
+    async def service_add(
+        self, service: str, name: str, version: str, queue: str | None = None, **described: Any
+    ) -> None:
+        described = {field: described[field] for field in ("description", "metadata") if field in described}
+        self.services[service] = await nats.micro.add_service(
+            self.client, name=name, version=version, queue_group=queue, **described
+        )
+
+    async def service_endpoint(self, service: str, name: str, **command: Any) -> None:
+        async def handler(request: Any) -> None:
+            await asyncio.sleep(command.get("delay_ms", 0) / 1000)
+            if "error_code" in command:
+                raise nats.micro.request.ServiceError(command["error_code"], command["error_text"])
+            await request.respond(request.data)
+
+        place = self.services[service]
+        if "group" in command:
+            place = place.add_group(name=command["group"], queue_group=command.get("group_queue"))
+        await place.add_endpoint(
+            name=name,
+            handler=handler,
+            subject=command.get("subject"),
+            queue_group=command.get("queue"),
+            metadata=command.get("metadata"),
+        )
+
+    async def service_stop(self, service: str, **_: Any) -> None:
+        await self.services[service].stop()
+
+    async def service_reset(self, service: str, **_: Any) -> None:
+        await self.services[service].reset()
 
     async def fetch(
         self, stream: str, consumer: str, batch: int, expires_ms: int, heartbeat_ms: int = 0, **_: Any
@@ -290,6 +373,10 @@ def features() -> list[str]:
         found.remove("ordered")
     if not hasattr(js, "key_value"):
         found = [name for name in found if not name.startswith("kv")]
+    if not hasattr(js, "object_store"):
+        found = [name for name in found if not name.startswith("obj")]
+    if not hasattr(nats, "micro"):
+        found = [name for name in found if not name.startswith("service")]
     return found
 
 

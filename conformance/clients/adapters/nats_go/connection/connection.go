@@ -50,6 +50,20 @@ type Command struct {
 	Bucket       string          `json:"bucket"`
 	Key          string          `json:"key"`
 	Revision     uint64          `json:"revision"`
+	Name         string          `json:"name"`
+	NewName      string          `json:"new_name"`
+	Description  string          `json:"description"`
+	ChunkBytes   uint32          `json:"chunk_bytes"`
+	Target       string          `json:"target"`
+	Service      string          `json:"service"`
+	Version      string          `json:"version"`
+	Group        string          `json:"group"`
+	GroupQueue   string          `json:"group_queue"`
+	NoQueue      bool            `json:"no_queue"`
+	ErrorCode    string          `json:"error_code"`
+	ErrorText    string          `json:"error_text"`
+
+	Metadata map[string]string `json:"metadata"`
 }
 
 // StreamName is the stream, where the command names one.

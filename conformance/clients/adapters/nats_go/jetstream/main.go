@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 	"plumbline/adapter/gate"
 	"plumbline/adapter/nats_go/connection"
 )
@@ -15,6 +17,8 @@ import (
 var features = []string{
 	"js.publish", "fetch", "fetch.no_wait", "fetch.heartbeat", "consume", "ack", "ack.nak", "ack.nak.delay",
 	"ack.progress", "ack.term", "ack.term.reason", "ack.sync", "reconnect", "ordered", "kv", "kv.watch",
+	"obj", "obj.create", "obj.link", "obj.list", "obj.seal", "obj.update", "obj.watch",
+	"service", "service.no_queue", "service.reset",
 }
 
 type adapter struct {
@@ -23,7 +27,8 @@ type adapter struct {
 	messages   gate.Messages[jetstream.Msg]
 	consumers  map[string]jetstream.Consumer
 	consuming  map[string]jetstream.ConsumeContext
-	entries    gate.Messages[jetstream.KeyValueEntry]
+	entries    gate.Messages[any] // of stores
+	services   map[string]micro.Service
 }
 
 func describe(err error) gate.Line {
@@ -181,10 +186,16 @@ func (a *adapter) answer(asked connection.Command) (gate.Line, error) {
 		defer cancel()
 		return nil, a.messages.Get(asked.Ref).DoubleAck(within)
 	}
+	switch {
+	case strings.HasPrefix(asked.Do, "obj."):
+		return a.answerObject(asked)
+	case strings.HasPrefix(asked.Do, "service."):
+		return nil, a.answerService(asked)
+	}
 	return a.answerStore(asked)
 }
 
 func main() {
-	a := &adapter{consuming: map[string]jetstream.ConsumeContext{}}
+	a := &adapter{consuming: map[string]jetstream.ConsumeContext{}, services: map[string]micro.Service{}}
 	gate.Serve("nats", "nats.go/jetstream", gate.Release(connection.Module), features, a.answer, describe)
 }
