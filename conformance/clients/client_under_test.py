@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -31,6 +31,7 @@ from plumbline.interrupts import kept_from_children
 
 HELLO_WITHIN_S = 20.0
 ANSWER_WITHIN_S = 15.0  # beyond a command's own time-out: a busy machine is no hang
+RESET_WITHIN_S = 2.0  # then a new process is cheaper
 END_WITHIN_S = 2.0  # after its stdin has ended
 MAX_LINE_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -79,11 +80,14 @@ class ClientUnderTest:
         self.events: list[AdapterEvent] = []
         self.event_times: list[int] = []  # of each event, in nanoseconds since 1970
         self.spoken: list[AdapterLine] = []
+        self.is_reused = False  # it has played a scenario before
 
     # -- the process -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises ``AdapterError`` if the command cannot be run."""
+        """Start it, unless it runs. Raises ``AdapterError`` if the command cannot be run."""
+        if self._process is not None:
+            return
         try:
             with kept_from_children():
                 self._process = subprocess.Popen(
@@ -145,8 +149,7 @@ class ClientUnderTest:
         process.wait()
 
     def __enter__(self) -> Self:
-        if self._process is None:
-            self.start()
+        self.start()
         return self
 
     def __exit__(
@@ -213,6 +216,18 @@ class ClientUnderTest:
             self._problem = self._problem or problem
             self._changed.notify_all()
 
+    def reset(self) -> None:
+        """Begin anew in the same process, with the command for it. What it said stays in the hands of those
+        who have it. Raises ``AdapterError``."""
+        answer = self._answer_to(self._send(protocol.RESET, {}), RESET_WITHIN_S, protocol.RESET)
+        if answer.error is not None:
+            raise self._with_stderr("the adapter cannot begin anew", expected="ok", actual=str(answer.error))
+        with self._changed:
+            self._answers = {}
+            self.events, self.event_times, self.spoken = [], [], []
+            self._read = 0
+            self.is_reused = True
+
     # -- waiting -----------------------------------------------------------------------------
 
     def hello(self) -> AdapterHello:
@@ -224,6 +239,10 @@ class ClientUnderTest:
     def send_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
         """One command and its answer, which may be an error. ``within``: the command's own time-out, in
         seconds. Raises ``AdapterError``."""
+        return self._answer_to(self._send(command, fields), within + ANSWER_WITHIN_S, command)
+
+    def _send(self, command: str, fields: Mapping[str, Any]) -> int:
+        """The number of the command."""
         self._number += 1
         number = self._number
         line = protocol.encode_command(number, command, fields)
@@ -236,7 +255,10 @@ class ClientUnderTest:
             self._process.stdin.flush()
         except OSError:
             pass  # it is gone: waiting for the answer says so, with its last words
-        self._await(lambda: number in self._answers, within + ANSWER_WITHIN_S, f"an answer to {command}")
+        return number
+
+    def _answer_to(self, number: int, within: float, command: str) -> AdapterAnswer:
+        self._await(lambda: number in self._answers, within, f"an answer to {command}")
         return self._answers[number]
 
     def wait_until(self, condition: Callable[[], bool], within: float) -> bool:

@@ -1,20 +1,24 @@
-"""Runs one scenario with one adapter process and returns its outcome. No waivers, no retry.
+"""Runs one scenario with an adapter process and returns its outcome. No waivers, no retry.
 
-``play`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
+An adapter that can begin anew plays one scenario after the other in its process. Only a scenario that passed
+is followed by another one, and what does not pass in a process that has played before is played again in a
+new one. ``play`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from plumbline.conformance.check import Check
 from plumbline.conformance.clients.amqp.scene import AmqpScene
 from plumbline.conformance.clients.client_under_test import AdapterError, ClientUnderTest
 from plumbline.conformance.clients.nats.scene import NatsScene
-from plumbline.conformance.clients.protocol import AdapterHello
+from plumbline.conformance.clients.protocol import RESET, AdapterHello
 from plumbline.conformance.clients.rules import ScenarioTraffic, evidence
 from plumbline.conformance.clients.scenario import Scenario
 from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
@@ -52,7 +56,7 @@ class ScenarioPlayer:
         self._brokers = stands
         self._catalogue = catalogue
         self._running: set[ClientUnderTest] = set()
-        self._met: list[ClientUnderTest] = []  # started, and asked nothing yet
+        self._idle: list[ClientUnderTest] = []  # started, and asked nothing since it began
         self._stopped = False
 
     def start_adapter(self) -> AdapterHello:
@@ -61,17 +65,41 @@ class ScenarioPlayer:
         testee = self._started_client()
         testee.start()
         hello = testee.hello()
-        self._met.append(testee)
+        self._idle.append(testee)
         return hello
 
     def _started_client(self) -> ClientUnderTest:
         """A run of the adapter that ``stop`` ends."""
         try:
-            return self._met.pop()
+            return self._idle.pop()
         except IndexError:
-            testee = ClientUnderTest(self._command, self._environment)
-            self._running.add(testee)
-            return testee
+            return self._new_client()
+
+    def _new_client(self) -> ClientUnderTest:
+        testee = ClientUnderTest(self._command, self._environment)
+        self._running.add(testee)
+        return testee
+
+    def _let_go(self, testee: ClientUnderTest, hello: AdapterHello) -> None:
+        """After a scenario that passed: keep it for the next one if it can begin anew, or end it."""
+        if RESET in hello.features and not self._stopped:
+            with contextlib.suppress(AdapterError):
+                testee.reset()
+                self._idle.append(testee)
+                return
+        self._end(testee)
+
+    def _end(self, testee: ClientUnderTest) -> None:
+        testee.end()
+        self._running.discard(testee)
+
+    def _run_check(self, check: Check, scene: Scene) -> None:
+        try:
+            check.run(scene)
+        finally:
+            scene.close()
+        if scene.observations == 0:
+            raise Failed("the scenario saw no evidence", expected="evidence", actual="none")
 
     def stop(self) -> None:
         """Nothing is played any more."""
@@ -88,26 +116,33 @@ class ScenarioPlayer:
         if missing := sorted(set(scenario.needs) - hello.features):
             why = Unsupported(f"the adapter does not claim {', '.join(missing)}")
             return ScenarioResult(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
+        testee = self._started_client()
+        played = self._play_with(testee, scenario, hello)
+        if testee.is_reused and played.result.outcome is not Outcome.PASSED and not self._stopped:
+            return self._play_with(self._new_client(), scenario, hello)
+        return played
+
+    def _play_with(self, testee: ClientUnderTest, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
+        check = scenario.check
         began = time.monotonic()
         scene: Scene | None = None
-        testee = self._started_client()
 
         def run() -> None:
             nonlocal scene
             if self._stopped:
                 raise Inconclusive("the run was interrupted")
-            with self._brokers.scenario_broker(scenario.protocol, scenario.stage) as stand, testee:
-                testee.hello()
-                scene = _SCENES[scenario.protocol](testee, stand)
+            with self._brokers.scenario_broker(scenario.protocol, scenario.stage) as stand:
                 try:
-                    check.run(scene)
-                finally:
-                    scene.close()
-                if scene.observations == 0:
-                    raise Failed("the scenario saw no evidence", expected="evidence", actual="none")
+                    testee.start()
+                    testee.hello()
+                    scene = _SCENES[scenario.protocol](testee, stand)
+                    self._run_check(check, scene)
+                except BaseException:
+                    self._end(testee)
+                    raise
+                self._let_go(testee, hello)
 
         outcome, ended = _ending_of(run)
-        self._running.discard(testee)
         result = msgspec.structs.replace(
             result_of(check, self._catalogue, outcome, ended),
             wire=shortened_exchange(scene.transcript()) if scene is not None else (),

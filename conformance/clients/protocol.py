@@ -16,10 +16,13 @@ from plumbline.untrusted import BadInputError, parse_json
 
 VERSION = "plumbline.adapter/1"
 
+RESET = "reset"  # an adapter of any protocol may have it: one process plays several scenarios
+
 # What adapters may say they can do, by protocol. ``PROTOCOL.md`` says which command needs which.
 FEATURES: Mapping[str, frozenset[str]] = {
     "nats": frozenset(
         {
+            RESET,
             "publish",
             "request",
             "subscribe",
@@ -62,6 +65,7 @@ FEATURES: Mapping[str, frozenset[str]] = {
     ),
     "amqp": frozenset(
         {
+            RESET,
             "declare",
             "publish",
             "publish.mandatory",

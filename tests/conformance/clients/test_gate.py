@@ -85,6 +85,37 @@ def test_adapter_crash_fails_scenario_with_stderr() -> None:
     assert "segmentation of faults" in ran.stdout
 
 
+ANEW = """
+import asyncio, os, sys
+sys.path.insert(0, {folder!r})
+import adapter
+open({pids!r}, "a").write(str(os.getpid()) + chr(10))
+{more}
+asyncio.run(adapter.main())
+"""
+NO_FLUSH_AFTER_RESET = """
+end = adapter.Adapter.end
+async def flush(self): raise RuntimeError("it has played before")
+async def end_and_break(self):
+    adapter.Adapter.flush = flush
+    await end(self)
+adapter.Adapter.end = end_and_break
+"""
+
+
+@pytest.mark.parametrize(("more", "processes"), [("", 1), (NO_FLUSH_AFTER_RESET, 2)])
+def test_a_process_plays_several_scenarios_and_the_result_of_a_new_one_counts(
+    more: str, processes: int, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    folder = str(REQUIREMENTS.parent / "adapters" / "nats_py")
+    program = ANEW.format(folder=folder, pids=str(pids), more=more)
+    selected = (word for name in ("1", "2", "8") for word in ("--select", f"CLIENT-CORE-00{name}"))
+    ran = gate("-n", "1", *selected, command=(sys.executable, "-c", program))
+    assert ran.returncode == ExitCode.CONFORMANT, ran.stdout + ran.stderr
+    assert len(pids.read_text().split()) == processes
+
+
 def test_an_adapter_without_hello_is_a_lost_target() -> None:
     ran = gate(command=(sys.executable, "-c", "import sys; sys.exit('cannot import lib')"))
     assert ran.returncode == ExitCode.TARGET_LOST

@@ -49,6 +49,26 @@ def test_a_command_is_answered() -> None:
         assert running.end() == 0
 
 
+def test_a_reset_forgets_what_was_reported_before() -> None:
+    program = (
+        "for line in sys.stdin:\n"
+        "    say(event='error', text='old')\n"
+        "    say(id=json.loads(line)['id'], ok={})\n"
+    )
+    with adapter(program) as running:
+        running.send_command("flush")
+        before = running.events
+        running.reset()
+        assert running.events == []
+        assert [event.text for event in before] == ["old", "old"]
+
+
+def test_an_adapter_that_cannot_begin_anew_is_reported() -> None:
+    program = "for line in sys.stdin: say(id=1, error={'text': 'no'})"
+    with adapter(program) as running, pytest.raises(AdapterError, match="cannot begin anew"):
+        running.reset()
+
+
 def test_answer_and_error_may_come_together() -> None:
     program = (
         "for line in sys.stdin: say(id=1, ok={'messages': [{'ref': 1}]}, error={'text': 'late', 'code': 408})"

@@ -38,7 +38,7 @@ class Objects:
             case "obj.put":
                 self.put(wanted, command["data"].encode("latin-1"), command.get("chunk_bytes", CHUNK_BYTES))
             case "obj.get":
-                return {"message": self.handed(self.info(wanted), self.get(wanted))}
+                return {"message": self.handed({"name": wanted}, self.get(wanted))}
             case "obj.info":
                 return {"message": self.handed(self.existing(wanted))}
             case "obj.delete":

@@ -19,8 +19,8 @@ from aio_pika.exceptions import AMQPError
 from aiormq.abc import DeliveredMessage
 
 FEATURES = (
-    "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple "
-    "nack reject qos tx bind reconnect reconnect.topology"
+    "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack "
+    "ack.multiple nack reject qos tx bind reconnect reconnect.topology"
 )
 
 RECONNECT_S = 0.2
@@ -89,6 +89,13 @@ class Adapter:
         if connection is not None:
             connection.close_callbacks.discard(self.disconnected)
             await connection.close()
+
+    async def do_reset(self, command: dict[str, Any]) -> None:
+        for task in self.tasks:
+            task.cancel()
+        for part in (self.channels, self.queues, self.consumers, self.messages, self.tasks):
+            part.clear()
+        await self.do_close(command)
 
     async def do_channel(self, command: dict[str, Any]) -> None:
         await self.open(command["channel"], confirms=False)

@@ -26,7 +26,8 @@ with contextlib.suppress(ImportError):  # older releases have no services
     import nats.micro
 
 FEATURES = [
-    "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
+    "reset", "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch",
+    "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
     "ordered", "kv", "kv.watch",
@@ -68,6 +69,19 @@ class Adapter:
         self.watching: dict[str, asyncio.Task[None]] = {}
         self.entries = 0
         self.services: dict[str, Any] = {}
+        self.is_over = False  # another one has its place: it reports nothing more
+
+    def say(self, **line: Any) -> None:
+        """One event to Plumbline."""
+        if not self.is_over:
+            say(**line)
+
+    async def end(self) -> None:
+        """Close what is open."""
+        self.is_over = True
+        for task in self.watching.values():
+            task.cancel()
+        await self.client.close()
 
     def handed(self, msg: Msg) -> dict[str, Any]:
         """A message that the library handed over."""
@@ -81,7 +95,7 @@ class Adapter:
         """A callback for a subscription of that name."""
 
         async def came(msg: Msg) -> None:
-            say(event="message", subscription=name, message=self.handed(msg))
+            self.say(event="message", subscription=name, message=self.handed(msg))
 
         return came
 
@@ -89,19 +103,19 @@ class Adapter:
 
     async def connect(self, url: str, *, reconnect: bool = False, **command: Any) -> None:
         async def error(problem: Exception) -> None:
-            say(event="error", **trouble(problem))
+            self.say(event="error", **trouble(problem))
 
         async def disconnected() -> None:
-            say(event="disconnected")
+            self.say(event="disconnected")
 
         async def reconnected() -> None:
-            say(event="reconnected")
+            self.say(event="reconnected")
 
         async def closed() -> None:
-            say(event="closed", text=str(self.client.last_error or ""))
+            self.say(event="closed", text=str(self.client.last_error or ""))
 
         async def lame_duck() -> None:
-            say(event="lame-duck")
+            self.say(event="lame-duck")
 
         more: dict[str, Any] = {}
         if reconnect:
@@ -223,9 +237,9 @@ class Adapter:
         """Report each entry, and the end of the initial data, which is None."""
         async for entry in watcher:
             if entry is None:
-                say(event="up-to-date", subscription=subscription)
+                self.say(event="up-to-date", subscription=subscription)
             else:
-                say(event="message", subscription=subscription, message=handed(entry))
+                self.say(event="message", subscription=subscription, message=handed(entry))
 
     def entry(self, entry: Any) -> dict[str, Any]:
         """A value that the library handed over."""
@@ -394,7 +408,13 @@ async def main() -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     adapter = Adapter()
     while line := await lines.readline():
-        await answer(adapter, json.loads(line))
+        command = json.loads(line)
+        if command["do"] == "reset":
+            await adapter.end()
+            adapter = Adapter()
+            say(id=command["id"], ok={})
+        else:
+            await answer(adapter, command)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from pika.exceptions import (
 )
 
 FEATURES = (
-    "declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack reject "
-    "qos tx bind blocked"
+    "reset declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack "
+    "reject qos tx bind blocked"
 )
 
 
@@ -49,6 +49,10 @@ class Adapter:
     def __init__(self) -> None:
         self.commands: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.connection: Any = None
+        self.forget()
+
+    def forget(self) -> None:
+        """What there was of a connection."""
         self.channels: dict[int, Any] = {}
         self.confirming: set[int] = set()
         self.consumers: dict[str, tuple[int, str]] = {}  # subscription: channel, consumer tag
@@ -216,6 +220,12 @@ class Adapter:
     def do_nack(self, command: dict[str, Any]) -> None:
         channel, tag = self.messages[command["ref"] - 1]
         channel.basic_nack(tag, command.get("multiple", False), command.get("requeue", True))
+
+    def do_reset(self, command: dict[str, Any]) -> None:
+        connection, self.connection = self.connection, None
+        self.forget()
+        if connection is not None and connection.is_open:
+            connection.close()
 
     def do_reject(self, command: dict[str, Any]) -> None:
         channel, tag = self.messages[command["ref"] - 1]
