@@ -24,6 +24,7 @@ from plumbline.cli.options import (
 from plumbline.cli.output import print_line
 from plumbline.cli.reporting import consumers
 from plumbline.cli.scenario_services import ScenarioServices
+from plumbline.conformance.clients.compat.run import CompatResult, run_compat
 from plumbline.conformance.clients.gate import WORKERS, GateOptions
 from plumbline.conformance.clients.gate import gate as run_gate
 from plumbline.conformance.clients.new_adapter import LANGUAGES, write_adapter
@@ -43,6 +44,7 @@ Examples:
   plumbline gate --protocol amqp -- ./adapter                   for an adapter that supports both protocols
   plumbline gate --waivers waivers.toml --junit gate.xml -- python my_adapter.py
   plumbline gate --new go my_adapter                            write an adapter to begin with, in Go
+  plumbline gate --nats-compat -- ./compat.test                 NATS' own tests, for a program of a vendor
   plumbline list 'CLIENT-*'                                     list the requirements for clients
 
 \b
@@ -74,6 +76,14 @@ def gate(
             f"{', '.join(LANGUAGES)}.",
         ),
     ] = "",
+    nats_compat: Annotated[
+        bool,
+        typer.Option(
+            "--nats-compat",
+            help="Play NATS' own compatibility tests: COMMAND is the responder of a vendor, no adapter. It "
+            "finds the broker in NATS_URL. --select takes object-store or service.",
+        ),
+    ] = False,
     protocol: Annotated[
         str, typer.Option(metavar="NAME", help="nats or amqp, for an adapter that supports both.")
     ] = "",
@@ -91,6 +101,8 @@ def gate(
     if new:
         _write_adapter(new, folder, protocol)
         return
+    if nats_compat:
+        raise typer.Exit(_play_compat(after_dashes(context), select or [], strict=strict))
     wanted = GateOptions(
         command=after_dashes(context),
         protocol=protocol,
@@ -113,6 +125,31 @@ def _write_adapter(language: str, folder: Path, protocol: str) -> None:
     print_line("Add your library to it, then:")
     for step in steps:
         print_line(f"  {step}")
+
+
+def _play_compat(command: tuple[str, ...], suites: list[str], *, strict: bool) -> ExitCode:
+    if not command:
+        raise UsageProblem("name the responder to start: plumbline gate --nats-compat -- ./compat.test")
+    print_line(f"{'test':32} {'responder':9} wire")
+    run = run_compat(command, ScenarioServices(), suites, _print_compat)
+    print_line(f"The responder ended with exit code {run.exit_code}.")
+    if not any(result.has_responder for result in run.results):
+        raise UsageProblem("the command has a responder for none of the tests")
+    green = run.exit_code == 0 and all(result.is_green(strict=strict) for result in run.results)
+    return ExitCode.CONFORMANT if green else ExitCode.NOT_CONFORMANT
+
+
+def _print_compat(result: CompatResult) -> None:
+    """One row, and a line for each failure."""
+    failed = [one for one in result.judgements if one.failure]
+    met = [one.requirement for one in result.judgements if not one.failure]
+    verdict = ("failed" if result.failure else "passed") if result.has_responder else "none"
+    wire = [*(f"{name} passed" for name in met), *(f"{one.requirement} failed" for one in failed)]
+    print_line(f"{result.test:32} {verdict:9} {', '.join(wire) or '-'}")
+    if result.failure:
+        print_line(f"    responder: {result.failure}")
+    for one in failed:
+        print_line(f"    {one.requirement}: {one.failure}")
 
 
 def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:

@@ -1,0 +1,133 @@
+"""A responder of NATS' compatibility tests over the small client library of ``tests.mutation``.
+
+plumbline gate --nats-compat -- python -m tests.conformance.clients.twin_responder [broken]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import sys
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from tests.mutation.clients.defect import replace
+from tests.mutation.clients.nats_client import Came, Client
+from tests.mutation.clients.nats_jetstream import JetStream
+from tests.mutation.clients.nats_objects import Objects, ObjectWatch
+from tests.mutation.clients.nats_services import Endpoint, Service
+
+
+class Answers:
+    """What the tests ask for, by suite and test: each method returns the payload of its answer."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.objects = Objects(client, JetStream(client), "test")
+        self.service: Service | None = None
+
+    def default_bucket(self, command: dict[str, Any]) -> bytes:
+        config = {**self.objects.config(), "storage": "file", "max_bytes": -1, "num_replicas": 1}
+        self.objects.api("STREAM.CREATE", config)
+        return b""
+
+    def custom_bucket(self, command: dict[str, Any]) -> bytes:
+        wanted = {
+            name: value for name, value in command["config"].items() if name not in ("bucket", "compression")
+        }
+        self.objects.api("STREAM.CREATE", {**self.objects.config(), **wanted})
+        return b""
+
+    def put_object(self, command: dict[str, Any]) -> bytes:
+        with urllib.request.urlopen(command["url"]) as answer:
+            data = answer.read()
+        described, config = self.objects.described, command["config"]
+        replace(self.objects, "described", lambda *given: {**described(*given), **config})
+        self.objects.put(config["name"], data, 128 * 1024)
+        return b""
+
+    def get_object(self, command: dict[str, Any]) -> bytes:
+        return hashlib.sha256(self.objects.get(command["object"])).digest()
+
+    get_link = get_object
+
+    def update_metadata(self, command: dict[str, Any]) -> bytes:
+        config = command["config"]
+        self.objects.update(command["object"], config["name"], config["description"])
+        return b""
+
+    def put_link(self, command: dict[str, Any]) -> bytes:
+        self.objects.link(command["link_name"], command["object"])
+        return b""
+
+    def digests(self, count: int) -> list[str]:
+        found: queue.SimpleQueue[str] = queue.SimpleQueue()
+        watch = ObjectWatch(self.objects, "w")
+        watch.hand = lambda operation: found.put(json.loads(operation.payload)["digest"])
+        replace(watch, "missed", lambda: None)  # its stream is deleted when the test is over
+        watch.start()
+        return [found.get(timeout=10) for _ in range(count)]
+
+    def watch(self, command: dict[str, Any]) -> bytes:
+        return ",".join(self.digests(2)).encode()
+
+    def watch_updates(self, command: dict[str, Any]) -> bytes:
+        return self.digests(2)[1].encode()
+
+    def core(self, command: dict[str, Any]) -> bytes:
+        if self.service is not None:
+            self.service.stop()
+            return b""
+        config = command["config"]
+        self.service = Service(self.client, config)
+        groups = {group["name"]: group.get("queue_group") for group in config["groups"]}
+        for endpoint in config["endpoints"]:
+            asked = {
+                **endpoint,
+                "queue": endpoint.get("queue_group"),
+                "group_queue": groups.get(endpoint.get("group")),
+            }
+            if endpoint["name"] == "faulty":
+                asked.update(error_code="500", error_text="handler error")
+            self.service.add(asked)
+        return b""
+
+
+def gets_the_first_chunk() -> None:
+    """A fault: of an object one chunk is handed over."""
+    replace(Objects, "joined", lambda part, chunks: chunks[0])
+
+
+def with_data(stats: Callable[[Endpoint], dict[str, Any]]) -> Callable[[Endpoint], dict[str, Any]]:
+    """As the stats handler of the tests."""
+    return lambda part: {**stats(part), "data": {"endpoint": part.name}}
+
+
+def main() -> int:
+    """Until tests.done. 1 if a result was a failure."""
+    if len(sys.argv) > 1:
+        gets_the_first_chunk()
+    replace(Endpoint, "stats", with_data(Endpoint.stats))
+    client = Client()
+    client.connect(os.environ["NATS_URL"])
+    came: queue.SimpleQueue[Came] = queue.SimpleQueue()
+    client.subscribe("tests.>", came.put)
+    client.flush()
+    answers, failures = Answers(client), 0
+    while (message := came.get()).subject != "tests.done":
+        _, _, test, *rest = message.subject.split(".")
+        if rest[-1] == "result":
+            failures += rest[0] == "fail"
+            answers = Answers(client)
+        else:
+            answer: Callable[[dict[str, Any]], bytes] = getattr(answers, test.replace("-", "_"))
+            client.publish(message.reply or "", answer(json.loads(message.payload)), {})
+    client.close()
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
