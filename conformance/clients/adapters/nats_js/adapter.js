@@ -6,10 +6,14 @@ const path = require("node:path");
 const readline = require("node:readline");
 const { connect, headers } = require("@nats-io/transport-node");
 const { jetstream, jetstreamManager } = require("@nats-io/jetstream");
+const { Kvm } = require("@nats-io/kv");
+const { Objm } = require("@nats-io/obj");
+const { ServiceError, Svcm } = require("@nats-io/services");
 
 const FEATURES =
-  "publish request subscribe unsubscribe.after js.create js.publish fetch fetch.heartbeat consume push " +
-  "ack ack.nak ack.nak.delay ack.progress ack.term ack.term.reason ack.sync reconnect ping lame-duck drain";
+  "reset publish request subscribe unsubscribe.after js.create js.publish fetch fetch.heartbeat consume push " +
+  "ack ack.nak ack.nak.delay ack.progress ack.term ack.term.reason ack.sync reconnect ping lame-duck drain " +
+  "ordered kv obj obj.create obj.link obj.list obj.seal obj.update service service.reset";
 const LEAST_EXPIRES_MS = 1000; // nats.js refuses less
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
@@ -24,6 +28,17 @@ let connection = null;
 const messages = []; // by ref
 const subscriptions = new Map(); // by name: what ends it
 const consumers = new Map(); // by stream and name
+const services = new Map(); // by the name in commands
+let entries = 1_000_000; // refs of what stores hand over: no command names them
+let resets = 0;
+
+// Writes events until the next reset.
+function teller() {
+  const mine = resets;
+  return (event) => {
+    if (mine === resets) say(event);
+  };
+}
 
 function handed(message) {
   messages.push(message);
@@ -47,6 +62,16 @@ function headersOf(command, more = {}) {
   return made;
 }
 
+// A value or an object that a store handed over. One that is not there is null in nats.js.
+function stored(found, subject, data = new Uint8Array()) {
+  if (found === null) throw new Error("not found");
+  entries += 1;
+  return { ref: entries, subject, data: Buffer.from(data).toString("latin1") };
+}
+
+const bucketOf = (command) => new Kvm(connection).open(command.bucket);
+const storeOf = (command) => new Objm(connection).open(command.bucket);
+
 async function consumerOf({ stream, consumer }) {
   const key = `${stream} ${consumer}`;
   if (!consumers.has(key)) consumers.set(key, await jetstream(connection).consumers.get(stream, consumer));
@@ -56,27 +81,29 @@ async function consumerOf({ stream, consumer }) {
 const TOLD = ["heartbeats_missed", "consumer_not_found", "stream_not_found", "consumer_deleted", "no_responders"];
 
 async function listen(subscription, running) {
+  const tell = teller();
   subscriptions.set(subscription, () => running.close());
   (async () => {
     for await (const status of running.status()) {
-      if (TOLD.includes(status.type)) say({ event: "error", subscription, text: status.type, type: status.type });
+      if (TOLD.includes(status.type)) tell({ event: "error", subscription, text: status.type, type: status.type });
     }
   })();
   (async () => {
     try {
-      for await (const message of running) say({ event: "message", subscription, message: handed(message) });
+      for await (const message of running) tell({ event: "message", subscription, message: handed(message) });
     } catch (error) {
-      say({ event: "error", subscription, ...trouble(error) });
+      tell({ event: "error", subscription, ...trouble(error) });
     }
   })();
 }
 
 async function watch(mine) {
+  const tell = teller();
   for await (const status of mine.status()) {
-    if (status.type === "disconnect") say({ event: "disconnected" });
-    else if (status.type === "reconnect") say({ event: "reconnected" });
-    else if (status.type === "ldm") say({ event: "lame-duck" });
-    else if (status.type === "error") say({ event: "error", ...trouble(status.error) });
+    if (status.type === "disconnect") tell({ event: "disconnected" });
+    else if (status.type === "reconnect") tell({ event: "reconnected" });
+    else if (status.type === "ldm") tell({ event: "lame-duck" });
+    else if (status.type === "error") tell({ event: "error", ...trouble(status.error) });
   }
 }
 
@@ -88,12 +115,13 @@ const actions = {
       Object.assign(options, { maxReconnectAttempts: -1, reconnectTimeWait: wait, reconnectJitter: wait });
     }
     if (command.ping_ms) Object.assign(options, { pingInterval: command.ping_ms, maxPingOut: command.pings_out });
+    const tell = teller();
     const mine = await connect(options);
     connection = mine;
     consumers.clear();
     watch(mine);
     mine.closed().then((error) => {
-      if (connection === mine) say({ event: "closed", ...(error ? { text: error.message } : {}) });
+      if (connection === mine) tell({ event: "closed", ...(error ? { text: error.message } : {}) });
     });
   },
   async flush() {
@@ -107,6 +135,14 @@ const actions = {
     connection = null;
     await mine.close();
   },
+  async reset() {
+    const mine = connection;
+    connection = null;
+    resets += 1;
+    messages.length = 0;
+    for (const known of [subscriptions, consumers, services]) known.clear();
+    if (mine !== null) await mine.close();
+  },
   async publish(command) {
     connection.publish(command.subject, latin(command.data), { reply: command.reply, headers: headersOf(command) });
   },
@@ -116,9 +152,10 @@ const actions = {
   },
   async subscribe(command) {
     const subscription = command.subscription;
+    const tell = teller();
     const callback = (error, message) => {
-      if (error) say({ event: "error", subscription, ...trouble(error) });
-      else say({ event: "message", subscription, message: handed(message) });
+      if (error) tell({ event: "error", subscription, ...trouble(error) });
+      else tell({ event: "message", subscription, message: handed(message) });
     };
     const made = connection.subscribe(command.subject, { queue: command.queue, callback });
     subscriptions.set(subscription, (after) => made.unsubscribe(after));
@@ -167,6 +204,91 @@ const actions = {
   async "js.subscribe"(command) {
     const consumer = await jetstream(connection).consumers.getPushConsumer(command.stream, command.consumer);
     await listen(command.subscription, await consumer.consume());
+  },
+  async ordered(command) {
+    const consumer = await jetstream(connection).consumers.get(command.stream, { filter_subjects: command.subject });
+    const heartbeat = command.heartbeat_ms;
+    await listen(command.subscription, await consumer.consume({ idle_heartbeat: heartbeat, expires: 3 * heartbeat }));
+  },
+  async "kv.put"(command) {
+    return { seq: await (await bucketOf(command)).put(command.key, latin(command.data)) };
+  },
+  async "kv.create"(command) {
+    return { seq: await (await bucketOf(command)).create(command.key, latin(command.data)) };
+  },
+  async "kv.update"(command) {
+    return { seq: await (await bucketOf(command)).update(command.key, latin(command.data), command.revision) };
+  },
+  async "kv.delete"(command) {
+    await (await bucketOf(command)).delete(command.key);
+  },
+  async "kv.purge"(command) {
+    await (await bucketOf(command)).purge(command.key);
+  },
+  async "kv.get"(command) {
+    const entry = await (await bucketOf(command)).get(command.key);
+    return { message: stored(entry, command.key, entry?.value) };
+  },
+  async "obj.create"(command) {
+    await new Objm(connection).create(command.bucket);
+  },
+  async "obj.put"(command) {
+    const options = command.chunk_bytes ? { options: { max_chunk_size: command.chunk_bytes } } : {};
+    await (await storeOf(command)).putBlob({ name: command.name, ...options }, latin(command.data));
+  },
+  async "obj.get"(command) {
+    const data = await (await storeOf(command)).getBlob(command.name);
+    return { message: stored(data, command.name, data ?? undefined) };
+  },
+  async "obj.info"(command) {
+    return { message: stored(await (await storeOf(command)).info(command.name), command.name) };
+  },
+  async "obj.delete"(command) {
+    const { success } = await (await storeOf(command)).delete(command.name);
+    if (!success) throw new Error("the answer has success: false");
+  },
+  async "obj.update"(command) {
+    const changed = { name: command.new_name, description: command.description };
+    await (await storeOf(command)).update(command.name, changed);
+  },
+  async "obj.link"(command) {
+    const store = await storeOf(command);
+    await store.link(command.name, await store.info(command.target));
+  },
+  async "obj.list"(command) {
+    const found = await (await storeOf(command)).list();
+    return { messages: found.map((info) => stored(info, info.name)) };
+  },
+  async "obj.seal"(command) {
+    await (await storeOf(command)).seal();
+  },
+  async "service.add"(command) {
+    const { name, version, description, metadata, queue } = command;
+    services.set(command.service, await new Svcm(connection).add({ name, version, description, metadata, queue }));
+  },
+  async "service.endpoint"(command) {
+    const service = services.get(command.service);
+    const place = command.group ? service.addGroup(command.group, command.group_queue) : service;
+    const options = { subject: command.subject, metadata: command.metadata, queue: command.queue };
+    if (command.error_code) {
+      options.handler = () => {
+        throw new ServiceError(Number(command.error_code), command.error_text);
+      };
+    }
+    const requests = place.addEndpoint(command.name, options);
+    if (command.error_code) return;
+    (async () => {
+      for await (const request of requests) {
+        if (command.delay_ms) await new Promise((done) => setTimeout(done, command.delay_ms));
+        request.respond(request.data);
+      }
+    })();
+  },
+  async "service.stop"(command) {
+    await services.get(command.service).stop();
+  },
+  async "service.reset"(command) {
+    services.get(command.service).reset();
   },
   async ack(command) {
     const message = messages[command.ref - 1];
