@@ -17,6 +17,7 @@ from tests.mutation.clients.nats_ordered import Ordered
 from tests.mutation.clients.nats_services import Services
 
 FEATURES = [
+    "reset",
     "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",
     "fetch.heartbeat", "consume", "push", "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term",
     "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
@@ -32,6 +33,10 @@ class Adapter:
 
     def __init__(self) -> None:
         self.alter: Callable[[Client, JetStream], None] = lambda client, js: None
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, with the same fault."""
         self.messages: dict[int, Came] = {}
         self.subscriptions: dict[str, int] = {}
         self.consuming: dict[str, Consuming] = {}
@@ -70,6 +75,9 @@ class Adapter:
                 self.set_options(command)
                 self.alter(self.client, self.js)
                 self.client.connect(command["url"])
+            case "reset":
+                client.close()
+                self.forget()
             case "drain":
                 client.drain()
             case "flush":

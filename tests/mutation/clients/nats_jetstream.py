@@ -234,7 +234,7 @@ class Consuming:
 
     def watch(self) -> None:
         """ADR-37: twice the interval without anything is told."""
-        while not self.over.wait(self.heartbeat / 2):
+        while not self.over.wait(self.heartbeat / 2) and not self.js.client.over.is_set():
             if time.monotonic() - self.heard > 2 * self.heartbeat:
                 self.missed()
                 self.heard = time.monotonic()
