@@ -8,7 +8,7 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill cluster fuzz bench picture docs servers lock ready quick \
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz bench picture docs servers lock ready quick \
 	bootstrap clean
 
 help: ## show this list
@@ -49,6 +49,9 @@ zoo: bootstrap ## the whole suite on real servers in many configurations, and on
 
 kill: bootstrap ## kill -9 both reference brokers and a recorder 200 times under load and judge what is left
 	@$(BIN)/python -m tests.durability $(ARGS)
+
+bugs: bootstrap ## known bugs of client libraries: installs the old release, which must be red, and the fixed one
+	@PLUMBLINE_REGISTRIES=1 $(BIN)/python -m pytest -n 2 tests/conformance/clients/test_known_bugs.py $(ARGS)
 
 fuzz: bootstrap ## random input for all that reads strange input; ARGS="--seconds 60 --only nats-codec --seed 1"
 	@$(BIN)/python -m tests.fuzz $(ARGS)
