@@ -81,7 +81,7 @@ def gate(
         typer.Option(
             "--nats-compat",
             help="Play NATS' own compatibility tests: COMMAND is the responder of a vendor, no adapter. It "
-            "finds the broker in NATS_URL. --select takes object-store or service.",
+            "finds the broker in NATS_URL. --select takes object-store, service or kv.",
         ),
     ] = False,
     protocol: Annotated[

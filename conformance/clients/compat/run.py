@@ -22,7 +22,7 @@ from plumbline.conformance.clients.compat.responder import (
     VendorFailedError,
     has_responder,
 )
-from plumbline.conformance.clients.compat.suites import BUCKET, DATA, TESTS, CompatTest
+from plumbline.conformance.clients.compat.suites import DATA, STREAMS, TESTS, CompatTest
 from plumbline.conformance.clients.gate import catalogue
 from plumbline.conformance.clients.scenario import BrokerSetup
 from plumbline.conformance.clients.scenario_broker import ScenarioBroker, ScenarioBrokers
@@ -115,7 +115,8 @@ def _play(test: CompatTest, responder: Responder, broker: ScenarioBroker, files:
         except CheckEnded as ended:
             failure = ended.message
         scene.tell_result(failure)
-        scene.stage.answer("STREAM.DELETE", f"OBJ_{BUCKET}")
+        for stream in STREAMS:
+            scene.stage.answer("STREAM.DELETE", stream)
         return CompatResult(test.id, has_responder=True, failure=failure, judgements=tuple(scene.judgements))
     finally:
         scene.close()

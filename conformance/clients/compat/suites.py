@@ -1,7 +1,8 @@
 """The ten tests of NATS' compatibility programme: the commands, what its tester looks at, and the wire.
 
 The tester itself is not public. The commands are those that the responders of nats.go, async-nats, nats.py,
-nats-pure.rb and nats.deno read, and the answers those that they give.
+nats-pure.rb and nats.deno read, and the answers those that they give. The suite ``kv`` is Plumbline's: NATS
+has planned it and not written it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from plumbline.conformance.clients.compat.responder import ResponderScene, VendorFailedError
 from plumbline.conformance.clients.nats.scene import payload_of
+from plumbline.conformance.clients.scenarios import nats_kv as kv
 from plumbline.conformance.clients.scenarios import nats_objects as objects
 from plumbline.conformance.clients.scenarios import nats_services as services
 from plumbline.conformance.polling import POLL_INTERVAL_S
@@ -25,6 +27,7 @@ BUCKET, OBJECT, NEW_NAME, LINK = "test", "nats-server.zip", "new-thing.zip", "li
 DATA = b"an archive " * 40_000  # some chunks
 SECOND = b"another archive"
 WATCHES_WITHIN_S = 10.0
+STREAMS = (f"OBJ_{BUCKET}", f"KV_{kv.BUCKET}")  # of the tests: deleted after each of them
 Play = Callable[[ResponderScene], None]
 
 
@@ -186,12 +189,17 @@ def _update_metadata(scene: ResponderScene) -> None:
 
 def _put_during_watch(scene: ResponderScene) -> None:
     """Once the responder watches, put the second object."""
+    _await_watch(scene, f"OBJ_{BUCKET}")
+    _store(scene, SECOND, nuid="SECOND")
+
+
+def _await_watch(scene: ResponderScene, stream: str) -> None:
+    """Raises ``VendorFailedError`` if no consumer of the stream is created."""
     deadline = time.monotonic() + WATCHES_WITHIN_S
-    while not scene.stage.stream_info(f"OBJ_{BUCKET}")["state"]["consumer_count"]:
+    while not scene.stage.stream_info(stream)["state"]["consumer_count"]:
         if time.monotonic() > deadline:
             raise VendorFailedError(f"no consumer is created within {WATCHES_WITHIN_S:g} s")
         scene.direct_session.pause(POLL_INTERVAL_S)
-    _store(scene, SECOND, nuid="SECOND")
 
 
 @_test("object-store", "watch")
@@ -310,3 +318,88 @@ def _service(scene: ResponderScene) -> None:
         )
     scene.compare("the answers", {subject: [b"x"] for subject in GROUPS}, answered)
     scene.compare("the data of the stats handler", {"endpoint": "echo"}, data)
+
+
+@_test("kv", "default-bucket")
+def _kv_bucket(scene: ResponderScene) -> None:
+    scene.compare("the answer", b"", scene.send("create bucket", config={"bucket": kv.BUCKET}))
+    config = scene.stage.stream_info(f"KV_{kv.BUCKET}")["config"]
+    wanted = {
+        "subjects": [f"{kv.PREFIX}>"],
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+    }
+    scene.compare("the stream", wanted, {name: config.get(name) for name in wanted})
+
+
+@_test("kv", "put")
+def _kv_put(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, other="x")
+    answer = scene.send("put", bucket=kv.BUCKET, key=kv.KEY, value="value")
+    with scene.judging("CLIENT-KV-001"):
+        stored = payload_of(kv.last_written(scene)[0])
+        found = (stored.subject, stored.payload, answer)
+        expected = (kv.PREFIX + kv.KEY, b"value", b"2")
+        scene.require(found == expected, "put stores something else", expected=str(expected), actual=found)
+    scene.compare("the revision", b"2", answer)
+
+
+@_test("kv", "get")
+def _kv_get(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, **{kv.KEY: "value"})
+    scene.compare("the value", b"value", scene.send("get", bucket=kv.BUCKET, key=kv.KEY))
+
+
+@_test("kv", "create")
+def _kv_create(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, **{kv.KEY: "value"})
+    scene.stage.publish(kv.PREFIX + kv.KEY, b"", [("KV-Operation", "DEL")])
+    answer = scene.send("create", bucket=kv.BUCKET, key=kv.KEY, value="other")
+    with scene.judging("CLIENT-KV-005"):
+        kv.expect_headers(scene, "create of a deleted key", Nats_Expected_Last_Subject_Sequence="2")
+    scene.compare("the revision", b"3", answer)
+
+
+@_test("kv", "update")
+def _kv_update(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, **{kv.KEY: "value"})
+    answer = scene.send("update", bucket=kv.BUCKET, key=kv.KEY, value="other", revision=1)
+    with scene.judging("CLIENT-KV-006"):
+        kv.expect_headers(scene, "an update", Nats_Expected_Last_Subject_Sequence="1")
+    scene.compare("the revision", b"2", answer)
+
+
+@_test("kv", "delete")
+def _kv_delete(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, **{kv.KEY: "value"})
+    answer = scene.send("delete", bucket=kv.BUCKET, key=kv.KEY)
+    with scene.judging("CLIENT-KV-002"):
+        kv.expect_headers(scene, "a delete", KV_Operation="DEL")
+    scene.compare("the answer", b"", answer)
+
+
+@_test("kv", "purge")
+def _kv_purge(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, **{kv.KEY: "value"})
+    answer = scene.send("purge", bucket=kv.BUCKET, key=kv.KEY)
+    with scene.judging("CLIENT-KV-003"):
+        kv.expect_headers(scene, "a purge", KV_Operation="PURGE", Nats_Rollup="sub")
+    scene.compare("the answer", b"", answer)
+
+
+@_test("kv", "watch")
+def _kv_watch(scene: ResponderScene) -> None:
+    kv.make_bucket(scene, a="1")
+
+    def put_during_watch() -> None:
+        _await_watch(scene, f"KV_{kv.BUCKET}")
+        scene.stage.publish(f"{kv.PREFIX}a", b"2")
+
+    answer = scene.send("watch", put_during_watch, bucket=kv.BUCKET, count=2)
+    with scene.judging("CLIENT-KV-009"):
+        scene.require(
+            answer == b"a=1,a=2", "the watch reports something else", expected="a=1,a=2", actual=answer
+        )
+    scene.compare("the values", b"a=1,a=2", answer)

@@ -19,6 +19,12 @@ QUIET_S = 0.5
 
 def bucket(scene: NatsScene, **values: str) -> None:
     """A bucket with these keys; then connect."""
+    make_bucket(scene, **values)
+    scene.connect()
+
+
+def make_bucket(scene: NatsScene, **values: str) -> None:
+    """A bucket with these keys."""
     config: dict[str, Any] = {
         "max_msgs_per_subject": 5,
         "discard": "new",
@@ -29,7 +35,6 @@ def bucket(scene: NatsScene, **values: str) -> None:
     scene.stage.stream(f"KV_{BUCKET}", [f"{PREFIX}>"], **config)
     for key, value in values.items():
         scene.stage.publish(PREFIX + key, value.encode())
-    scene.connect()
 
 
 def run(scene: NatsScene, command: str, **fields: Any) -> AdapterAnswer:

@@ -35,6 +35,7 @@ def test_a_library_that_keeps_the_protocol_passes_on_both_sides() -> None:
     assert rows(ran) == {test.id: "passed" for test in TESTS}
     assert "CLIENT-OBJ-001 passed" in ran.stdout
     assert "CLIENT-SERVICE-012 passed" in ran.stdout
+    assert "CLIENT-KV-009 passed" in ran.stdout
 
 
 def test_a_broken_library_fails_on_both_sides_and_is_told_so() -> None:
@@ -51,7 +52,7 @@ def test_a_broken_library_fails_on_both_sides_and_is_told_so() -> None:
     [
         ((), (), "name the responder to start"),
         ((), ("/nonexistent/responder",), "cannot be started"),
-        (("--select", "smtp"), RESPONDER, "write one of object-store, service"),
+        (("--select", "smtp"), RESPONDER, "write one of kv, object-store, service"),
         ((), (sys.executable, "-c", "pass"), "a responder for none of the tests"),
     ],
 )

@@ -14,9 +14,11 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from plumbline.wire.nats.jetstream import api_subject
 from tests.mutation.clients.defect import replace
 from tests.mutation.clients.nats_client import Came, Client
 from tests.mutation.clients.nats_jetstream import JetStream
+from tests.mutation.clients.nats_kv import KeyValue, Watch
 from tests.mutation.clients.nats_objects import Objects, ObjectWatch
 from tests.mutation.clients.nats_services import Endpoint, Service
 
@@ -28,6 +30,12 @@ class Answers:
         self.client = client
         self.objects = Objects(client, JetStream(client), "test")
         self.service: Service | None = None
+
+    def answer(self, suite: str, test: str, command: dict[str, Any]) -> bytes:
+        if suite == "kv":
+            return self.kv(test, command)
+        method: Callable[[dict[str, Any]], bytes] = getattr(self, test.replace("-", "_"))
+        return method(command)
 
     def default_bucket(self, command: dict[str, Any]) -> bytes:
         config = {**self.objects.config(), "storage": "file", "max_bytes": -1, "num_replicas": 1}
@@ -77,6 +85,45 @@ class Answers:
     def watch_updates(self, command: dict[str, Any]) -> bytes:
         return self.digests(2)[1].encode()
 
+    def kv(self, name: str, command: dict[str, Any]) -> bytes:
+        """The tests of key-value stores."""
+        store, bucket = KeyValue(self.client, self.objects.js), command.get("bucket", "")
+        match name:
+            case "default-bucket":
+                self.make_bucket(command["config"]["bucket"])
+            case "watch":
+                return ",".join(self.watched(bucket, command["count"])).encode()
+            case "get":
+                return str(store.get(bucket, command["key"])["data"]).encode()
+            case _:
+                answer = store.do(f"kv.{name}", {**command, "data": command.get("value", "")})
+                return str(answer["seq"]).encode() if answer is not None else b""
+        return b""
+
+    def make_bucket(self, name: str) -> None:
+        config = {
+            "name": f"KV_{name}",
+            "subjects": [f"$KV.{name}.>"],
+            "storage": "memory",
+            "max_msgs_per_subject": 1,
+            "discard": "new",
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+        }
+        self.client.request(api_subject("STREAM.CREATE", f"KV_{name}"), json.dumps(config).encode())
+
+    def watched(self, bucket: str, count: int) -> list[str]:
+        found: queue.SimpleQueue[str] = queue.SimpleQueue()
+        watch = Watch(self.client, bucket, "w", lambda operation: {})
+        prefix = f"$KV.{bucket}."
+        watch.hand = lambda operation: found.put(
+            f"{operation.subject.removeprefix(prefix)}={operation.payload.decode()}"
+        )
+        replace(watch, "missed", lambda: None)
+        replace(watch, "complete", lambda: None)
+        watch.start()
+        return [found.get(timeout=10) for _ in range(count)]
+
     def core(self, command: dict[str, Any]) -> bytes:
         if self.service is not None:
             self.service.stop()
@@ -118,13 +165,13 @@ def main() -> int:
     client.flush()
     answers, failures = Answers(client), 0
     while (message := came.get()).subject != "tests.done":
-        _, _, test, *rest = message.subject.split(".")
+        _, suite, test, *rest = message.subject.split(".")
         if rest[-1] == "result":
             failures += rest[0] == "fail"
             answers = Answers(client)
         else:
-            answer: Callable[[dict[str, Any]], bytes] = getattr(answers, test.replace("-", "_"))
-            client.publish(message.reply or "", answer(json.loads(message.payload)), {})
+            command = json.loads(message.payload)
+            client.publish(message.reply or "", answers.answer(suite, test, command), {})
     client.close()
     return int(failures > 0)
 
