@@ -139,3 +139,8 @@ MONITORING_CONNECTION_S = 10
 # forgotten, and accounts in a row that a message is imported through.
 ACCOUNT_REPLIES = 100_000
 ACCOUNT_HOPS = 8
+
+# JWTs of the NATS broker: bytes of one, which is refused beyond, and how many users of JWTs are remembered
+# before all of them are forgotten and verified again.
+JWT_BYTES = 256 * 1024
+ISSUED_USERS = 1_000

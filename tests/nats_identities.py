@@ -26,9 +26,12 @@ class NKey:
         self.seed = _text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + secret)
         self.public = _text(bytes([kind]) + self._key.public_key().public_bytes_raw())
 
-    def jwt(self, subject: str, name: str, claims: dict[str, Any]) -> str:
-        """Signed by this key."""
-        body = {"iat": 1700000000, "iss": self.public, "name": name, "sub": subject, "nats": claims}
+    def sign(self, data: bytes) -> bytes:
+        return self._key.sign(data)
+
+    def jwt(self, subject: str, name: str, claims: dict[str, Any], **times: int) -> str:
+        """Signed by this key. ``times``: ``exp`` and ``nbf``."""
+        body = {"iat": 1700000000, "iss": self.public, "name": name, "sub": subject, "nats": claims, **times}
         body["jti"] = b32encode(hashlib.sha256(json.dumps(body).encode()).digest()).rstrip(b"=").decode()
         parts = ".".join(_base64(json.dumps(one).encode()) for one in (HEADER, body))
         return f"{parts}.{_base64(self._key.sign(parts.encode()))}"

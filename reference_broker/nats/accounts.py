@@ -131,6 +131,7 @@ class AccountsCore:
         del self.lobby.connections[connection.id]
         home.connections[connection.id] = connection
         home.timers.set((connection.id, NatsTimer.PING), now + home.first_ping_after())
+        home.await_expiry(connection)
         self.homes[connection.id] = home
         return home
 

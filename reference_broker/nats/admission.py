@@ -26,7 +26,7 @@ class Admission(State):
     def expect_authentication(self, connection: NatsClientConnection) -> None:
         """Whoever must say who it is may do nothing before."""
         connection.awaiting_auth = self.authenticator.required
-        if any(user.nkey for user in self.config.users):
+        if self.config.operator_mode or any(user.nkey for user in self.config.users):
             connection.nonce = make_nonce(self.choose)
 
     def send_info(self, connection: NatsClientConnection) -> None:
@@ -52,6 +52,7 @@ class Admission(State):
         connection.awaiting_auth = False
         connection.permits = self.authenticator.permissions(options.credentials)
         connection.account = self.authenticator.account_of(options.credentials) or connection.account
+        self.await_expiry(connection)
         connection.guarded = options.verbose or options.pedantic or connection.permits is not None
         for subscription in connection.subscriptions.values():
             self.router.mark_special(subscription)
@@ -60,9 +61,11 @@ class Admission(State):
     def connect_refusal(self, connection: NatsClientConnection) -> str | None:
         """Why a client may not come in; None if it may."""
         options = connection.options
+        issued = self.authenticator.issued(options.credentials)
         # Choosing an account in CONNECT is no longer possible, and refused as bad credentials are.
         if (
             not self.authenticator.admits(options.credentials, connection.nonce or "")
+            or (issued is not None and not issued.claims.holds(self.now / NS))
             or options.account
             or options.new_account
         ):
@@ -86,6 +89,15 @@ class Admission(State):
 
     def on_authentication_timeout(self, connection: NatsClientConnection) -> None:
         self.send_err_and_close(connection, "Authentication Timeout")
+
+    def await_expiry(self, connection: NatsClientConnection) -> None:
+        """A JWT that ends closes the connection of its user."""
+        issued = self.authenticator.issued(connection.options.credentials)
+        if issued is not None and issued.claims.expires:
+            self.timers.set((connection.id, NatsTimer.EXPIRY), issued.claims.expires * NS)
+
+    def on_expiry(self, connection: NatsClientConnection) -> None:
+        self.send_err_and_close(connection, "User Authentication Expired")
 
     def is_full(self) -> bool:
         return len(self.connections) > self.config.max_connections

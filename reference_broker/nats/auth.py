@@ -7,7 +7,7 @@ Source: docs.nats.io, "Authentication" and "Authorization".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -15,6 +15,9 @@ from plumbline.reference_broker.nats.config import NS, Account, Authorization, P
 from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
 from plumbline.reference_broker.nats.sublist import Sublist
 from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, collide, covers
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.issued import IssuedUser, IssuedUsers
 
 REMEMBERED = 4096  # subjects whose permission is remembered per user and direction
 SYSTEM_QUEUE = b"_sys_"  # a queue group of the server's own
@@ -28,15 +31,26 @@ class Credentials(Struct, frozen=True):
     token: str | None = None
     nkey: str | None = None
     signature: str = ""  # of the nonce in INFO
+    jwt: str = ""  # in operator mode
 
 
 class Authenticator:
     """Decides who a client is."""
 
     def __init__(
-        self, authorization: Authorization, accounts: Iterable[Account] = (), no_auth_user: str | None = None
+        self,
+        authorization: Authorization,
+        accounts: Iterable[Account] = (),
+        no_auth_user: str | None = None,
+        *,
+        operator_mode: bool = False,
     ) -> None:
-        self.required = authorization.required or any(account.users for account in accounts)
+        self._issued: IssuedUsers | None = None
+        if operator_mode:
+            from plumbline.reference_broker.nats.issued import IssuedUsers
+
+            self._issued = IssuedUsers(accounts)
+        self.required = operator_mode or authorization.required or any(account.users for account in accounts)
         self._token = authorization.token
         self._default = authorization.default_permissions
         self._users = {user.user: user for user in authorization.users if not user.nkey}
@@ -54,6 +68,9 @@ class Authenticator:
         """Whether they may connect at all."""
         if not self.required or self.is_nobody(credentials):
             return True
+        issued = self.issued(credentials)
+        if issued is not None and issued.bearer:
+            return True
         user = self.user_of(credentials)
         if user is not None and user.nkey:
             return self.signature_is_right(user.nkey, nonce, credentials.signature)
@@ -68,12 +85,24 @@ class Authenticator:
 
     def account_of(self, credentials: Credentials) -> str | None:
         """The name of the user's account; None for the global one."""
-        user = self.user_of(credentials)
-        account = self._accounts.get(user) if user is not None else None
+        account = self._account(credentials)
         return account.name if account is not None else None
+
+    def _account(self, credentials: Credentials) -> Account | None:
+        if (issued := self.issued(credentials)) is not None:
+            return issued.account
+        user = self.user_of(credentials)
+        return self._accounts.get(user) if user is not None else None
+
+    def issued(self, credentials: Credentials) -> IssuedUser | None:
+        """The user of a JWT that its account has signed, whatever the time is."""
+        return self._issued.find(credentials.jwt) if self._issued is not None else None
 
     def user_of(self, credentials: Credentials) -> User | None:
         """Whom the credentials name, right or wrong."""
+        if self._issued is not None:
+            issued = self._issued.find(credentials.jwt)
+            return issued and issued.user
         if self.is_nobody(credentials):
             return self._no_auth_user
         if credentials.nkey:
@@ -91,8 +120,7 @@ class Authenticator:
 
     def permissions(self, credentials: Credentials) -> ConnectionPermissions | None:
         """What those admitted may do; None for everything."""
-        user = self.user_of(credentials)
-        account = self._accounts.get(user) if user is not None else None
+        user, account = self.user_of(credentials), self._account(credentials)
         default = self._default if account is None else account.default_permissions
         configured = (user and user.permissions) or default
         return ConnectionPermissions(configured) if configured is not None and self.required else None

@@ -105,8 +105,20 @@ class Import(Struct, frozen=True, forbid_unknown_fields=True):
     to: str
 
 
+class Role(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a signing key of an account makes its users: their own claims do not count."""
+
+    permissions: Permissions | None = None
+    bearer: bool = False
+
+
 class Account(Struct, frozen=True, forbid_unknown_fields=True):
-    """Users with subjects and streams of their own. Without ``jetstream`` it has no streams."""
+    """Users with subjects and streams of their own. Without ``jetstream`` it has no streams.
+
+    In operator mode ``name`` is its public key, and it signs for its users. So do its ``signing_keys``; with
+    one that has no role, the user's own claims count. ``revocations``: users, and the second until which what
+    was issued is void.
+    """
 
     name: str
     users: tuple[User, ...] = ()
@@ -114,6 +126,8 @@ class Account(Struct, frozen=True, forbid_unknown_fields=True):
     jetstream: AccountLimits | None = None
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
+    signing_keys: dict[str, Role | None] = field(default_factory=dict)
+    revocations: dict[str, int] = field(default_factory=dict)
 
 
 class JetStreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,6 +159,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     accounts: tuple[Account, ...] = ()  # besides the global one
     no_auth_user: str | None = None  # whom a client is that gives no credentials
     system_account: str | None = None
+    operator_mode: bool = False  # users come with JWTs, which their accounts have signed
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
     max_connections: int = 64 * 1024
@@ -164,7 +179,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def asks_for_credentials(self) -> bool:
         """Whether a client without credentials is refused."""
         required = self.authorization.required or any(one.users for one in self.accounts)
-        return required and self.no_auth_user is None
+        return self.operator_mode or (required and self.no_auth_user is None)
 
     @classmethod
     def of(cls, **options: Any) -> Config:

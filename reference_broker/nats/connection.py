@@ -31,6 +31,7 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature
     auth_token: str = ""
     nkey: str = ""
     signature: str = ""
+    jwt: str = ""
     account: str = ""
     new_account: bool = False
     name: str = ""
@@ -47,7 +48,7 @@ class ConnectOptions(Struct, frozen=True, rename={"password": "pass", "signature
 
     @property
     def credentials(self) -> Credentials:
-        return Credentials(self.user, self.password, self.auth_token, self.nkey, self.signature)
+        return Credentials(self.user, self.password, self.auth_token, self.nkey, self.signature, self.jwt)
 
 
 class Subscription(Struct, eq=False, gc=False):

@@ -95,6 +95,8 @@ class Broker(Admission, Messaging):
             connection = self.connections[connection_id]
             if alarm is NatsTimer.PING:
                 self.on_ping_timer(connection, now)
+            elif alarm is NatsTimer.EXPIRY:
+                self.on_expiry(connection)
             else:
                 self.on_authentication_timeout(connection)
         if self.service is not None:

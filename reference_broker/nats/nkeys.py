@@ -1,4 +1,4 @@
-"""NKeys: the public key in a ``U...`` name, and whether a signature over a nonce is of that key.
+"""NKeys: the public key in a name such as ``U...``, and whether a signature is of that key.
 
 Ed25519 verification in plain integers: slow (milliseconds) and not hardened, which is enough to let
 test clients in. Sources: RFC 8032, section 5.1; docs.nats.io, "NKeys" for the spelling of keys.
@@ -10,7 +10,9 @@ import base64
 import binascii
 from hashlib import sha512
 
-USER_PREFIX = 20 << 3  # makes a key start with U
+# What a key is of: the first letter of its name, and the byte that makes it so.
+PREFIXES = {"U": 20 << 3, "A": 0, "O": 14 << 3}
+KINDS = {"U": "user", "A": "account", "O": "operator"}
 
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493  # the order of the base point
@@ -20,14 +22,18 @@ ROOT_OF_MINUS_ONE = pow(2, (P - 1) // 4, P)
 Point = tuple[int, int, int, int]  # extended coordinates: x/z, y/z, z, xy/z
 
 
-def public_key(nkey: str) -> bytes:
-    """The 32 bytes of a user's public key. Raises ``ValueError``."""
+def public_key(nkey: str, letter: str = "U") -> bytes:
+    """The 32 bytes of a public key whose name begins with ``letter``. Raises ``ValueError``."""
+    kind = KINDS[letter]
     try:
         data = base64.b32decode(nkey + "=" * (-len(nkey) % 8))
-    except binascii.Error as error:
-        raise ValueError(f"{nkey!r} is not a public user key ({error})") from None
-    if len(data) != 35 or data[0] != USER_PREFIX or _crc16(data[:-2]) != int.from_bytes(data[-2:], "little"):
-        raise ValueError(f"{nkey!r} is not a public user key: it starts with U and has 56 characters")
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{nkey!r} is not a public {kind} key ({error})") from None
+    is_right = len(data) == 35 and data[0] == PREFIXES[letter]
+    if not is_right or _crc16(data[:-2]) != int.from_bytes(data[-2:], "little"):
+        raise ValueError(
+            f"{nkey!r} is not a public {kind} key: it starts with {letter} and has 56 characters"
+        )
     return data[1:33]
 
 

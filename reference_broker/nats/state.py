@@ -43,6 +43,7 @@ class NatsTimer(Enum):
 
     PING = "ping"
     AUTHENTICATION = "authentication"
+    EXPIRY = "expiry"  # of the user's JWT
 
 
 class State:
@@ -53,7 +54,7 @@ class State:
         self.rules = CoreRules.of(config.level)
         self.choose = choose
         self.identity = Identity(config, self.rules, choose)
-        self.authenticator = Authenticator(config.authorization, config.accounts, config.no_auth_user)
+        self.authenticator = _authenticator(config)
         self.service: Service | None = None
         self.connections: dict[int, NatsClientConnection] = {}
         self.now = 0  # when the last event was
@@ -69,7 +70,7 @@ class State:
     def reconfigure(self, config: Config) -> None:
         """Another configuration from now on: of users and limits, not of ports and JetStream."""
         self.config = self.identity.config = config
-        self.authenticator = Authenticator(config.authorization, config.accounts, config.no_auth_user)
+        self.authenticator = _authenticator(config)
 
     def expect_response(self, subscription: Subscription, message: RoutedMessage) -> None:
         """A client that may answer what it receives has received ``message``."""
@@ -130,6 +131,12 @@ class State:
 
     def drop_subscriptions(self, connection: NatsClientConnection) -> None:
         self.router.remove_all(connection)
+
+
+def _authenticator(config: Config) -> Authenticator:
+    return Authenticator(
+        config.authorization, config.accounts, config.no_auth_user, operator_mode=config.operator_mode
+    )
 
 
 def quoted(name: bytes) -> str:

@@ -51,6 +51,7 @@ from plumbline.reference_broker.nats.nkeys import public_key
 NATS_PORT = 4222
 EVERYWHERE = "0.0.0.0"
 SHORTEST_LAME_DUCK_S = 30.0
+OPERATOR_KEYS = "operator operators roots root root_operators root_operator"
 
 
 class TlsOptions(Struct, frozen=True):
@@ -440,6 +441,22 @@ def _server_name(value: Value) -> str:
     return text(value)
 
 
+def _resolver(value: Value) -> str:
+    """Of the resolvers of accounts only the one in memory is here."""
+    name = value.value
+    if isinstance(name, dict) and "type" in name:
+        name = name["type"].value
+    if not isinstance(name, str) or name.upper() not in ("MEM", "MEMORY"):
+        raise value.error("of the resolvers of accounts, this server only has MEMORY")
+    return name
+
+
+def _preloaded(value: Value) -> dict[str, str]:
+    if not isinstance(value.value, dict):
+        raise value.error("preload should be a map of account_public_key:account_jwt")
+    return {key: text(token) for key, token in value.value.items()}
+
+
 _TOP = table(
     ("listen", address),
     ("port", integer),
@@ -480,16 +497,17 @@ _TOP = table(
     ("cluster gateway", _of_a_cluster),
     ("leafnodes leaf", _leaf_nodes),
     ("mqtt", _refused("MQTT is")),
-    ("operator operators roots root root_operators root_operator", _refused("an operator (JWT) is")),
-    ("resolver account_resolver accounts_resolver", anything),
-    ("resolver_preload", anything),
+    (OPERATOR_KEYS, texts),
+    ("trusted_keys trusted", texts),
+    ("resolver account_resolver accounts_resolver", _resolver),
+    ("resolver_preload", _preloaded),
     ("mappings maps", _refused("the mapping of subjects is")),
     (
         f"{IGNORED} client_advertise trace trace_verbose trace_headers disable_sublist_cache "
         "no_sublist_cache default_sentinel https https_port logfile_size_limit log_size_limit "
         "logfile_max_num log_max_num syslog remote_syslog prof_port prof_block_rate proxy_protocol "
         "max_traced_msg_len max_sub_tokens max_subscription_tokens ocsp write_timeout resolver_tls "
-        "resolver_pinned_accounts trusted trusted_keys connect_error_reports reconnect_error_reports "
+        "resolver_pinned_accounts connect_error_reports reconnect_error_reports "
         "server_tags server_metadata feature_flags ocsp_cache no_fast_producer_stall max_closed_clients "
         "proxies",
         anything,
@@ -513,6 +531,7 @@ def settings(fields: Mapping[str, Value], flags: Mapping[str, Any]) -> Settings:
             raise ConfigError(f"--{name}: {_ONE_SERVER}")
     found = _listen(read_block(fields, _TOP))
     without_effect = tuple(name for name in found.pop(IGNORED, ()) if name.lower() in _MISSED)
+    _enter_operator_mode(fields, found)
     _check(fields, found)
     monitor = found.pop("http", None)
     if "http_port" in found:
@@ -539,6 +558,25 @@ def settings(fields: Mapping[str, Value], flags: Mapping[str, Any]) -> Settings:
         without_effect=without_effect,
         **{name: value for name, value in found.items() if name in _OF_SETTINGS},
     )
+
+
+def _enter_operator_mode(fields: Mapping[str, Value], found: dict[str, Any]) -> None:
+    """Accounts from JWTs, if the configuration has an operator. Raises ``ConfigError``."""
+    signers = [
+        value
+        for key, value in fields.items()
+        if _TOP.get(key.lower(), ("",))[0] in ("operator", "trusted_keys")
+    ]
+    if not signers:
+        return
+    if found.get("accounts") or found.get("authorization", Authorization()).required:
+        raise signers[0].error("an operator can not be used with accounts or users of the configuration")
+    from plumbline.reference_broker.nats.drop_in.operators import settings_of
+
+    try:
+        found |= settings_of(found)
+    except ValueError as error:
+        raise signers[0].error(str(error)) from None
 
 
 def _check(fields: Mapping[str, Value], found: Mapping[str, Any]) -> None:

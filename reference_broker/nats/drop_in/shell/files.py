@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from msgspec import structs
+
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.language import Value, parse
-from plumbline.reference_broker.nats.drop_in.options import Settings, settings
+from plumbline.reference_broker.nats.drop_in.options import OPERATOR_KEYS, Settings, settings
+
+JWT_BEGIN = "eyJ"  # '{"' in base64
 
 
 def read_text(path: PurePath) -> str:
@@ -28,7 +32,19 @@ def load(flags: Mapping[str, Any]) -> Settings:
         fields = parse(read_text(PurePath(name)), name, read=read_text, environment=os.environ)
         if not fields:
             raise ConfigError(f"{name}: config has no values or is empty")
+        fields = {key: _with_file(key, value) for key, value in fields.items()}
     return settings(fields, flags)
+
+
+def _with_file(key: str, value: Value) -> Value:
+    """``operator`` with the text of the file that it may name. Raises ``ConfigError``."""
+    if key.lower() not in OPERATOR_KEYS.split():
+        return value
+    if isinstance(value.value, list):
+        return structs.replace(value, value=[_with_file(key, one) for one in value.value])
+    if not isinstance(value.value, str) or value.value.startswith(JWT_BEGIN):
+        return value
+    return structs.replace(value, value=read_text(Path(value.value).expanduser()))
 
 
 def ports_file(folder: str) -> Path:
