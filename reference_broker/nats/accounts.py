@@ -145,7 +145,8 @@ def _account_broker(lobby: Broker, account: Account, random: Random, defects: It
     config, jetstream = lobby.config, None
     if config.jetstream is not None and account.jetstream is not None:
         jetstream = JetStreamOptions(domain=config.jetstream.domain, limits=account.jetstream)
-    broker = build(structs.replace(config, jetstream=jetstream), random, defects)
+    own = structs.replace(config, jetstream=jetstream, mappings=account.mappings)
+    broker = build(own, random, defects)
     broker.identity, broker.authenticator = lobby.identity, lobby.authenticator
     return broker
 

@@ -34,6 +34,10 @@ def build(
             ),
             broker,
         )
+    if config.mappings:
+        from plumbline.reference_broker.nats.mappings import install
+
+        install(broker, config.mappings)
     for name in defects:
         from plumbline.reference_broker.nats.defects import apply
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.issued import IssuedUser, IssuedUsers
 
 REMEMBERED = 4096  # subjects whose permission is remembered per user and direction
+BCRYPT = "$2"  # begins a password that is a hash
 SYSTEM_QUEUE = b"_sys_"  # a queue group of the server's own
 
 
@@ -110,10 +111,10 @@ class Authenticator:
         return self._users.get(credentials.user or "")
 
     def password_is_right(self, user: User, password: str | None) -> bool:
-        return user.password == (password or "")
+        return _is_secret(user.password, password or "")
 
     def token_is_right(self, token: str | None) -> bool:
-        return token == self._token
+        return token is not None and _is_secret(self._token or "", token)
 
     def signature_is_right(self, nkey: str, nonce: str, signature: str) -> bool:
         return verify(public_key(nkey), nonce.encode(), decode_signature(signature))
@@ -200,6 +201,24 @@ class SubjectPermissions:
         queues = self._deny.match(subject)
         named = [pattern for pattern in queues if pattern]
         return b"" in queues or (bool(queue) and bool(named) and _queue_matches(queue or b"", named))
+
+
+def _is_secret(configured: str, given: str) -> bool:
+    """``configured`` may be a bcrypt hash."""
+    if configured.startswith(BCRYPT):
+        from plumbline.reference_broker.nats.bcrypt import matches
+
+        return matches(configured, given)
+    return configured == given
+
+
+def secret_problem(configured: str) -> str:
+    """Why a configured password or token cannot be compared here; empty if it can."""
+    if not configured.startswith(BCRYPT):
+        return ""
+    from plumbline.reference_broker.nats.bcrypt import is_available
+
+    return "" if is_available() else "a bcrypt hash needs libcrypt with bcrypt, which is not on this machine"
 
 
 def _sublist(entries: Iterable[str]) -> Sublist[bytes]:

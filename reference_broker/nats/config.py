@@ -105,6 +105,20 @@ class Import(Struct, frozen=True, forbid_unknown_fields=True):
     to: str
 
 
+class Destination(Struct, frozen=True, forbid_unknown_fields=True):
+    """``weight``: percent of the messages."""
+
+    subject: str
+    weight: int = 100
+
+
+class SubjectMapping(Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages that clients publish on ``source`` go to one of the destinations, drawn by weight."""
+
+    source: str
+    destinations: tuple[Destination, ...]
+
+
 class Role(Struct, frozen=True, forbid_unknown_fields=True):
     """What a signing key of an account makes its users: their own claims do not count."""
 
@@ -126,6 +140,7 @@ class Account(Struct, frozen=True, forbid_unknown_fields=True):
     jetstream: AccountLimits | None = None
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
+    mappings: tuple[SubjectMapping, ...] = ()
     signing_keys: dict[str, Role | None] = field(default_factory=dict)
     revocations: dict[str, int] = field(default_factory=dict)
 
@@ -157,6 +172,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jetstream: JetStreamOptions | None = None
     authorization: Authorization = field(default_factory=Authorization)
     accounts: tuple[Account, ...] = ()  # besides the global one
+    mappings: tuple[SubjectMapping, ...] = ()  # of the global account
     no_auth_user: str | None = None  # whom a client is that gives no credentials
     system_account: str | None = None
     operator_mode: bool = False  # users come with JWTs, which their accounts have signed

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from plumbline.errors import UNDECODABLE
+from plumbline.reference_broker.nats.auth import secret_problem
 from plumbline.reference_broker.nats.config import Config, ConfigError
 from plumbline.reference_broker.nats.levels import parse_level
 from plumbline.reference_broker.nats.nkeys import public_key
@@ -154,8 +155,8 @@ def _authorization(block: Mapping[str, Any]) -> dict[str, Any]:
         known["default_permissions"] = _permissions(known["default_permissions"])
     if isinstance(known.get("users"), list | tuple):
         known["users"] = [_user(user) if isinstance(user, Mapping) else user for user in known["users"]]
-    _refuse_bcrypt(known.get("password"))
-    _refuse_bcrypt(known.get("token"))
+    _check_bcrypt(known.get("password"))
+    _check_bcrypt(known.get("token"))
     return known
 
 
@@ -165,7 +166,7 @@ def _user(block: Mapping[str, Any]) -> dict[str, Any]:
         known["permissions"] = known.pop("authorization")
     if "permissions" in known:
         known["permissions"] = _permissions(known["permissions"])
-    _refuse_bcrypt(known.get("password"))
+    _check_bcrypt(known.get("password"))
     if known.get("nkey"):
         try:
             public_key(str(known["nkey"]))
@@ -176,9 +177,9 @@ def _user(block: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _refuse_bcrypt(secret: Any) -> None:
-    if isinstance(secret, str) and secret.startswith("$2"):
-        raise ConfigError("bcrypt secrets are not supported here: write the password or token in plain text")
+def _check_bcrypt(secret: Any) -> None:
+    if isinstance(secret, str) and (problem := secret_problem(secret)):
+        raise ConfigError(problem)
 
 
 def _permissions(value: Any) -> Any:

@@ -62,8 +62,9 @@ class UserFields(Struct, frozen=True):
     def _responses(self) -> ResponsePermission | None:
         if self.resp is None:
             return None
-        given = {"max_msgs": self.resp.max, "expires": self.resp.ttl / NS}
-        return ResponsePermission(**{name: value for name, value in given.items() if value})
+        default = ResponsePermission()
+        expires = self.resp.ttl / NS or default.expires
+        return ResponsePermission(self.resp.max or default.max_msgs, expires)
 
 
 def _permission(lists: _List) -> Permission:

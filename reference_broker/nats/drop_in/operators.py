@@ -13,9 +13,18 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from plumbline.reference_broker.nats.config import Account, AccountLimits, Export, Import, Role
+from plumbline.reference_broker.nats.config import (
+    Account,
+    AccountLimits,
+    Destination,
+    Export,
+    Import,
+    Role,
+    SubjectMapping,
+)
 from plumbline.reference_broker.nats.issued import UserFields
 from plumbline.reference_broker.nats.jwt import Claims, read_jwt
+from plumbline.reference_broker.nats.mappings import mappings_problem
 from plumbline.reference_broker.nats.nkeys import public_key
 
 _BEGIN = "-----BEGIN"
@@ -86,12 +95,20 @@ class _SigningKey(Struct):
     template: UserFields = field(default_factory=UserFields)
 
 
+class _Destination(Struct):
+    """A weight of 0 is not given."""
+
+    subject: str
+    weight: int = 0
+
+
 class _AccountFields(Struct):
     limits: _Limits = field(default_factory=_Limits)
     exports: tuple[_Export, ...] = ()
     imports: tuple[_Import, ...] = ()
     signing_keys: tuple[str | _SigningKey, ...] = ()
     revocations: dict[str, int] = field(default_factory=dict)
+    mappings: dict[str, tuple[_Destination, ...]] = field(default_factory=dict)
     default_permissions: UserFields = field(default_factory=UserFields)
 
 
@@ -134,6 +151,7 @@ def read_account(key: str, token: str, trusted: Sequence[str]) -> tuple[Account,
         imports=tuple(one.read() for one in fields.imports),
         signing_keys=dict(_signing_key(one) for one in fields.signing_keys),
         revocations=fields.revocations,
+        mappings=tuple(_mapping(*one) for one in fields.mappings.items()),
     )
     return account, claims
 
@@ -183,6 +201,14 @@ def _is_activation(wanted: _Import, importer: str, exporter: Claims) -> bool:
         return False
     signers = {_signing_key(one)[0] for one in msgspec.convert(exporter.nats, _AccountFields).signing_keys}
     return token.subject == importer and token.issuer in signers | {exporter.subject}
+
+
+def _mapping(source: str, destinations: Sequence[_Destination]) -> SubjectMapping:
+    """Raises ``ValueError``."""
+    found = tuple(Destination(one.subject, one.weight or 100) for one in destinations)
+    if problem := mappings_problem(source, found):
+        raise ValueError(problem)
+    return SubjectMapping(source, found)
 
 
 def _signing_key(one: str | _SigningKey) -> tuple[str, Role | None]:

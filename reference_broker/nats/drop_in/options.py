@@ -19,12 +19,14 @@ from plumbline.reference_broker.nats.config import (
     Authorization,
     Config,
     ConfigError,
+    Destination,
     Export,
     Import,
     JetStreamOptions,
     Permission,
     Permissions,
     ResponsePermission,
+    SubjectMapping,
     User,
 )
 from plumbline.reference_broker.nats.drop_in.language import Value, plain
@@ -46,7 +48,9 @@ from plumbline.reference_broker.nats.drop_in.reading import (
     texts,
 )
 from plumbline.reference_broker.nats.levels import parse_level
+from plumbline.reference_broker.nats.mappings import mappings_problem
 from plumbline.reference_broker.nats.nkeys import public_key
+from plumbline.wire.units import read_number
 
 NATS_PORT = 4222
 EVERYWHERE = "0.0.0.0"
@@ -386,6 +390,48 @@ def _import(value: Value) -> Import:
     return Import(kind=kind, account=source["account"], subject=source["subject"], to=to)
 
 
+def _weight(value: Value) -> int:
+    """``20%``, or a number."""
+    written = value.value
+    number = read_number(written.removesuffix("%").strip()) if isinstance(written, str) else written
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 100:
+        raise value.error(f"invalid weight {plain(value)!r}: write a percentage up to 100")
+    return number
+
+
+_DESTINATION = table(
+    ("subject dest destination", text),
+    ("weight", _weight),
+    (IGNORED + " cluster", anything),
+)
+
+
+def _destination(value: Value) -> Destination:
+    found = read_block(value, _DESTINATION)
+    found.pop(IGNORED, None)
+    if len(found) < 2:
+        raise value.error("A destination of a mapping has a subject and a weight")
+    return Destination(**found)
+
+
+def _mapping(source: str, value: Value) -> SubjectMapping:
+    if isinstance(value.value, str):
+        destinations: tuple[Destination, ...] = (Destination(value.value),)
+    elif isinstance(value.value, list):
+        destinations = items(value, _destination)
+    else:
+        destinations = (_destination(value),)
+    if problem := mappings_problem(source, destinations):
+        raise value.error(problem)
+    return SubjectMapping(source, destinations)
+
+
+def _mappings(value: Value) -> tuple[SubjectMapping, ...]:
+    if not isinstance(value.value, dict):
+        raise value.error("expected a map of subjects")
+    return tuple(_mapping(source, found) for source, found in value.value.items())
+
+
 _LIMITS = table(
     ("max_connections max_conn", integer),
     ("max_subscriptions max_subs", integer),
@@ -400,7 +446,7 @@ _ACCOUNT = table(
     ("exports", lambda value: items(value, _export)),
     ("imports", lambda value: items(value, _import)),
     ("default_permissions", _permissions),
-    ("mappings maps", _refused("the mapping of subjects is")),
+    ("mappings maps", _mappings),
     ("limits", lambda value: read_block(value, _LIMITS)),
     (IGNORED + " msg_trace trace_dest", anything),
 )
@@ -501,7 +547,7 @@ _TOP = table(
     ("trusted_keys trusted", texts),
     ("resolver account_resolver accounts_resolver", _resolver),
     ("resolver_preload", _preloaded),
-    ("mappings maps", _refused("the mapping of subjects is")),
+    ("mappings maps", _mappings),
     (
         f"{IGNORED} client_advertise trace trace_verbose trace_headers disable_sublist_cache "
         "no_sublist_cache default_sentinel https https_port logfile_size_limit log_size_limit "

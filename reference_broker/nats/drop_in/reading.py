@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.reference_broker.nats.auth import secret_problem
 from plumbline.reference_broker.nats.drop_in.language import Value, plain
 from plumbline.wire.units import SECOND, read_duration, read_number
 
@@ -60,8 +61,8 @@ def secret(value: Value) -> str:
     """A password or token. The error does not show it."""
     if not isinstance(value.value, str):
         raise value.error("expected a string")
-    if value.value.startswith("$2"):
-        raise value.error("bcrypt is not supported by this server: write the password or token in plain text")
+    if problem := secret_problem(value.value):
+        raise value.error(problem)
     return value.value
 
 

@@ -212,9 +212,10 @@ def test_the_real_server_reads_and_refuses_the_same(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("authorization { user: a, password: $2a$11$abc }", "bcrypt"),
-        ("mappings { a: b }", "mapping of subjects"),
-        ("operator: x.jwt", "operator"),
+        ("resolver: URL(http://127.0.0.1/jwt)", "MEMORY"),
+        ("operator: x.jwt", "JWT|chunks"),
+        ("mappings { a: [ {destination: b, weight: 60%}, {destination: c, weight: 60%} ] }", "more than 100"),
+        ("mappings { a.*: b.$2 }", "out of range"),
         ("mqtt { port: 1883 }", "MQTT"),
         ("authorization { users: [ {user: a, allowed_connection_types: [WEBSOCKET]} ] }", "connection types"),
     ],

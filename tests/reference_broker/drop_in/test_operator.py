@@ -40,7 +40,7 @@ def account(key: NKey, by: NKey = OPERATOR_KEY, **claims: Any) -> str:
     return by.jwt(key.public, "account", {"type": "account", "version": 2, "limits": limits, **claims})
 
 
-def configuration(folder: Path, *, in_file: bool = False, **accounts: str) -> Path:
+def configuration(folder: Path, accounts: dict[str, str] | None = None, *, in_file: bool = False) -> Path:
     """Of a server with the system account, SHOP and BANK, or what is given for them."""
     activation = SHOP.jwt(
         BANK.public, "secret", {"type": "activation", "version": 2, "subject": "secret", "kind": "service"}
@@ -60,7 +60,7 @@ def configuration(folder: Path, *, in_file: bool = False, **accounts: str) -> Pa
         SYSTEM.public: account(SYSTEM),
         SHOP.public: account(SHOP, exports=exports, limits=JETSTREAM, signing_keys=[role]),
         BANK.public: account(BANK, imports=imports, revocations={NKey(USER, "gone").public: 1800000000}),
-    } | accounts
+    } | (accounts or {})
     operator = OPERATOR_KEY.jwt(
         OPERATOR_KEY.public, "O", {"type": "operator", "version": 2, "system_account": SYSTEM.public}
     )
@@ -95,7 +95,7 @@ def login(by: NKey, name: str, *, key: str = "", **claims: Any) -> Login:
 
 def play(command: list[str], file: Path, use: Callable[[DropIn], Awaitable[None]]) -> None:
     with drop_in("-c", str(file), command=command) as server:
-        asyncio.run(asyncio.wait_for(use(server), 30))
+        asyncio.run(asyncio.wait_for(use(server), 60))
 
 
 async def connect(server: DropIn, user: Login, **options: Any) -> Client:
@@ -139,10 +139,10 @@ def test_users_with_credentials_reach_their_account(command: list[str], tmp_path
         news = await bank.subscribe("news.>")
         await bank.flush()
         await shop.flush()
-        assert (await bank.request("shop.orders.1", b"", timeout=5)).data == b"orders.1"
-        assert (await bank.request("secret", b"", timeout=5)).data == b"secret"
+        assert (await bank.request("shop.orders.1", b"", timeout=20)).data == b"orders.1"
+        assert (await bank.request("secret", b"", timeout=20)).data == b"secret"
         await shop.publish("news.today", b"n")
-        assert (await news.next_msg(5)).data == b"n"
+        assert (await news.next_msg(20)).data == b"n"
         await shop.close()
         await bank.close()
 
@@ -162,7 +162,7 @@ def test_permissions_are_in_the_jwt_or_in_the_role_of_its_signer(command: list[s
         await client.publish("c", b"")
         await client.flush()
         await client.close()
-        scoped = login(SIGNER, "scoped", issuer_account=SHOP.public, **dict.fromkeys(NO_LIMITS, 0))
+        scoped = login(SIGNER, "scoped", issuer_account=SHOP.public, subs=0, data=0, payload=0)
         client = await connect(server, scoped, error_cb=on_error)
         await client.subscribe("a")
         await client.subscribe("orders.1")
@@ -229,6 +229,6 @@ def test_a_jwt_that_ends_closes_the_connection(command: list[str], tmp_path: Pat
     ],
 )
 def test_accounts_that_cannot_be_used_end_it(tmp_path: Path, changed: dict[str, str], complaint: str) -> None:
-    run = ended("-c", str(configuration(tmp_path, **changed)))
+    run = ended("-c", str(configuration(tmp_path, changed)))
     assert run.returncode == 1
     assert complaint in run.stderr
