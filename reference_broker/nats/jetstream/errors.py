@@ -88,6 +88,7 @@ CONSUMER_CREATE_FAILED = ErrorCode(500, 10012, "{reason}")
 CONSUMER_NAME_IN_USE = ErrorCode(400, 10013, "consumer name already in use")
 CONSUMER_ALREADY_EXISTS = ErrorCode(400, 10148, "consumer already exists")
 CONSUMER_DOES_NOT_EXIST = ErrorCode(400, 10149, "consumer does not exist")
+CONSUMER_INVALID_RESET = ErrorCode(400, 10204, "invalid reset: {reason}")
 CONSUMER_LIMIT_REACHED = ErrorCode(400, 10026, "maximum consumers limit reached")
 CONSUMER_DURABLE_NOT_IN_SUBJECT = ErrorCode(
     400, 10016, "consumer expected to be durable but no durable name set in subject"

@@ -53,6 +53,7 @@ class Rules(Struct):
     durable_shows_name: bool
     create_action_field: bool  # "action" in a create request is known
     consumer_pause: bool  # CONSUMER.PAUSE is known
+    consumer_reset: bool  # CONSUMER.RESET is known
     negative_means_default: bool  # max_waiting -1 and the like are read as unset, before refused or kept
     refuses_negative_ack_wait: bool
     backoff_with_unlimited_deliver: bool  # backoff with max_deliver -1
@@ -124,6 +125,7 @@ class Rules(Struct):
             durable_shows_name=v2_12,
             create_action_field=v2_10,
             consumer_pause=v2_11,
+            consumer_reset=v2_14,
             negative_means_default=v2_12,
             refuses_negative_ack_wait=v2_12,
             backoff_with_unlimited_deliver=v2_10,

@@ -197,3 +197,49 @@ def test_an_option_of_a_later_level_is_passed_over() -> None:
     assert {"pause_until", "priority_groups"} & set(config) == set()
     bench.request("o", b"1")
     assert [one.payload for one in bench.pull("O", "C", b"1")] == [b"1"]
+
+
+def test_a_reset_consumer_begins_again_behind_its_ack_floor_or_at_a_sequence() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("R", subjects=["r"])
+    for number in range(1, 7):
+        bench.request("r", b"%d" % number)
+    bench.consumer("R", "C")
+    delivered = bench.pull("R", "C", b"4")
+    bench.send(delivered[0].reply or b"", b"+ACK")
+    answer = bench.api("CONSUMER.RESET.R.C")
+    assert (answer["reset_seq"], answer["delivered"], answer["ack_floor"]) == (
+        2,
+        {"consumer_seq": 0, "stream_seq": 1},
+        {"consumer_seq": 0, "stream_seq": 1},
+    )
+    assert (answer["num_pending"], answer["num_ack_pending"]) == (5, 0)
+    assert [one.payload for one in bench.pull("R", "C", b"2")] == [b"2", b"3"]
+    assert bench.api("CONSUMER.RESET.R.C", {"seq": 5})["num_pending"] == 2
+    assert [one.payload for one in bench.pull("R", "C", b"9")] == [b"5", b"6"]
+    assert bench.api("CONSUMER.RESET.R.C", {"seq": 20})["num_pending"] == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "seq", "reason"),
+    [
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 2}, 1, "below start seq"),
+        (
+            {"deliver_policy": "by_start_time", "opt_start_time": "2027-01-01T00:00:00Z"},
+            1,
+            "below start time",
+        ),
+        ({"deliver_policy": "new"}, 1, "not allowed"),
+        ({"deliver_policy": "last"}, 1, "not allowed"),
+    ],
+)
+def test_a_consumer_is_not_reset_to_before_its_start(
+    config: dict[str, object], seq: int, reason: str
+) -> None:
+    bench = Bench(NEWEST)
+    bench.stream("R", subjects=["r"])
+    bench.request("r", b"1")
+    bench.consumer("R", "C", **config)
+    assert bench.error("CONSUMER.RESET.R.C", {"seq": seq}) == f"10204 invalid reset: {reason}"
+    assert bench.error("CONSUMER.RESET.R.C", {"seq": -1}).startswith("10025 invalid JSON")
+    assert "reset_seq" in bench.api("CONSUMER.RESET.R.C")

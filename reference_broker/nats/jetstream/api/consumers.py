@@ -5,7 +5,7 @@ Source: docs.nats.io, "JetStream wire API Reference"; order of the checks as ser
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -209,6 +209,37 @@ def pause(jetstream: JetStream, request: Request) -> dict[str, Any]:
     consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until), request.now)
     paused = paused_for(consumer, request.now)
     return {"paused": bool(paused), "pause_until": until or NEVER, **paused}
+
+
+class ResetRequest(Struct, kw_only=True):
+    """The body of CONSUMER.RESET; without ``seq`` it is the sequence behind the ack floor."""
+
+    seq: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+def reset(jetstream: JetStream, request: Request) -> dict[str, Any]:
+    """CONSUMER.RESET.<stream>.<name> (ADR-60)."""
+    reset_request = decode_object(jetstream, request.body, ResetRequest)
+    consumer = consumer_of(jetstream, *request.names)
+    if problem := reset_problem(consumer, reset_request.seq):
+        raise errors.CONSUMER_INVALID_RESET(reason=problem)
+    seq = reset_request.seq or consumer.acks.floor.stream + 1
+    consumer.reset(seq, request.now)
+    return {**describe(consumer, request.now), "reset_seq": seq}
+
+
+def reset_problem(consumer: Consumer, seq: int) -> str:
+    """Why a consumer does not begin again at ``seq``; empty if it does. 0 is always possible."""
+    config = consumer.config
+    if not seq or config.deliver_policy == "all":
+        return ""
+    if config.deliver_policy == "by_start_sequence":
+        return "below start seq" if seq < config.opt_start_seq else ""
+    if config.deliver_policy == "by_start_time":
+        message = consumer.stream.store.load(seq)
+        start = parse_time(config.opt_start_time or "") or 0
+        return "below start time" if message is not None and message.time < start else ""
+    return "not allowed"
 
 
 def paused_for(consumer: Consumer, now: int) -> dict[str, int]:

@@ -80,6 +80,9 @@ ROUTES: dict[str, ApiRoute] = {
     "CONSUMER.PAUSE": ApiRoute(
         consumer_api.pause, "consumer_pause", _exactly(2), {"paused": False}, rule="consumer_pause"
     ),
+    "CONSUMER.RESET": ApiRoute(
+        consumer_api.reset, "consumer_reset", _exactly(2), {"reset_seq": 0}, rule="consumer_reset"
+    ),
 }
 _LONGEST_VERB = 3
 

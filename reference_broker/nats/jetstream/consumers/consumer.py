@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from plumbline.reference_broker.nats.jetstream import advisories
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields, Sequences
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
+from plumbline.reference_broker.nats.jetstream.consumers.position import ConsumerPosition
 from plumbline.reference_broker.nats.jetstream.consumers.pull import NEVER
 from plumbline.reference_broker.nats.jetstream.consumers.push import PushDelivery
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
@@ -202,6 +203,15 @@ class Consumer(PushDelivery):
             self.set_ack_timer(now)
         if not self.config.is_pull:
             self.start(now)
+
+    def reset(self, seq: int, now: int) -> None:
+        """Deliver from ``seq`` on as a new consumer does (ADR-60); what was pending is forgotten."""
+        self.position = ConsumerPosition(seq)
+        self.acks = self.ack_state_type(self.config.ack_policy, seq, self.rules)
+        self.recount()
+        self.on_state_changed(None)
+        self.stream.release_unwanted()
+        self.run(now)
 
     def pending_subject(self, seq: int) -> AckSubjectFields | None:
         """The ack subject that would have acknowledged ``seq``."""
