@@ -54,6 +54,8 @@ def test_jetstream_stores_in_the_folder_of_sd(tmp_path: Path) -> None:
 
     for is_first in (True, False):
         with drop_in("-js", f"-sd={tmp_path}") as server:
+            # Launchers read it there, to remove the folder at the end.
+            assert any(f'  Store Directory: "{tmp_path}/jetstream"' in line for line in server.lines)
             assert asyncio.run(use(server.url, is_first=is_first)) == 1
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(10) == 0

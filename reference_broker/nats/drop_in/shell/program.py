@@ -168,8 +168,10 @@ class Program:
             host, port = settings.monitor.host or server.host, server.process.monitor_port
             log.info(f"Starting http monitor on {_joined(host, port)}")
             urls["monitoring"] = _urls("http", host, port)
-        if server.broker.config.jetstream is not None:
+        if (jetstream := server.broker.config.jetstream) is not None:
             log.info("Starting JetStream")
+            if jetstream.store_dir:
+                log.info(f'  Store Directory: "{Path(jetstream.store_dir, "jetstream")}"')
         if (options := settings.websocket) is not None:
             scheme, port = "ws" if options.no_tls else "wss", server.process.websocket_port
             log.info(f"Listening for websocket clients on {scheme}://{_joined(options.host, port)}")
