@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plumbline.descriptors import allow_many_descriptors
@@ -16,6 +16,8 @@ from plumbline.reference_broker.registry import Defect
 ANY_PORT = -1
 
 Tell = Callable[[str], None]
+Reactions = Mapping[signal.Signals, Callable[[], None]]
+_NONE: Reactions = {}
 
 
 class CannotListen(PlumblineError):
@@ -33,14 +35,17 @@ def defect_table(defects: Sequence[Defect[Any]]) -> list[str]:
     ]
 
 
-def serve(broker: DurableShell, traits: Sequence[str], *, ready: Tell, warn: Tell) -> str:
+def serve(
+    broker: DurableShell, traits: Sequence[str], *, ready: Tell, warn: Tell, on_signal: Reactions = _NONE
+) -> str:
     """Serve until SIGINT or SIGTERM. ``ready`` gets the line with the URL once clients can connect;
-    ``warn`` gets each warning before. Returns why the store failed, or "" after a signal.
+    ``warn`` gets each warning before; ``on_signal`` says what other signals do.
+    Returns why the store failed, or "" after a signal.
 
     Raises ``CannotListen``, and ``StoreError`` if the store cannot be opened.
     """
     try:
-        return asyncio.run(_serve(broker, traits, ready, warn))
+        return asyncio.run(_serve(broker, traits, ready, warn, on_signal))
     except OSError as error:
         raise CannotListen(_cannot_listen(broker, error)) from None
 
@@ -52,9 +57,13 @@ def _cannot_listen(broker: DurableShell, error: OSError) -> str:
     return f"cannot listen on {address}: {error.strerror or error}"
 
 
-async def _serve(broker: DurableShell, traits: Sequence[str], ready: Tell, warn: Tell) -> str:
+async def _serve(
+    broker: DurableShell, traits: Sequence[str], ready: Tell, warn: Tell, on_signal: Reactions
+) -> str:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    for number, react in on_signal.items():
+        loop.add_signal_handler(number, react)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     broker.report = warn

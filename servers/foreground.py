@@ -1,5 +1,6 @@
 """A broker in the foreground: ``python -m plumbline.servers.foreground SOFTWARE PROGRAM -d FOLDER``.
 
+With ``-c FILE``, the settings of an AMQP variant as JSON, SIGUSR1 raises an alarm, and SIGUSR2 ends it.
 Prints one line that starts with its URL when clients can connect. SIGTERM ends it in order; kill -9 of the
 process group is a crash. What it stores is in the folder, for the next one. If it ends by itself, the end of
 what it printed follows, and the exit code is not 0.
@@ -8,6 +9,7 @@ what it printed follows, and the exit code is not 0.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -31,9 +33,17 @@ def main() -> int:
     )
     parser.add_argument("program", type=Path)
     parser.add_argument("-d", "--data-dir", type=Path, required=True)
+    parser.add_argument("-c", "--config", type=Path)
     options = parser.parse_args()
     kind = server_class(software()[options.software])
-    return run(lambda: kind(options.program, options.data_dir, apart=False))
+
+    def make() -> ServerProcess:
+        server = kind(options.program, options.data_dir, apart=False)
+        if options.config is not None:
+            server.configure(json.loads(options.config.read_bytes()))  # written by Plumbline
+        return server
+
+    return run(make)
 
 
 def run(make: Callable[[], ServerProcess]) -> int:
@@ -62,12 +72,18 @@ def run(make: Callable[[], ServerProcess]) -> int:
 
 def _serve(server: ServerProcess) -> int:
     """Waits until the server has ended, or one of ``_ENDS`` has come. The exit code."""
-    awaited = {*_ENDS, signal.SIGCHLD}
+    awaited = {*_ENDS, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2}
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # awaited here: a handler may come at any place
     while (status := server.poll()) is None:
         came = signal.sigtimedwait(awaited, POLL_INTERVAL_S)
-        if came is not None and came.si_signo in _ENDS:
+        if came is None:
+            continue
+        if came.si_signo in _ENDS:
             return 0
+        if came.si_signo == signal.SIGUSR1:
+            server.raise_alarm()
+        elif came.si_signo == signal.SIGUSR2:
+            server.end_alarm()
     print(*_last_words(server.log), sep="\n", flush=True)
     return status if status > 0 else 1
 

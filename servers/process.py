@@ -54,6 +54,7 @@ class ServerProcess:
     attempts: ClassVar[int] = 1  # to start: more where another process may take a port first
     end_signal: signal.Signals = signal.SIGTERM  # ends it in order
     stop_signal: signal.Signals = signal.SIGTERM  # for a server whose folder is removed
+    takes_settings: ClassVar[bool] = False  # of an AMQP variant, by ``configure``
     fresh: ClassVar[bool] = False  # every check needs a server of its own: one check may end it
 
     def __init__(self, binary: Path | str, data: Path | None = None, *, apart: bool = True) -> None:
@@ -94,6 +95,16 @@ class ServerProcess:
     def _may_try_again(self, problem: NotReady) -> bool:
         """Whether a further attempt may succeed."""
         return problem.ended
+
+    def configure(self, settings: Mapping[str, object]) -> None:
+        """The settings of an AMQP variant, before it is started. Raises ``ServerError``."""
+        raise ServerError(f"{self.binary} is started in its usual configuration only")
+
+    def raise_alarm(self) -> None:
+        """Publishers wait from soon on: as if memory were short. Only after ``configure``."""
+
+    def end_alarm(self) -> None:
+        """Publishers may soon go on."""
 
     # -- its life ----------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ The flags are those of the real server, so that scripts and client test suites c
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,9 +85,13 @@ def _print_defects(defects: Sequence[Defect[Any]]) -> None:
     raise typer.Exit
 
 
-def _serve(broker: DurableShell, traits: Sequence[str]) -> None:
+def _serve(
+    broker: DurableShell,
+    traits: Sequence[str],
+    on_signal: Mapping[signal.Signals, Callable[[], None]] | None = None,
+) -> None:
     """Until a signal; exits with 4 if the store cannot be written any more."""
-    failure = serve(broker, traits, ready=_print_now, warn=print_error)
+    failure = serve(broker, traits, ready=_print_now, warn=print_error, on_signal=on_signal or {})
     if failure:
         raise typer.Exit(exit_with(ExitCode.HARNESS_ERROR, failure))
 
@@ -277,7 +282,19 @@ def amqp(
             "--data-dir", "-d", metavar="DIR", help="Store durable queues and messages in this folder."
         ),
     ] = None,
-    user: Annotated[str, typer.Option("--user", metavar="NAME", help="User who may log in.")] = "guest",
+    settings_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="Settings as JSON, as `plumbline variants amqp-settings` prints them; options override "
+            "them. SIGUSR1 makes publishers wait, as if memory were short, and SIGUSR2 ends that.",
+        ),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="User who may log in. Default: guest.")
+    ] = None,
     password: Annotated[
         str | None,
         typer.Option(
@@ -290,18 +307,22 @@ def amqp(
         typer.Option("--vhost", metavar="NAME", help="Another virtual host besides /. Repeatable."),
     ] = None,
     heartbeat: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--heartbeat", min=0, max=65535, metavar="SECONDS", help="Heartbeat interval to propose; 0: none."
+            "--heartbeat",
+            min=0,
+            max=65535,
+            metavar="SECONDS",
+            help="Heartbeat interval to propose; 0: none. Default: 60.",
         ),
-    ] = 60,
+    ] = None,
     confirms: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="SCRIPT",
             help="Order of publisher confirms, e.g. '3: ack 2, nack 1, ack 3' after three messages.",
         ),
-    ] = "",
+    ] = None,
     defect: DefectNames = None,
     list_defects: Annotated[
         bool,
@@ -314,17 +335,24 @@ def amqp(
 
     It prints one line that starts with its URL as soon as clients can connect.
     """
-    from plumbline.reference_broker.amqp.config import Config
+    from plumbline.reference_broker.amqp.config import DEFAULT_USER, Config, settings_of_file
     from plumbline.reference_broker.amqp.server import AmqpBroker
 
-    config = Config(
+    name = user or DEFAULT_USER
+    secret = _password(password, pass_file, name)
+    flags = _given_flags(
         host=addr,
         port=0 if port == ANY_PORT else port,
-        users={user: _password(password, pass_file, user) or "guest"},
-        vhosts=("/", *(vhost or ())),
+        users={name: secret or DEFAULT_USER} if user or secret else None,
+        vhosts=("/", *vhost) if vhost else None,
         data_dir=data_dir,
         heartbeat=heartbeat,
         confirms=confirms,
     )
-    broker = AmqpBroker(config, defect=defect)
-    _serve(broker, [f"defect {name}" for name in defect or []])
+    broker = AmqpBroker(Config.of(**{**settings_of_file(settings_file), **flags}), defect=defect)
+    reactions = {
+        signal.SIGUSR1: lambda: broker.block("low on memory"),
+        signal.SIGUSR2: broker.unblock,
+    }
+    names = [f"defect {one}" for one in defect or []]
+    _serve(broker, names, reactions if settings_file is not None else None)

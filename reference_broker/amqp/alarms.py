@@ -15,8 +15,17 @@ class AmqpTimer(Enum):
     END = "end"  # close the socket
     BEAT = "beat"  # send a heartbeat, unless something was sent
     SILENCE = "silence"  # the client should have been heard
+    UNSETTLED = "unsettled"  # a delivery may have waited too long for its acknowledgement
     HEAD = "head"  # the first message of a queue expires
     UNUSED = "unused"  # a queue expires
 
+
+OF_CONNECTIONS = (
+    AmqpTimer.HANDSHAKE,
+    AmqpTimer.END,
+    AmqpTimer.BEAT,
+    AmqpTimer.SILENCE,
+    AmqpTimer.UNSETTLED,
+)
 
 Alarms = Timers[tuple[AmqpTimer, int | Queue]]

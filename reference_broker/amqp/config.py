@@ -5,11 +5,12 @@ Source: RabbitMQ, "Configuration"; defaults are those of RabbitMQ 3.10, but for 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, convert, field, json
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import UNDECODABLE, PlumblineError
 
 NS = 1_000_000_000
 DEFAULT_USER = "guest"
@@ -33,6 +34,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refusal_delay: float = 3.0  # how long a client that was refused has until its socket is closed
     close_timeout: float = 30.0  # how long connection.close-ok may take
     max_message_size: int = 134217728
+    consumer_timeout: float = 1800.0  # how long a consumer's delivery may stay without an acknowledgement
     data_dir: str | None = None  # None: nothing survives
     max_pending: int = 4 * 1024 * 1024  # unread bytes beyond which a connection is sent no more deliveries
     write_deadline: float = 30.0
@@ -45,3 +47,16 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return convert(options, cls)
         except ValidationError as error:
             raise ConfigError(str(error)) from None
+
+
+def settings_of_file(path: Path | None) -> dict[str, Any]:
+    """The fields of a ``Config`` in a JSON file; none without one. Raises ``ConfigError``."""
+    if path is None:
+        return {}
+    try:
+        fields = json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except UNDECODABLE as error:
+        raise ConfigError(f"{path}: write one JSON object ({error})") from None
+    return fields

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from plumbline.bounds import UNFINISHED_BEFORE_LOGIN
-from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
+from plumbline.reference_broker.amqp.alarms import OF_CONNECTIONS, Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.channels import Channels
@@ -23,7 +23,7 @@ from plumbline.reference_broker.amqp.connections.closing import Closing
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.connections.handshake import Handshake
 from plumbline.reference_broker.amqp.connections.heartbeats import Heartbeats
-from plumbline.reference_broker.amqp.errors import CONNECTION_FORCED, AmqpReplyError
+from plumbline.reference_broker.amqp.errors import CONNECTION_FORCED, PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Phase, handlers
 from plumbline.reference_broker.amqp.messages.acknowledging import Acknowledging, Transactions
 from plumbline.reference_broker.amqp.messages.consuming import Consuming
@@ -62,7 +62,8 @@ class Broker:
         self.store = AmqpRecordStore(ledger)
         self.outbox = Outbox()
         unique = unique_names(choose)
-        self.deliveries = Deliveries(self.vhosts, self.store, self.alarms, self.outbox)
+        timeout = round(config.consumer_timeout * NS)
+        self.deliveries = Deliveries(self.vhosts, self.store, self.alarms, self.outbox, timeout)
         self.topology = Topology(self.vhosts, self.deliveries, self.store, self.alarms, self.outbox)
         self.queue_methods = QueueMethods(self.topology, self.deliveries, self.store, self.outbox, unique)
         self.exchange_methods = ExchangeMethods(self.topology, self.store, self.outbox)
@@ -136,7 +137,7 @@ class Broker:
         if connection is not None:
             connection.ending = True
             self.channels.leave_all(connection, now)
-            for alarm in (AmqpTimer.HANDSHAKE, AmqpTimer.END, AmqpTimer.BEAT, AmqpTimer.SILENCE):
+            for alarm in OF_CONNECTIONS:
                 self.alarms.clear((alarm, connection_id))
         return self.end_event(now)
 
@@ -192,8 +193,19 @@ class Broker:
                 self.heartbeats.send_heartbeat(connection, now)
             case AmqpTimer.SILENCE:
                 self.heartbeats.check_heartbeat(connection, now)
+            case AmqpTimer.UNSETTLED:
+                self.end_overdue(connection, now)
             case _:
                 self.outbox.end(connection)
+
+    def end_overdue(self, connection: AmqpClientConnection, now: int) -> None:
+        """Close the channels whose consumers hold a delivery for too long."""
+        while (channel := self.deliveries.overdue(connection, now)) is not None:
+            text = (
+                f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: "
+                f"{round(1000 * self.config.consumer_timeout)} ms"
+            )
+            self.channels.close(channel, PRECONDITION_FAILED, text, (0, 0), now)
 
     def recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
         """Before any client connects: take up what the files hold; returns warnings."""

@@ -15,10 +15,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from plumbline.servers.amqp import rabbitmq_settings
 from plumbline.servers.debian_suites import write_wrapper
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
 from plumbline.servers.ports import free_ports
-from plumbline.servers.process import ServerProcess
+from plumbline.servers.process import ServerError, ServerProcess
 
 NAMED_BY = "PLUMBLINE_RABBITMQ_SERVER"
 COMMAND = "apt-get install rabbitmq-server"
@@ -70,6 +73,7 @@ class RabbitMQ(ServerProcess):
     stopped_within_s = 20.0
     log_lines = 15
     stop_signal = signal.SIGKILL  # an orderly end takes a second
+    takes_settings = True
 
     def __init__(
         self, binary: Path | str = PACKAGED, data: Path | None = None, *, apart: bool = True
@@ -78,6 +82,19 @@ class RabbitMQ(ServerProcess):
         if self.binary == Path("/usr/sbin/rabbitmq-server"):
             self.binary = PACKAGED
         self._ports: list[int] = []
+        self._settings: rabbitmq_settings.Settings | None = None
+
+    def configure(self, settings: Mapping[str, object]) -> None:
+        try:
+            self._settings = rabbitmq_settings.settings_of(settings)
+        except msgspec.ValidationError as error:
+            raise ServerError(f"RabbitMQ cannot have these settings: {error}") from None
+
+    def raise_alarm(self) -> None:
+        (self._folder / rabbitmq_settings.ALARM).touch()
+
+    def end_alarm(self) -> None:
+        (self._folder / rabbitmq_settings.ALARM).unlink(missing_ok=True)
 
     @classmethod
     def installed(cls) -> ServerBinary | MissingServer:
@@ -87,6 +104,9 @@ class RabbitMQ(ServerProcess):
         self._ports = self._ports or free_ports(3)
         epmd = self.binary.with_name("epmd")  # of its own Erlang, where it was unpacked
         program = epmd if epmd.exists() else "epmd"
+        if self._settings is not None:
+            self.end_alarm()
+            rabbitmq_settings.write_files(self._settings, self._folder)
         return [[program, "-port", str(self._ports[2]), "-address", "127.0.0.1"], [self.binary]]
 
     def _ready_url(self, deadline: float) -> str:
@@ -106,6 +126,9 @@ class RabbitMQ(ServerProcess):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
         plugins = Path(folder, "enabled_plugins")
         plugins.write_text("[].\n")
+        arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
+        if self._settings is not None:
+            arguments += f" -eval {rabbitmq_settings.alarm_code(folder)}"
         return kept | {
             "HOME": str(folder),  # where Erlang keeps its cookie
             "ERL_EPMD_PORT": str(epmd),
@@ -121,7 +144,7 @@ class RabbitMQ(ServerProcess):
             "RABBITMQ_CONF_ENV_FILE": f"{folder}/env.conf",
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
             "RABBITMQ_PID_FILE": f"{folder}/pid",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments,
         }
 
 

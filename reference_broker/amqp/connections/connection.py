@@ -29,6 +29,7 @@ class AmqpClientConnection:
         self.spoke = 0
         self.channels: dict[int, Channel] = {}
         self.exclusive_queues: set[Queue] = set()
+        self.is_watched = False  # whether a timer looks after its unacknowledged deliveries
         self.is_slow = False  # does not take what it is sent
         self.held_operations: list[Operation] | None = (
             None  # what a publisher has sent while publishers are blocked
@@ -39,12 +40,13 @@ class AmqpClientConnection:
 class UnackedDelivery:
     """A message that a client has to settle."""
 
-    __slots__ = ("consumer", "entry", "queue")
+    __slots__ = ("consumer", "entry", "queue", "since")
 
-    def __init__(self, entry: QueueEntry, queue: Queue, consumer: QueueConsumer | None) -> None:
+    def __init__(self, entry: QueueEntry, queue: Queue, consumer: QueueConsumer | None, since: int) -> None:
         self.entry = entry
         self.queue = queue
         self.consumer = consumer  # None after basic.get
+        self.since = since
 
 
 class Transaction:

@@ -314,7 +314,7 @@ def closed_channels_requeue_what_needed_no_ack(broker: Broker) -> None:
     def deliver(consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
         original_deliver(consumer, entry, now)
         if consumer.no_ack:
-            given.setdefault(consumer.channel, []).append(UnackedDelivery(entry, consumer.queue, None))
+            given.setdefault(consumer.channel, []).append(UnackedDelivery(entry, consumer.queue, None, now))
 
     def leave(channel: Channel, now: int) -> None:
         broker.deliveries.requeue(given.pop(channel, []), now)

@@ -112,7 +112,7 @@ class Consuming:
         if operation.arguments["no_ack"]:
             self.deliveries.discard(queue, entry)
         else:
-            channel.outstanding[tag] = UnackedDelivery(entry, queue, None)
+            channel.outstanding[tag] = UnackedDelivery(entry, queue, None, now)
 
     def on_basic_qos(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.qos."""

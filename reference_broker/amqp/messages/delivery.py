@@ -10,7 +10,11 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
-from plumbline.reference_broker.amqp.connections.connection import Channel, UnackedDelivery
+from plumbline.reference_broker.amqp.connections.connection import (
+    AmqpClientConnection,
+    Channel,
+    UnackedDelivery,
+)
 from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.outbox import Outbox
@@ -29,12 +33,18 @@ class Deliveries:
     """What queues do with messages."""
 
     def __init__(
-        self, vhosts: Mapping[str, VirtualHost], store: AmqpRecordStore, alarms: Alarms, outbox: Outbox
+        self,
+        vhosts: Mapping[str, VirtualHost],
+        store: AmqpRecordStore,
+        alarms: Alarms,
+        outbox: Outbox,
+        consumer_timeout: int,
     ) -> None:
         self.vhosts = vhosts
         self.store = store
         self.alarms = alarms
         self.outbox = outbox
+        self.consumer_timeout = consumer_timeout  # nanoseconds
 
     # Into a queue
 
@@ -160,9 +170,33 @@ class Deliveries:
         if consumer.no_ack:
             self.discard(queue, entry)
             return
-        channel.outstanding[tag] = UnackedDelivery(entry, queue, consumer)
+        channel.outstanding[tag] = UnackedDelivery(entry, queue, consumer, now)
+        if not channel.connection.is_watched:
+            self.watch(channel.connection, now)
         consumer.outstanding += 1
         channel.limited += 1
+
+    def watch(self, connection: AmqpClientConnection, now: int) -> None:
+        """Look at its deliveries once one of them may have waited too long for its acknowledgement."""
+        connection.is_watched = True
+        self.alarms.set((AmqpTimer.UNSETTLED, connection.id), now + self.consumer_timeout)
+
+    def overdue(self, connection: AmqpClientConnection, now: int) -> Channel | None:
+        """A channel whose consumer holds a delivery for too long. Without one the connection is watched on
+        while it has deliveries."""
+        connection.is_watched = False
+        soonest: int | None = None
+        for channel in connection.channels.values():
+            for delivery in channel.outstanding.values():
+                if delivery.consumer is None:
+                    continue
+                if delivery.since + self.consumer_timeout <= now:
+                    return channel
+                soonest = delivery.since if soonest is None else min(soonest, delivery.since)
+                break  # those behind it are younger
+        if soonest is not None:
+            self.watch(connection, soonest)
+        return None
 
     def next_tag(self, channel: Channel) -> int:
         """Delivery tags count from 1 on each channel."""
