@@ -140,7 +140,9 @@ def _embedded_amqp(choice: TargetChoice) -> Iterator[RunningTarget]:
         with kept_from_children():
             url = running.enter_context(broker)
         program = python_command("-m", "plumbline", "broker", "amqp", "-p", "-1", *flags)
-        yield RunningTarget(AmqpUrl.parse(url), arguments=("amqp", *flags), program=program)
+        url_of_broker = AmqpUrl.parse(url)
+        arguments = ("amqp", *flags)
+        yield RunningTarget(url_of_broker, arguments=arguments, program=program, takes_settings=True)
 
 
 def _program(
@@ -226,9 +228,15 @@ def _started_amqp(
     from plumbline.servers.starting import server_class
 
     program = python_command("-m", "plumbline.servers.foreground", known.name, binary)
-    with RabbitMQCluster(binary, nodes) if nodes > 1 else server_class(known)(binary) as server:
-        url = AmqpUrl.parse(server.url)
-        yield RunningTarget(url, arguments=arguments, program=program, fresh=server.fresh)
+    kind = server_class(known)
+    with RabbitMQCluster(binary, nodes) if nodes > 1 else kind(binary) as server:
+        yield RunningTarget(
+            AmqpUrl.parse(server.url),
+            arguments=arguments,
+            program=program,
+            takes_settings=kind.takes_settings,
+            fresh=server.fresh,
+        )
 
 
 def _require_protocol(protocol: str, name: str, protocols: Collection[str]) -> None:

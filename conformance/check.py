@@ -37,6 +37,12 @@ class Check(Struct, frozen=True):
         return protocol_of(self.requirements[0])
 
     @property
+    def group(self) -> str:
+        """A word for the checks that one process runs, since they share what takes long; empty: none. Those
+        of an AMQP variant share its broker."""
+        return self.shares or (self.variant or "" if self.protocol == "amqp" else "")
+
+    @property
     def is_trace(self) -> bool:
         return "::" not in self.id
 

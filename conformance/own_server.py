@@ -31,7 +31,7 @@ RESTARTS = (
     "(--server BINARY, --target NAME, restart in a claims file, or no URL: the reference broker), or its "
     "start command has no {store}"
 )  # why a check is unsupported
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 100.0  # a start of RabbitMQ may take 90 (servers.amqp.rabbitmq)
 ENDED_WITHIN_S = 30.0
 POLL_INTERVAL_S = 0.005
 CONNECT_S = 1.0
@@ -96,6 +96,11 @@ class OwnServer:
         self._end(signal.SIGKILL)
         self._heir.cancel()
         self._folder.cleanup()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
@@ -203,10 +208,29 @@ def _announced_url(start_folder: Path, log: Path) -> str:
 
 
 class OwnAmqpServer(OwnServer):
-    """The same for AMQP: ``program`` takes ``-d FOLDER``."""
+    """The same for AMQP: ``program`` takes ``-d FOLDER``, and with settings, as JSON, ``-c FILE``.
+
+    One with settings raises an alarm at SIGUSR1, which makes publishers wait, and ends it at SIGUSR2.
+    """
 
     def _arguments(self, start_folder: Path, store: Path) -> list[str]:
-        return ["-d", str(store)]
+        if not self._config:
+            return ["-d", str(store)]
+        settings = start_folder / "settings.json"
+        settings.write_text(json.dumps(self._config), "utf-8")
+        return ["-d", str(store), "-c", str(settings)]
+
+    def raise_alarm(self) -> None:
+        """From soon on publishers wait."""
+        self._signal(signal.SIGUSR1)
+
+    def end_alarm(self) -> None:
+        """Publishers may soon go on."""
+        self._signal(signal.SIGUSR2)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
 
 class ClaimedServer(OwnServer):

@@ -17,6 +17,7 @@ class RunningTarget(Struct, frozen=True):
     ``arguments``: those of ``plumbline verify`` that start this target again; None: there are none.
     ``has_level``: the protocol level that was asked for is the one it was started with, and reports.
     ``program``: a command that starts another server like it (``conformance.own_server``).
+    ``takes_settings``: that program takes the settings of an AMQP variant (``conformance.own_server``).
     ``restart``: such a command of a claims file, with {port} and {store}. The target
     itself may have another configuration.
     ``fresh``: every check needs a server of its own, since this one survives no other check.
@@ -27,6 +28,7 @@ class RunningTarget(Struct, frozen=True):
     arguments: tuple[str, ...] | None = None
     has_level: bool = False
     program: tuple[str, ...] = ()
+    takes_settings: bool = False
     fresh: bool = False
     restart: str = ""
 

@@ -1,4 +1,4 @@
-"""The server configurations that checks need: ``conformance/variants.toml``, loaded and checked.
+"""The server configurations that checks need: ``variants.toml`` and ``amqp_variants.toml``, read and checked.
 
 This module starts no server and connects to none: who does so gets a configuration as a plain dict, to be
 written as JSON, which nats-server and the reference broker read with ``-c FILE``. Ports and folders are
@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -19,6 +19,10 @@ from msgspec import Struct
 from plumbline.errors import UNDECODABLE, ExitCode, PlumblineError
 
 VARIANTS = Path(__file__).parent / "variants.toml"
+AMQP_VARIANTS = VARIANTS.with_name("amqp_variants.toml")
+
+
+Contents = TypeVar("Contents")
 
 
 class VariantsError(PlumblineError):
@@ -43,6 +47,13 @@ class Variant(Struct, frozen=True):
         return f"nats://{login}@{address}" if login else f"nats://{address}"
 
 
+class AmqpVariant(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of an AMQP broker, in the names of the reference broker's."""
+
+    description: str
+    settings: dict[str, Any]
+
+
 class _Table(Struct, forbid_unknown_fields=True):
     description: str
     config: dict[str, Any]
@@ -56,18 +67,23 @@ class _VariantsFile(Struct, forbid_unknown_fields=True):
 
 def main_server(path: Path = VARIANTS) -> Variant:
     """The configuration for every check that names no variant. Raises ``VariantsError``."""
-    return _variant("main", _read(path).main)
+    return _variant("main", _read(path, _VariantsFile).main)
 
 
 def variants(path: Path = VARIANTS) -> Mapping[str, Variant]:
     """All variants by name, in the order of the file. Raises ``VariantsError``."""
-    return {name: _variant(name, table) for name, table in _read(path).variant.items()}
+    return {name: _variant(name, table) for name, table in _read(path, _VariantsFile).variant.items()}
 
 
-def _read(path: Path) -> _VariantsFile:
+def amqp_variants(path: Path = AMQP_VARIANTS) -> Mapping[str, AmqpVariant]:
+    """Those for AMQP by name, in the order of the file. Raises ``VariantsError``."""
+    return _read(path, dict[str, AmqpVariant])
+
+
+def _read(path: Path, kind: type[Contents]) -> Contents:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(tables, _VariantsFile)
+        return msgspec.convert(tables, kind)
     except UNDECODABLE as error:
         raise VariantsError(f"{path.name}: {error}") from None
 

@@ -10,7 +10,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import configurations
-from plumbline.conformance.variants import Variant
+from plumbline.conformance.variants import Variant, amqp_variants
 from plumbline.errors import UsageProblem
 
 WIDTH = 100
@@ -27,6 +27,7 @@ Examples:
   plumbline variants auth > auth.json          print the configuration of one, as nats-server reads it
   nats-server -c auth.json -p 4300
   plumbline verify URL --variant auth=nats://plumb:line@127.0.0.1:4300
+  plumbline variants amqp-settings             print settings of a broker for AMQP, as JSON
 """
 
 app = command_app()
@@ -39,18 +40,25 @@ def variants(
     ] = None,
 ) -> None:
     """List the server configurations that some checks need."""
-    known = configurations()
+    nats, amqp = configurations(), amqp_variants()
     if name is None:
-        typer.echo("\n\n".join(_described(variant) for variant in known.values()))
-    elif name in known:
-        typer.echo(json.dumps(known[name].config, indent=2, ensure_ascii=False))
+        brokers = (_described(label, variant.description) for label, variant in amqp.items())
+        typer.echo("\n\n".join((*map(_with_credentials, nats.values()), *brokers)))
+    elif name in nats:
+        typer.echo(json.dumps(nats[name].config, indent=2, ensure_ascii=False))
+    elif name in amqp:
+        typer.echo(json.dumps(amqp[name].settings, indent=2, ensure_ascii=False))
     else:
-        raise UsageProblem(f"variant {name!r} is not known; known are: {', '.join(known)}")
+        raise UsageProblem(f"variant {name!r} is not known; known are: {', '.join((*nats, *amqp))}")
 
 
-def _described(variant: Variant) -> str:
-    texts = [variant.description]
+def _with_credentials(variant: Variant) -> str:
+    texts = []
     for role, fields in variant.credentials.items():
         texts.append(f"{role}: " + ", ".join(f"{field} {value}" for field, value in fields.items()))
+    return _described(variant.name, variant.description, *texts)
+
+
+def _described(name: str, *texts: str) -> str:
     wrapped = (textwrap.fill(t, WIDTH, initial_indent="    ", subsequent_indent="    ") for t in texts)
-    return "\n".join([typer.style(variant.name, bold=True), *wrapped])
+    return "\n".join([typer.style(name, bold=True), *wrapped])

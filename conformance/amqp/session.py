@@ -78,6 +78,8 @@ class AmqpSession(BaseSession):
     def url(self, variant: str | None) -> AmqpUrl:
         if self._home is not None:
             return AmqpUrl.parse(self._home.url)
+        if variant is not None and self.target.url_of(variant) is None:
+            return AmqpUrl.parse(self.variant_server(variant).url)
         url = super().url(variant)
         assert isinstance(url, AmqpUrl)
         return url
@@ -113,8 +115,11 @@ class AmqpSession(BaseSession):
             raise self.lacking(feature, f"connection.start does not claim {feature!r}")
 
     def explained(self, ended: CheckEnded) -> CheckEnded:
-        """``Unsupported`` where the login lacks a permission, or the server makes publishers wait."""
-        if isinstance(ended, Unsupported):
+        """``Unsupported`` where the login lacks a permission, or the server makes publishers wait.
+
+        In a variant both are what the check is about.
+        """
+        if isinstance(ended, Unsupported) or self.variant is not None:
             return ended
         for connection in self._connections:
             if not isinstance(connection, AmqpConnection):
@@ -126,6 +131,17 @@ class AmqpSession(BaseSession):
                     f"the server makes publishers wait (connection.blocked: {connection.blocked})"
                 )
         return ended
+
+    def variant_server(self, name: str) -> OwnAmqpServer:
+        """The broker of a variant, which this process runs.
+
+        Raises ``Unsupported`` where it cannot, as for one whose URL was given, and ``Inconclusive``.
+        """
+        from plumbline.conformance.amqp.variant_server import variant_server
+
+        if self.target.url_of(name) is not None:
+            raise Unsupported(f"Plumbline did not start the broker of the variant {name!r}")
+        return variant_server(self.target.running, name)
 
     # -- a server of its own -----------------------------------------------------------------
 

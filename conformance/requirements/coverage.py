@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from plumbline.conformance.requirements.catalogue import Catalogue, CatalogueError
 from plumbline.conformance.requirements.references import CheckReferences, check_references
-from plumbline.conformance.variants import VariantsError, variants
+from plumbline.conformance.variants import VariantsError, amqp_variants, variants
 
 
 def problems(
@@ -62,7 +62,7 @@ def summary(catalogue: Catalogue, references: CheckReferences) -> str:
 def main() -> int:
     """Exit code 0, or 1 with the problems on stdout."""
     try:
-        catalogue, known_variants = Catalogue.load(), frozenset(variants())
+        catalogue, known_variants = Catalogue.load(), frozenset((*variants(), *amqp_variants()))
         catalogue.published()
     except (CatalogueError, VariantsError) as error:
         sys.stdout.write(f"{error}\n")

@@ -140,8 +140,8 @@ def distribute(items: Sequence[CheckItem], workers: int) -> list[CheckItem]:
     sharing: dict[str, list[CheckItem]] = {}
     alone: list[list[CheckItem]] = []
     for item in items:
-        if item.check.shares:
-            sharing.setdefault(item.check.shares, []).append(item)
+        if item.check.group:
+            sharing.setdefault(item.check.group, []).append(item)
         else:
             alone.append([item])
     groups = [*sharing.values(), *alone]

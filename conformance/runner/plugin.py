@@ -77,10 +77,12 @@ def _configure_worker(config: pytest.Config, folder: Path, worker: str) -> None:
 
 def _register(config: pytest.Config, run: RunDescription) -> None:
     """What every process of the run needs: the judge, and the hooks that find checks."""
+    from plumbline.conformance.amqp.variant_server import close_variant_servers
     from plumbline.conformance.runner.items import CheckCollector
     from plumbline.conformance.runner.judge import JUDGE, Judge
 
     config.stash[JUDGE] = Judge(run)
+    config.add_cleanup(close_variant_servers)
     items = CheckCollector(run.catalogue, run.traces, run.target.url.protocol, run.wanted.select)
     config.pluginmanager.register(items, ITEMS)
 

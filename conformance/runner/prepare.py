@@ -30,7 +30,8 @@ from plumbline.conformance.target import (
 )
 from plumbline.conformance.trace.check import load_checks
 from plumbline.conformance.urls import AnyUrl, parse_url
-from plumbline.conformance.variants import variants as known_variants
+from plumbline.conformance.variants import amqp_variants
+from plumbline.conformance.variants import variants as nats_variants
 from plumbline.conformance.waivers import Waiver, load_waivers
 from plumbline.errors import TargetUnreachable, UsageProblem
 from plumbline.masking import masked_url
@@ -172,7 +173,7 @@ def _variant(text: str, options: RunOptions) -> tuple[str, AnyUrl]:
         raise UrlError(
             f"--variant {masked_url(text)!r}: write NAME=URL, such as auth=nats://user:password@127.0.0.1:4223"
         )
-    known = list(known_variants())
+    known = [*nats_variants(), *amqp_variants()]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise UsageProblem(f"--variant {name!r}: unknown variant; did you mean {', '.join(near)}?")

@@ -92,7 +92,7 @@ class _Card:
     def __init__(self, name: str, shares: str = "") -> None:
         self.name = name
         self.check = self
-        self.shares = shares
+        self.group = shares
 
 
 def test_checks_are_distributed_and_those_that_share_come_first_and_together() -> None:

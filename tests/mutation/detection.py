@@ -116,4 +116,4 @@ def _serve_amqp(defect: str, checks: Sequence[Check], running: ExitStack) -> Tar
     """A broker with the defect."""
     url = running.enter_context(AmqpBroker.in_thread(defect=defect))
     program = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1", "--defect", defect)
-    return open_target(RunningTarget(parse_url(url), program=program), run="mutat")
+    return open_target(RunningTarget(parse_url(url), program=program, takes_settings=True), run="mutat")
