@@ -21,6 +21,8 @@ LONG_MS = 600_000
 EARLIEST = 0.9  # of the time to live: clocks may differ a little, but half of it is too early
 MARGIN_S = 1.0  # after its time something has to be gone; a slow target gets more
 POLL_S = 0.02
+# "No guarantee is given as to how promptly the queue will be removed": quorum queues look once in 5 s.
+EXPIRED_S = 15.0
 
 
 def _doomed(session: AmqpSession, label: str, **arguments: Any) -> tuple[str, str]:
@@ -135,7 +137,7 @@ def _is_there(client: AmqpConnection, queue: str) -> bool:
 
 def _await_end(session: AmqpSession, client: AmqpConnection, queue: str, since: float) -> float:
     """How long after ``since`` the queue was gone. Raises ``Failed`` if it stays."""
-    limit = since + TTL_S + MARGIN_S + session.target.slack_s
+    limit = since + TTL_S + EXPIRED_S + session.target.slack_s
     while _is_there(client, queue):
         asked_at = time.monotonic()
         session.require(
