@@ -103,7 +103,7 @@ class Authenticator:
         """Whom the credentials name, right or wrong."""
         if self._issued is not None:
             issued = self._issued.find(credentials.jwt)
-            return issued and issued.user
+            return issued.user if issued is not None else None
         if self.is_nobody(credentials):
             return self._no_auth_user
         if credentials.nkey:
