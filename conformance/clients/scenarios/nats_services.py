@@ -30,7 +30,7 @@ def run(scene: NatsScene, command: str, **fields: Any) -> AdapterAnswer:
 
 
 def add(scene: NatsScene, service: str = "s", **fields: Any) -> None:
-    """Connect if need be, and add a service with one endpoint, ``resize``."""
+    """Add a service with one endpoint, ``resize``."""
     described = {"name": NAME, "version": VERSION, "description": DESCRIPTION, "metadata": METADATA, **fields}
     expect_success(scene, "adding a service", run(scene, "add", service=service, **described))
     endpoint(scene, "resize", service=service, metadata=ENDPOINT_METADATA)
