@@ -26,12 +26,16 @@ from tests.zoo.deployments import Deployment
 
 SALT = b"\1\2\3\4"
 
-# The data folder is the only one that the server of another Debian sees.
+# The data folder is the only one that the server of another Debian sees. Settings of a variant, which are
+# there before, stay.
 SCRIPT = """\
 #!/bin/sh
 folder=$(dirname "$RABBITMQ_CONFIG_FILE")
 cp '{definitions}' "$folder/definitions.json"
-sed "s|@FOLDER@|$folder|" '{config}' > "$RABBITMQ_CONFIG_FILE.conf"
+conf="$RABBITMQ_CONFIG_FILE.conf" before="$folder/before.conf"
+touch "$conf"
+test -f "$before" || cp "$conf" "$before"
+sed "s|@FOLDER@|$folder|" '{config}' | cat "$before" - > "$conf"
 exec '{program}' "$@"
 """
 

@@ -1,0 +1,72 @@
+"""The broker of an AMQP variant: started once, when a check needs it, where Plumbline can start one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.amqp.variant_server import close_variant_servers
+from plumbline.conformance.outcomes import Unsupported
+from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.suite import all_checks
+from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.urls import AmqpUrl, parse_url
+from plumbline.reference_broker.amqp.server import AmqpBroker
+
+VARIANT = "amqp-settings"
+PROGRAM = (sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1")
+
+
+@pytest.fixture
+def url() -> Iterator[AmqpUrl]:
+    with AmqpBroker.in_thread() as address:
+        parsed = parse_url(address)
+        assert isinstance(parsed, AmqpUrl)
+        yield parsed
+    close_variant_servers()
+
+
+def started(url: AmqpUrl) -> TargetAccess:
+    return open_target(RunningTarget(url, program=PROGRAM, takes_settings=True))
+
+
+def test_two_checks_of_a_variant_have_one_broker_which_is_not_the_target(url: AmqpUrl) -> None:
+    target = started(url)
+    addresses = []
+    for _ in range(2):
+        with AmqpSession(target, variant=VARIANT) as session:
+            addresses.append(session.url(VARIANT).address)
+    assert addresses[0] == addresses[1] != url.address
+
+
+def test_a_broker_of_a_variant_that_has_ended_is_started_again(url: AmqpUrl) -> None:
+    with AmqpSession(started(url), variant=VARIANT) as session:
+        first = session.variant_server(VARIANT)
+        first.kill()
+        assert session.variant_server(VARIANT).is_running
+        session.connect()
+
+
+def test_at_a_url_the_reason_says_what_is_needed(url: AmqpUrl) -> None:
+    with (
+        AmqpSession(open_target(url), variant=VARIANT) as session,
+        pytest.raises(Unsupported, match=f"--variant {VARIANT}=URL"),
+    ):
+        session.connect()
+
+
+def test_a_given_url_is_used_and_raises_no_alarm(url: AmqpUrl) -> None:
+    target = open_target(RunningTarget(url, {VARIANT: url}))
+    with AmqpSession(target, variant=VARIANT) as session:
+        session.connect()
+        with pytest.raises(Unsupported, match="did not start"):
+            session.variant_server(VARIANT)
+
+
+def test_all_checks_of_a_variant_are_one_group() -> None:
+    groups = {check.group for check in all_checks() if check.variant == VARIANT}
+    assert groups == {VARIANT}
+    assert not any(check.group for check in all_checks() if check.variant == "auth")

@@ -1,0 +1,64 @@
+"""The settings of an AMQP variant, as RabbitMQ reads them, and as the reference broker does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from plumbline.conformance.variants import amqp_variants
+from plumbline.reference_broker.amqp.config import Config
+from plumbline.servers.amqp.garagemq import GarageMQ
+from plumbline.servers.amqp.rabbitmq_settings import (
+    alarm_code,
+    configuration,
+    definitions_of,
+    settings_of,
+    write_files,
+)
+from plumbline.servers.process import ServerError
+
+
+@pytest.mark.parametrize("name", amqp_variants())
+def test_both_brokers_know_every_setting_of_a_variant(name: str) -> None:
+    settings = amqp_variants()[name].settings
+    assert Config.of(**settings)
+    assert settings_of(settings)
+
+
+def test_times_are_milliseconds_in_rabbitmq_conf() -> None:
+    text = configuration(settings_of({"consumer_timeout": 1.5, "max_message_size": 9}), "users.json")
+    assert text == "consumer_timeout = 1500\nmax_message_size = 9\n"
+
+
+def test_users_and_what_they_may_are_definitions() -> None:
+    permission = {"configure": "^a", "write": "", "read": ".*"}
+    settings = settings_of({"users": {"ann": "secret"}, "permissions": {"ann": {"/": permission}}})
+    definitions = definitions_of(settings)
+    assert definitions["permissions"] == [{"user": "ann", "vhost": "/", **permission}]
+    assert definitions["vhosts"] == [{"name": "/"}]
+    assert "secret" not in json.dumps(definitions)
+    assert "load_definitions = users.json" in configuration(settings, "users.json")
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        settings_of({"colour": "red"})
+
+
+def test_files_are_in_the_folder_of_the_node(tmp_path: Path) -> None:
+    write_files(settings_of({"consumer_timeout": 1}), tmp_path)
+    assert (tmp_path / "rabbitmq.conf").read_text() == "consumer_timeout = 1000\n"
+    assert "channel_tick_interval" in (tmp_path / "advanced.config").read_text()
+
+
+def test_the_code_of_alarms_is_one_word_of_a_shell(tmp_path: Path) -> None:
+    assert len(alarm_code(tmp_path).split()) == 1
+
+
+def test_other_software_is_started_as_it_usually_is() -> None:
+    server = GarageMQ("/bin/sh")
+    with pytest.raises(ServerError, match="usual configuration"):
+        server.configure({"max_message_size": 1})
