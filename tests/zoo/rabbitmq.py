@@ -6,8 +6,6 @@ starts the same deployment again.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +16,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plumbline.servers.amqp import rabbitmq_settings
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
+from plumbline.servers.amqp.rabbitmq_settings import Settings
 from plumbline.servers.getting import find_installed, obtain_program
 from plumbline.servers.process import ServerError
 from plumbline.servers.targets import TargetError, target
 from tests.zoo.deployments import Deployment
-
-SALT = b"\1\2\3\4"
 
 # The data folder is the only one that the server of another Debian sees. Settings of a variant, which are
 # there before, stay.
@@ -95,16 +93,5 @@ def definitions_of(config: RabbitMQConfig, login: str) -> dict[str, Any]:
     if not login:
         return {}
     user, _, password = login.partition(":")
-    digest = hashlib.sha256(SALT + password.encode()).digest()
-    return {
-        "users": [
-            {
-                "name": user,
-                "password_hash": base64.b64encode(SALT + digest).decode(),
-                "hashing_algorithm": "rabbit_password_hashing_sha256",
-                "tags": "",
-            }
-        ],
-        "vhosts": [{"name": "/"}],
-        "permissions": [{"user": user, "vhost": "/", **config.permissions}],
-    }
+    users = Settings(users={user: password}, permissions={user: {"/": config.permissions}})
+    return rabbitmq_settings.definitions_of(users)
