@@ -111,7 +111,7 @@ class ScenarioPlayer:
             testee.end()
 
     def play(self, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
-        """Play it, if the adapter claims what it needs; again in a new process if it fails in a reused one."""
+        """Play it, if the adapter claims what it needs; in a new process if it fails in a reused one."""
         check = scenario.check
         if missing := sorted(set(scenario.needs) - hello.features):
             why = Unsupported(f"the adapter does not claim {', '.join(missing)}")
