@@ -97,6 +97,7 @@ class Rules(Struct):
     max_bytes_counts_overhead: bool  # discard new compares max_bytes with whole records, before with payloads
     bad_rollup_gets_error: bool
     atomic_batches: bool  # ADR-50
+    batches_end_with_marker: bool  # Nats-Batch-Commit: eob commits a batch, and its message is not stored
 
     @classmethod
     def of(cls, level: Level) -> Rules:
@@ -161,4 +162,5 @@ class Rules(Struct):
             max_bytes_counts_overhead=v2_10,  # 2.10.5
             bad_rollup_gets_error=v2_11,
             atomic_batches=v2_12,
+            batches_end_with_marker=v2_14,
         )

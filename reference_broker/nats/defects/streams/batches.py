@@ -8,7 +8,12 @@ from plumbline.reference_broker.nats.defects.methods import (
     jetstream_of,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.streams.batches import Batches, BatchPosition, StagedMessage
+from plumbline.reference_broker.nats.jetstream.streams.batches import (
+    COMMIT,
+    Batches,
+    BatchPosition,
+    StagedMessage,
+)
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
@@ -34,3 +39,41 @@ def pub_batches_may_have_gaps(self: Stream) -> None:
     """Gaps in Nats-Batch-Sequence are not noticed."""
     Stream.derive_settings(self)
     self.batches = _Gaps(self)
+
+
+@defect("JS-PUB-056")
+def pub_batch_markers_are_refused(broker: Broker) -> None:
+    """Nats-Batch-Commit takes 1 alone, as before 2.14."""
+    replace(jetstream_of(broker).rules, "batches_end_with_marker", False)
+
+
+class _StoredMarkers(Batches):
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        if self.is_marker(position) and self.open.get(position.batch_id):
+            position = BatchPosition(position.batch_id, position.sequence, COMMIT)
+        return super().accept(position, message, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-056")
+def pub_batch_markers_are_stored(self: Stream) -> None:
+    """The message with Nats-Batch-Commit: eob is stored as the last one of its batch."""
+    Stream.derive_settings(self)
+    self.batches = _StoredMarkers(self)
+
+
+class _LoneMarkers(Batches):
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        if self.is_marker(position) and position.batch_id not in self.open:
+            position = BatchPosition(position.batch_id, position.sequence, COMMIT)
+        return super().accept(position, message, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-056")
+def pub_lone_batch_markers_are_stored(self: Stream) -> None:
+    """A batch of Nats-Batch-Commit: eob alone stores that message."""
+    Stream.derive_settings(self)
+    self.batches = _LoneMarkers(self)

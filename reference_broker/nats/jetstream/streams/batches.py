@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BATCH_ID = "Nats-Batch-Id"
 BATCH_SEQUENCE = "Nats-Batch-Sequence"
 BATCH_COMMIT = "Nats-Batch-Commit"
+COMMIT, COMMIT_WITHOUT_THIS = "1", "eob"
 MAX_ID_LENGTH = 64
 LARGEST = 1000
 FORGOTTEN_AFTER = 10 * SECOND
@@ -59,6 +60,12 @@ class StagedMessage(Struct, frozen=True):
     payload: bytes
 
 
+def _as_last(message: StagedMessage) -> StagedMessage:
+    """The message with the header of the last one of a batch."""
+    header_block = message.header_block.removesuffix(b"\r\n") + f"{BATCH_COMMIT}: {COMMIT}\r\n\r\n".encode()
+    return StagedMessage(message.subject, header_block, message.payload)
+
+
 class Batch(Struct):
     """One that is not committed yet; ``last_message_at`` is when its last message came."""
 
@@ -81,17 +88,25 @@ class Batches:
         self.forget(now)
         batch = self.batch_of(position, now)
         batch.last_message_at = now
-        if position.sequence != len(batch.messages) + 1:
+        is_marker = self.is_marker(position)
+        if position.sequence != len(batch.messages) + 1 or (is_marker and not batch.messages):
             del self.open[position.batch_id]
             raise errors.BATCH_INCOMPLETE()
-        if position.sequence > LARGEST:
+        if position.sequence - is_marker > LARGEST:
             del self.open[position.batch_id]
             raise errors.BATCH_TOO_LARGE(size=LARGEST)
-        batch.messages.append(message)
+        if is_marker:
+            batch.messages[-1] = _as_last(batch.messages[-1])
+        else:
+            batch.messages.append(message)
         if position.commit is None:
             return None, b""
         del self.open[position.batch_id]
         return self.commit(position, batch.messages, now)
+
+    def is_marker(self, position: BatchPosition) -> bool:
+        """Whether the message ends its batch and is not part of it."""
+        return position.commit == COMMIT_WITHOUT_THIS and self.stream.jetstream.rules.batches_end_with_marker
 
     def batch_of(self, position: BatchPosition, now: int) -> Batch:
         if not self.stream.config.allow_atomic:
@@ -107,7 +122,7 @@ class Batches:
     ) -> tuple[StoredMessage | None, bytes]:
         """Store all, once every one of them may be stored."""
         stream = self.stream
-        if position.commit != "1":
+        if position.commit != COMMIT and not self.is_marker(position):
             raise errors.BATCH_COMMIT_INVALID()
         for each in messages:
             stream.check_size(len(each.header_block), len(each.payload))
