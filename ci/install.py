@@ -94,6 +94,8 @@ def missing_witnesses() -> list[str]:
 
 def missing_tools() -> list[str]:
     """What npm brings, beside the programs above, and is not there yet."""
+    if "npm" not in WITNESSES:
+        return []
     programs = {"allure": allure.program(), "quint": npm_program("quint")}
     return [name for name, program in programs.items() if program is None]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import UNDECODABLE, PlumblineError
 
 StateT = TypeVar("StateT")
 
@@ -28,7 +28,7 @@ def states_of(data: bytes, kind: type[StateT]) -> list[StateT]:
     try:
         states = msgspec.json.decode(data, type=_File).states
         return [msgspec.convert({name: plain(value) for name, value in one.items()}, kind) for one in states]
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (*UNDECODABLE, TypeError) as error:
         raise ModelTraceError(f"not a trace of the model: {error}") from None
 
 

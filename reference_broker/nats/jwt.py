@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from plumbline.bounds import JWT_BYTES
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
 
 _SIGNED_WHOLE = "ed25519-nkey"  # version 2: the signature is of head and claims
@@ -57,7 +58,7 @@ def read_jwt(token: str, kind: str) -> Claims:
     try:
         head = msgspec.json.decode(_bytes_of(parts[0]), type=_Head)
         claims = msgspec.json.decode(_bytes_of(parts[1]), type=Claims)
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNDECODABLE as error:
         raise ValueError(f"not a JWT: {error}") from None
     signed = {_SIGNED_WHOLE: f"{parts[0]}.{parts[1]}", _SIGNED_CLAIMS: parts[1]}.get(head.alg)
     if signed is None:

@@ -24,8 +24,8 @@ from plumbline.servers.process import ServerError
 @pytest.mark.parametrize("name", amqp_variants())
 def test_both_brokers_know_every_setting_of_a_variant(name: str) -> None:
     settings = amqp_variants()[name].settings
-    assert Config.of(**settings)
-    assert settings_of(settings)
+    assert Config.of(**settings) != Config()
+    assert settings_of(settings) != settings_of({})
 
 
 def test_times_are_milliseconds_in_rabbitmq_conf() -> None:
