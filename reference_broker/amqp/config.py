@@ -20,13 +20,25 @@ class ConfigError(PlumblineError, ValueError):
     """A configuration that cannot be used; the text says why."""
 
 
+class Permission(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user may do in a virtual host: regular expressions for names of exchanges and queues."""
+
+    configure: str = ".*"
+    write: str = ".*"
+    read: str = ".*"
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole broker."""
 
     host: str = "127.0.0.1"
     port: int = 0
     users: dict[str, str] = field(default_factory=lambda: {DEFAULT_USER: DEFAULT_USER})  # name -> password
+    tags: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of users, for the management API
     vhosts: tuple[str, ...] = ("/",)
+    permissions: dict[str, dict[str, Permission]] | None = None  # user -> virtual host; None: everybody's all
+    loopback_users: tuple[str, ...] = ()  # who may log in from this machine only
+    auth_mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
     channel_max: int = 2047
     frame_max: int = 131072
     heartbeat: int = 60

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from plumbline.bounds import UNFINISHED_BEFORE_LOGIN
+from plumbline.reference_broker.amqp.access import Access
 from plumbline.reference_broker.amqp.alarms import OF_CONNECTIONS, Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
@@ -61,15 +62,18 @@ class Broker:
         self.alarms = Alarms()
         self.store = AmqpRecordStore(ledger)
         self.outbox = Outbox()
+        self.access = Access(config)
         unique = unique_names(choose)
         timeout = round(config.consumer_timeout * NS)
         self.deliveries = Deliveries(self.vhosts, self.store, self.alarms, self.outbox, timeout)
-        self.topology = Topology(self.vhosts, self.deliveries, self.store, self.alarms, self.outbox)
+        self.topology = Topology(
+            self.vhosts, self.deliveries, self.access, self.store, self.alarms, self.outbox
+        )
         self.queue_methods = QueueMethods(self.topology, self.deliveries, self.store, self.outbox, unique)
         self.exchange_methods = ExchangeMethods(self.topology, self.store, self.outbox)
         self.confirms = Confirms(self.outbox)
         self.publishing = Publishing(
-            self.vhosts, self.deliveries, self.confirms, self.outbox, config.max_message_size
+            self.vhosts, self.deliveries, self.confirms, self.access, self.outbox, config.max_message_size
         )
         self.consuming = Consuming(self.topology, self.deliveries, self.outbox, unique)
         self.acknowledging = Acknowledging(self.deliveries, self.outbox)
@@ -85,7 +89,14 @@ class Broker:
         self.heartbeats = Heartbeats(self.alarms, self.outbox)
         self.blocking = Blocking(self.outbox)
         self.handshake = Handshake(
-            config, self.vhosts, self.closing, self.heartbeats, self.blocking, self.alarms, self.outbox
+            config,
+            self.vhosts,
+            self.access,
+            self.closing,
+            self.heartbeats,
+            self.blocking,
+            self.alarms,
+            self.outbox,
         )
         self.recovery = Recovery(self.topology, self.deliveries, self.store)
         self.handlers = handlers(self._parts(), self.answer, self.closing.close_without_reply)
@@ -109,8 +120,8 @@ class Broker:
 
     def on_connected(self, connection_id: int, now: int, peer: str) -> list[Output]:
         """A client has connected from the address ``peer``."""
-        connection = AmqpClientConnection(connection_id, Decoder(Sender.CLIENT, _HANDSHAKE_LIMITS))
-        connection.last_received = connection.spoke = now
+        connection = AmqpClientConnection(connection_id, Decoder(Sender.CLIENT, _HANDSHAKE_LIMITS), peer)
+        connection.last_received = connection.spoke = connection.connected = now
         self.connections[connection_id] = connection
         wait = round(self.config.handshake_timeout * NS)
         self.alarms.set((AmqpTimer.HANDSHAKE, connection_id), now + wait)

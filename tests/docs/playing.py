@@ -137,6 +137,7 @@ def _environment(folder: Path) -> dict[str, str]:
     for name, module in {
         "plumbline": "plumbline",
         "plumbline-nats-server": "plumbline.cli.nats_server",
+        "plumbline-rabbitmq": "plumbline.cli.rabbitmq",
     }.items():
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m {module} "$@"\n')

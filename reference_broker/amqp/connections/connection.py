@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from plumbline.reference_broker.amqp.config import Permission
 from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
@@ -14,13 +15,18 @@ from plumbline.wire.amqp import Decoder, Operation
 class AmqpClientConnection:
     """One client."""
 
-    def __init__(self, connection_id: int, decoder: Decoder) -> None:
+    def __init__(self, connection_id: int, decoder: Decoder, peer: str = "") -> None:
         self.id = connection_id
+        self.peer = peer  # its address
         self.decoder = decoder
         self.out: list[bytes] = []
         self.phase = Phase.HEADER
         self.user = ""
         self.vhost = ""
+        self.permission: Permission | None = None  # in the virtual host; None: the user may do everything
+        self.mechanism = ""  # of the login
+        self.properties: Mapping[str, Any] = {}  # of the client
+        self.connected = 0  # nanoseconds since the epoch
         self.capabilities: Mapping[str, Any] = {}  # of the client
         self.channel_max = 0
         self.frame_max = 0  # bytes of the largest frame to this client; 0: no limit

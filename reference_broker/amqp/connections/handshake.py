@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from plumbline.bounds import UNFINISHED_BESIDES_ONE_MESSAGE
+from plumbline.reference_broker.amqp.access import Access
 from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
@@ -48,7 +49,7 @@ SERVER_PROPERTIES = {
     "product": "Plumbline reference broker",
     "version": "3.10.8",  # whose behaviour this is
 }
-MECHANISMS = {"PLAIN", "AMQPLAIN"}
+EXTERNAL = "EXTERNAL"
 # What connection.start says to each header. AMQP 0-9-1, 2.3.3: a peer may speak older versions, too.
 VERSIONS = {
     PROTOCOL_HEADER: (0, 9),
@@ -65,6 +66,7 @@ class Handshake:
         self,
         config: Config,
         vhosts: Collection[str],
+        access: Access,
         closing: Closing,
         heartbeats: Heartbeats,
         blocking: Blocking,
@@ -73,11 +75,13 @@ class Handshake:
     ) -> None:
         self.config = config
         self.vhosts = vhosts
+        self.access = access
         self.closing = closing
         self.heartbeats = heartbeats
         self.blocking = blocking
         self.alarms = alarms
         self.outbox = outbox
+        self.certificates: dict[int, str] = {}  # by connection: the user that a client certificate names
 
     def on_protocol_header(self, connection: AmqpClientConnection, header: ProtocolHeader, now: int) -> None:
         """The protocol header: connection.start, or the header that would have been right."""
@@ -85,7 +89,7 @@ class Handshake:
             self.refuse_header(connection)
             return
         connection.phase = Phase.START_OK
-        mechanisms = " ".join(sorted(MECHANISMS, reverse=True))
+        mechanisms = " ".join(self.mechanisms(connection))
         self.outbox.send(
             connection,
             0,
@@ -95,6 +99,11 @@ class Handshake:
             mechanisms,
             LOCALES,
         )
+
+    def mechanisms(self, connection: AmqpClientConnection) -> list[str]:
+        """Those that are offered: EXTERNAL only to who has shown a certificate."""
+        has_shown = connection.id in self.certificates
+        return [one for one in self.config.auth_mechanisms if one != EXTERNAL or has_shown]
 
     def refuse_header(self, connection: AmqpClientConnection) -> None:
         self.outbox.write(connection, PROTOCOL_HEADER)
@@ -106,14 +115,15 @@ class Handshake:
     def on_connection_start_ok(self, connection: AmqpClientConnection, operation: Method, now: int) -> None:
         """connection.start-ok."""
         arguments = operation.arguments
-        capabilities = arguments["client_properties"].get("capabilities")
+        connection.properties = arguments["client_properties"]
+        capabilities = connection.properties.get("capabilities")
         connection.capabilities = capabilities if isinstance(capabilities, Mapping) else {}
-        mechanism = arguments["mechanism"]
-        credentials = self.credentials(mechanism, arguments["response"])
-        if credentials is None:
+        mechanism = connection.mechanism = arguments["mechanism"]
+        user = self.user_of(connection, mechanism, arguments["response"])
+        if user is None:
             self.closing.close_without_reply(connection, now)
-        elif self.admits(*credentials):
-            connection.user = credentials[0]
+        elif user and self.access.may_come_from(user, connection.peer):
+            connection.user = user
             connection.phase = Phase.TUNE_OK
             config = self.config
             self.outbox.send(
@@ -122,12 +132,24 @@ class Handshake:
         else:
             self.login_failed(connection, mechanism, now)
 
+    def user_of(self, connection: AmqpClientConnection, mechanism: str, response: str) -> str | None:
+        """Who logs in; "" if he is refused, None if ``credentials`` has none."""
+        if mechanism == EXTERNAL and EXTERNAL in self.mechanisms(connection):
+            name = self.certificates[connection.id]
+            return name if name in self.access.users else ""
+        credentials = self.credentials(mechanism, response)
+        if credentials is None:
+            return None
+        return credentials[0] if self.admits(*credentials) else ""
+
     def credentials(self, mechanism: str, response: str) -> tuple[str, str] | None:
         """Name and password; None if the mechanism was not offered or the response is malformed."""
-        if mechanism == "PLAIN" and "PLAIN" in MECHANISMS:  # RFC 4616, without authzid
+        if mechanism not in self.config.auth_mechanisms:
+            return None
+        if mechanism == "PLAIN":  # RFC 4616, without authzid
             parts = response.split("\0")
             return (parts[1], parts[2]) if len(parts) == 3 else None
-        if mechanism == "AMQPLAIN" and "AMQPLAIN" in MECHANISMS:
+        if mechanism == "AMQPLAIN":
             try:
                 table = decode_entries(response.encode("utf-8", "surrogateescape"))
             except AmqpError:
@@ -137,7 +159,7 @@ class Handshake:
         return None
 
     def admits(self, user: str, password: str) -> bool:
-        return self.config.users.get(user) == password
+        return self.access.admits(user, password)
 
     def login_failed(self, connection: AmqpClientConnection, mechanism: str, now: int) -> None:
         """Told only to clients that say they understand it."""
@@ -181,6 +203,9 @@ class Handshake:
         """Let a client use a virtual host. Raises ``AmqpReplyError`` (530)."""
         if vhost not in self.vhosts:
             raise AmqpReplyError(NOT_ALLOWED, f"vhost {vhost} not found")
+        if not self.access.enter(connection, vhost):
+            text = f"access to vhost '{vhost}' refused for user '{connection.user}'"
+            raise AmqpReplyError(NOT_ALLOWED, text)
         connection.vhost = vhost
         connection.phase = Phase.RUNNING
         self.alarms.clear((AmqpTimer.HANDSHAKE, connection.id))

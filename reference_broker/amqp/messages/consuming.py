@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from plumbline.reference_broker.amqp.access import READ
 from plumbline.reference_broker.amqp.connections.connection import Channel, UnackedDelivery
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
@@ -44,7 +45,7 @@ class Consuming:
         arguments = operation.arguments
         tag = arguments["consumer_tag"]
         self.check_tag(channel, tag)
-        queue = self.topology.usable_queue(channel, arguments["queue"])
+        queue = self.readable_queue(channel, arguments["queue"])
         tag = tag or self.unique("amq.ctag-")
         priority = check_priority(queue, arguments["arguments"])
         self.check_exclusive_use(queue, exclusive=arguments["exclusive"])
@@ -60,6 +61,12 @@ class Consuming:
         queue.enter_turn(consumer)
         self.topology.queue_used(queue, now)
         self.deliveries.deliver_ready(queue, now)
+
+    def readable_queue(self, channel: Channel, name: str) -> Queue:
+        """The queue, if the client may take messages of it. Raises ``AmqpReplyError``."""
+        name = name or self.topology.last_declared(channel)
+        self.topology.check_access(channel, READ, "queue", name)
+        return self.topology.usable_queue(channel, name)
 
     def check_tag(self, channel: Channel, tag: str) -> None:
         """A consumer's tag is its own on the channel. Raises ``AmqpReplyError`` (530)."""
@@ -91,7 +98,7 @@ class Consuming:
 
     def on_basic_get(self, channel: Channel, operation: Method, now: int) -> None:
         """basic.get."""
-        queue = self.topology.usable_queue(channel, operation.arguments["queue"])
+        queue = self.readable_queue(channel, operation.arguments["queue"])
         self.topology.queue_used(queue, now)
         self.deliveries.drop_expired(queue, now)
         if not len(queue.ready):

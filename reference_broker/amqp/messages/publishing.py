@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from plumbline.reference_broker.amqp.access import WRITE, Access
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
@@ -87,12 +88,14 @@ class Publishing:
         vhosts: Mapping[str, VirtualHost],
         deliveries: Deliveries,
         confirms: Confirms,
+        access: Access,
         outbox: Outbox,
         max_message_size: int,
     ) -> None:
         self.vhosts = vhosts
         self.deliveries = deliveries
         self.confirms = confirms
+        self.access = access
         self.outbox = outbox
         self.max_message_size = max_message_size  # bytes
         self._encoded_routes: dict[tuple[str, str], bytes] = {}
@@ -107,6 +110,8 @@ class Publishing:
         exchange = vhost.exchanges.get(message.exchange)
         if len(operation.raw) > self.max_message_size:
             self.check_size(operation)
+        if channel.connection.permission is not None:
+            self.access.check(channel.connection, WRITE, "exchange", message.exchange)
         if exchange is None:
             raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', message.exchange, vhost.name)}")
         if exchange.internal:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.reference_broker.amqp.access import CONFIGURE, READ, WRITE
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
     ACCESS_REFUSED,
@@ -58,13 +59,21 @@ class ExchangeMethods:
                 raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
         else:
             self.check_type(arguments["type"])
+            self.topology.check_access(channel, CONFIGURE, "exchange", name)
             if existing is not None:
                 self.check_same_exchange(vhost, existing, arguments)
             else:
                 self.topology.check_name("exchange", name)
+                self.check_alternate_access(channel, name, arguments["arguments"].get(_ALTERNATE))
                 self.make_exchange(vhost, name, arguments)
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.declare-ok")
+
+    def check_alternate_access(self, channel: Channel, name: str, alternate: Any) -> None:
+        """Who has messages go elsewhere must be allowed to move them. Raises ``AmqpReplyError`` (403)."""
+        if isinstance(alternate, str):
+            self.topology.check_access(channel, READ, "exchange", name)
+            self.topology.check_access(channel, WRITE, "exchange", alternate)
 
     def check_type(self, kind: str) -> None:
         if kind not in TYPES:
@@ -110,6 +119,7 @@ class ExchangeMethods:
         vhost = self.topology.vhosts[channel.connection.vhost]
         if not name:
             raise default_exchange_refused()
+        self.topology.check_access(channel, CONFIGURE, "exchange", name)
         exchange = vhost.exchanges.get(name)
         if exchange is not None:
             what = quoted("exchange", name, vhost.name)
@@ -127,6 +137,7 @@ class ExchangeMethods:
     def on_exchange_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.bind, an extension."""
         vhost = self.topology.vhosts[channel.connection.vhost]
+        self.check_binding_access(channel, operation.arguments)
         self.topology.add_binding(vhost, self.exchange_binding(vhost, operation.arguments))
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.bind-ok")
@@ -134,6 +145,7 @@ class ExchangeMethods:
     def on_exchange_unbind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.unbind."""
         arguments = operation.arguments
+        self.check_binding_access(channel, arguments)
         if not arguments["source"] or not arguments["destination"]:
             raise default_exchange_refused()
         binding = Binding(
@@ -146,6 +158,10 @@ class ExchangeMethods:
         self.topology.drop_binding(channel, binding)
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.unbind-ok")
+
+    def check_binding_access(self, channel: Channel, arguments: Any) -> None:
+        self.topology.check_access(channel, WRITE, "exchange", arguments["destination"])
+        self.topology.check_access(channel, READ, "exchange", arguments["source"])
 
     def exchange_binding(self, vhost: VirtualHost, arguments: Any) -> Binding:
         source = self.topology.bindable(vhost, arguments["source"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from plumbline.reference_broker.amqp.access import CONFIGURE, READ, WRITE
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError, quoted
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
@@ -51,6 +52,7 @@ class QueueMethods:
         if arguments["passive"]:
             queue = self.topology.usable_queue(channel, name)
         elif (existing := vhost.queues.get(name)) is not None and name:
+            self.topology.check_access(channel, CONFIGURE, "queue", name)
             self.check_same_queue(existing, channel, arguments)
             queue = existing
         else:
@@ -58,6 +60,8 @@ class QueueMethods:
                 name = self.unique("amq.gen-")
             else:
                 self.topology.check_name("queue", name)
+            self.topology.check_access(channel, CONFIGURE, "queue", name)
+            self.check_dead_letter_access(channel, name, arguments["arguments"])
             queue = self.make_queue(vhost, name, channel, arguments)
         channel.last_queue = queue.name
         self.topology.queue_used(queue, now)
@@ -65,6 +69,13 @@ class QueueMethods:
             self.outbox.answer(
                 channel, "queue.declare-ok", queue.name, self.message_count(queue), len(queue.consumers)
             )
+
+    def check_dead_letter_access(self, channel: Channel, name: str, optional: Any) -> None:
+        """Who makes dead letters must be allowed to move messages so. Raises ``AmqpReplyError`` (403)."""
+        exchange = optional.get("x-dead-letter-exchange")
+        if isinstance(exchange, str):
+            self.topology.check_access(channel, READ, "queue", name)
+            self.topology.check_access(channel, WRITE, "exchange", exchange)
 
     def make_queue(self, vhost: VirtualHost, name: str, channel: Channel, arguments: Any) -> Queue:
         queue = Queue(vhost.name, name, durable=arguments["durable"], auto_delete=arguments["auto_delete"])
@@ -96,7 +107,10 @@ class QueueMethods:
     def on_queue_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """queue.bind. Without queue name and key, the key is the name of the last queue too."""
         arguments = operation.arguments
-        queue = self.topology.usable_queue(channel, arguments["queue"])
+        name = arguments["queue"] or self.topology.last_declared(channel)
+        self.topology.check_access(channel, WRITE, "queue", name)
+        self.topology.check_access(channel, READ, "exchange", arguments["exchange"])
+        queue = self.topology.usable_queue(channel, name)
         key = arguments["routing_key"]
         if not arguments["queue"] and not key:
             key = queue.name
@@ -115,6 +129,8 @@ class QueueMethods:
         if not name:
             name = self.topology.last_declared(channel)
             key = key or name
+        self.topology.check_access(channel, WRITE, "queue", name)
+        self.topology.check_access(channel, READ, "exchange", arguments["exchange"])
         if not arguments["exchange"]:
             raise default_exchange_refused()
         self.topology.drop_binding(
@@ -124,7 +140,9 @@ class QueueMethods:
 
     def on_queue_purge(self, channel: Channel, operation: Method, now: int) -> None:
         """queue.purge: what was delivered stays."""
-        queue = self.topology.usable_queue(channel, operation.arguments["queue"])
+        name = operation.arguments["queue"] or self.topology.last_declared(channel)
+        self.topology.check_access(channel, READ, "queue", name)
+        queue = self.topology.usable_queue(channel, name)
         entries = self.purge(queue)
         for entry in entries:
             self.deliveries.discard(queue, entry)
@@ -138,6 +156,7 @@ class QueueMethods:
         """queue.delete. What does not exist is deleted already."""
         arguments = operation.arguments
         name = arguments["queue"] or self.topology.last_declared(channel)
+        self.topology.check_access(channel, CONFIGURE, "queue", name)
         vhost = self.topology.vhosts[channel.connection.vhost]
         count = 0
         if (queue := vhost.queues.get(name)) is not None:

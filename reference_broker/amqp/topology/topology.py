@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.reference_broker.amqp.access import Access
 from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
@@ -54,15 +55,21 @@ class Topology:
         self,
         vhosts: dict[str, VirtualHost],
         deliveries: Deliveries,
+        access: Access,
         store: AmqpRecordStore,
         alarms: Alarms,
         outbox: Outbox,
     ) -> None:
         self.vhosts = vhosts
         self.deliveries = deliveries
+        self.access = access
         self.store = store
         self.alarms = alarms
         self.outbox = outbox
+
+    def check_access(self, channel: Channel, right: str, kind: str, name: str) -> None:
+        """``kind`` is exchange or queue. Raises ``AmqpReplyError`` (403)."""
+        self.access.check(channel.connection, right, kind, name)
 
     def check_name(self, kind: str, name: str) -> None:
         """Only the broker makes names with the reserved prefix. Raises ``AmqpReplyError`` (403)."""

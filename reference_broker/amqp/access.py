@@ -1,0 +1,105 @@
+"""Users, and what each of them may do in which virtual host. No rules of a method here.
+
+Source: RabbitMQ, "Access Control" ("How Permissions Work").
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from functools import lru_cache
+from ipaddress import ip_address
+
+from plumbline.reference_broker.amqp.config import Config, ConfigError, Permission
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
+from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, AmqpReplyError, quoted
+from plumbline.reference_broker.amqp.passwords import PasswordHash
+
+CONFIGURE, WRITE, READ = "configure", "write", "read"
+ALL = Permission()
+DEFAULT_EXCHANGE = "amq.default"  # the name of the default exchange in permissions
+NOTHING = "$^"  # what an empty pattern means: no name
+
+
+class User:
+    """``password`` of None or "": only a certificate can be used."""
+
+    def __init__(self, name: str, password: str | PasswordHash | None, tags: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.password = password
+        self.tags = tags
+
+
+class Access:
+    """Who may log in, enter a virtual host, and configure, write or read what is in it.
+
+    ``permissions`` are by virtual host and user. Raises ``ConfigError`` for a pattern that is none.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.users = {
+            name: User(name, password, config.tags.get(name, ())) for name, password in config.users.items()
+        }
+        self.local_users = config.loopback_users
+        self.usual = ALL if config.permissions is None else None
+        self.permissions: dict[tuple[str, str], Permission] = {}
+        for user, own in (config.permissions or {}).items():
+            for vhost, permission in own.items():
+                self.permit(vhost, user, permission)
+
+    def permit(self, vhost: str, user: str, permission: Permission) -> None:
+        """Raises ``ConfigError`` for a pattern that is none."""
+        for pattern in (permission.configure, permission.write, permission.read):
+            try:
+                _compiled(pattern)
+            except (re.error, RecursionError, OverflowError) as error:
+                raise ConfigError(f"'{pattern}' is no regular expression: {error}") from None
+        self.permissions[vhost, user] = permission
+
+    def admits(self, user: str, password: str) -> bool:
+        known = self.users.get(user)
+        if known is None or not known.password:
+            return False
+        if isinstance(known.password, PasswordHash):
+            return known.password.matches(password)
+        stored, given = (text.encode("utf-8", "surrogateescape") for text in (known.password, password))
+        return hmac.compare_digest(stored, given)
+
+    def may_come_from(self, user: str, peer: str) -> bool:
+        """Whether the user may log in from this address."""
+        return user not in self.local_users or _is_loopback(peer)
+
+    def permission(self, vhost: str, user: str) -> Permission | None:
+        return self.permissions.get((vhost, user), self.usual)
+
+    def enter(self, connection: AmqpClientConnection, vhost: str) -> bool:
+        """Whether the connection's user may use the virtual host; from now on it may do what he may."""
+        permission = self.permission(vhost, connection.user)
+        connection.permission = None if permission == ALL else permission
+        return permission is not None
+
+    def check(self, connection: AmqpClientConnection, right: str, kind: str, name: str) -> None:
+        """``kind`` is exchange or queue. Raises ``AmqpReplyError`` (403)."""
+        if connection.permission is not None and not self.allows(connection.permission, right, name):
+            what = quoted(kind, name or DEFAULT_EXCHANGE, connection.vhost)
+            text = f"access to {what} refused for user '{connection.user}'"
+            raise AmqpReplyError(ACCESS_REFUSED, text)
+
+    def allows(self, permission: Permission, right: str, name: str) -> bool:
+        """An empty pattern is for no name at all."""
+        pattern: str = getattr(permission, right)
+        return _compiled(pattern).search(name or DEFAULT_EXCHANGE) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern or NOTHING)
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -1,0 +1,106 @@
+"""``plumbline-rabbitmq``: it starts, logs and ends as rabbitmq-server does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plumbline.descriptors import allow_many_descriptors
+from plumbline.errors import PlumblineError
+from plumbline.reference_broker.amqp.connections.handshake import SERVER_PROPERTIES
+from plumbline.reference_broker.amqp.drop_in.flags import USAGE, read_flags
+from plumbline.reference_broker.amqp.drop_in.settings import Settings
+from plumbline.reference_broker.amqp.drop_in.shell.files import load
+from plumbline.reference_broker.amqp.drop_in.shell.log import write
+
+NAME = "plumbline-rabbitmq"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code: 0 after a signal, 1 for whatever is wrong."""
+    try:
+        flags = read_flags(arguments)
+        if flags.get("version"):
+            print(SERVER_PROPERTIES["version"])  # noqa: T201 - a program
+            return 0
+        if flags.get("help"):
+            print(USAGE)  # noqa: T201
+            return 0
+        return asyncio.run(Program(load(flags)).run())
+    except (PlumblineError, LookupError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+
+
+class Program:
+    """A running server and its signals."""
+
+    def __init__(self, settings: Settings) -> None:
+        from plumbline.reference_broker.amqp.drop_in.shell.server import DropInServer
+
+        self.settings = settings
+        self.server = DropInServer(settings)
+        self.server.report = partial(write, "warning")
+        self.stopped = asyncio.Event()
+
+    async def run(self) -> int:
+        """The exit code."""
+        write("info", f"Starting RabbitMQ {SERVER_PROPERTIES['version']} (the reference broker of Plumbline)")
+        for name in self.settings.without_effect:
+            write("warning", f"The setting '{name}' has no effect in this server")
+        allow_many_descriptors()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end, number)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a terminal that closes: RabbitMQ stays
+        try:
+            await self.server.start()
+        except OSError as error:
+            write("error", f"cannot listen: {error.strerror or error}")
+            print(f"{NAME}: {self._cannot_listen(error)}", file=sys.stderr)  # noqa: T201
+            return 1
+        try:
+            self._announce()
+            await self._wait()
+        finally:
+            await self.server.stop()
+            self._remove_pid_file()
+        write("info", "RabbitMQ is stopped")
+        return 0
+
+    def _cannot_listen(self, error: OSError) -> str:
+        return f"cannot listen on {self.server.host}:{self.server.port}: {error.strerror or error}"
+
+    def _end(self, number: signal.Signals) -> None:
+        write("info", f"{number.name} received - shutting down")
+        self.stopped.set()
+
+    async def _wait(self) -> None:
+        """Until a signal, or a store that cannot be written."""
+        assert self.server.failed is not None
+        stopped = asyncio.ensure_future(self.stopped.wait())
+        tasks: set[asyncio.Future[Any]] = {stopped, self.server.failed}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+
+    def _announce(self) -> None:
+        """The lines that launchers wait for."""
+        write("info", f"started TCP listener on {self.server.host}:{self.server.port}")
+        if self.settings.pid_file:
+            try:
+                Path(self.settings.pid_file).write_text(f"{os.getpid()}\n")
+            except OSError as error:
+                write("error", f"{self.settings.pid_file}: cannot be written ({error.strerror})")
+        write("info", "Server startup complete; 1 plugins started.\n * rabbitmq_management")
+
+    def _remove_pid_file(self) -> None:
+        if self.settings.pid_file:
+            with suppress(OSError):
+                Path(self.settings.pid_file).unlink()

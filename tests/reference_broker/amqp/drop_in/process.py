@@ -1,0 +1,98 @@
+"""``plumbline-rabbitmq`` as a process, for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pika
+
+COMMAND = [sys.executable, "-m", "plumbline.cli.rabbitmq"]
+STARTS_S = 20.0
+
+
+class RabbitDropIn:
+    """A running server. ``lines`` are those of its log up to now."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    def wait_for(self, words: str) -> None:
+        """Read the log up to the next line with these words."""
+        assert self.process.stdout is not None
+        timer = threading.Timer(STARTS_S, self.process.kill)
+        timer.start()
+        try:
+            for line in self.process.stdout:
+                self.lines.append(line.rstrip("\n"))
+                if words in line:
+                    return
+        finally:
+            timer.cancel()
+        raise AssertionError(f"no line with {words!r} in {self.lines}")
+
+    def port_of(self, words: str) -> int:
+        line = next(line for line in self.lines if words in line)
+        return int(line.rpartition(":")[2])
+
+    @property
+    def port(self) -> int:
+        return self.port_of("started TCP listener on")
+
+    @contextmanager
+    def connect(
+        self, user: str = "guest", password: str = "guest", vhost: str = "/"
+    ) -> Iterator[pika.BlockingConnection]:
+        """A client of this server, closed at the end."""
+        login = pika.PlainCredentials(user, password)
+        connection = pika.BlockingConnection(
+            pika.ConnectionParameters("127.0.0.1", self.port, vhost, credentials=login)
+        )
+        try:
+            yield connection
+        finally:
+            if connection.is_open:
+                connection.close()
+
+
+@contextmanager
+def rabbit_drop_in(
+    configuration: str = "", *flags: str, folder: Path, **environment: str
+) -> Iterator[RabbitDropIn]:
+    """A server that is ready, with ``configuration`` as its rabbitmq.conf, on a free port."""
+    (folder / "rabbitmq.conf").write_text(configuration)
+    given = environment or {"RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf")}
+    if "RABBITMQ_NODE_PORT" not in given and "--port" not in flags:
+        given = {**given, "RABBITMQ_NODE_PORT": "-1"}
+    with subprocess.Popen(
+        [*COMMAND, *flags], stdout=subprocess.PIPE, text=True, cwd=folder, env=_environment(given)
+    ) as process:
+        server = RabbitDropIn(process)
+        try:
+            server.wait_for("Server startup complete")
+            yield server
+        finally:
+            process.kill()
+
+
+def ended(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A server that ends by itself."""
+    return subprocess.run(
+        [*COMMAND, *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=_environment(environment),
+    )
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
+    return {**own, **more}
