@@ -134,6 +134,10 @@ CONFIGURATION_FILES = 20
 # there, which is then closed.
 MONITORING_REQUEST = 16 * 1024
 MONITORING_CONNECTION_S = 10
+# Bytes of the body of a request to the management API of the AMQP broker, answered with 413, and of its
+# messages in one answer: further ones stay in the queue.
+MANAGEMENT_BODY = 8 * 1024 * 1024
+MANAGEMENT_MESSAGES = 64 * 1024 * 1024
 
 # Accounts of the NATS broker: replies of exported services that are under way, of which the oldest is then
 # forgotten, and accounts in a row that a message is imported through.

@@ -141,7 +141,10 @@ def settings(lines: Mapping[str, Line], environment: Mapping[str, str], flags: M
     if secure is not None and tls is None:
         raise ConfigError("listeners.ssl needs ssl_options.certfile and ssl_options.keyfile")
     management_host, management_port = _management(left, port, flags)
+    definitions = _definitions(left)
     config = _config(left, host, port, environment)
+    if definitions:  # users and virtual hosts are there, and no other
+        config = msgspec.structs.replace(config, users={}, tags={}, vhosts=(), permissions={})
     return Settings(
         config=config,
         plain=is_plain,
@@ -150,7 +153,7 @@ def settings(lines: Mapping[str, Line], environment: Mapping[str, str], flags: M
         tls=tls,
         management_host=management_host,
         management_port=management_port,
-        definitions=_definitions(left),
+        definitions=definitions,
         node=environment.get("RABBITMQ_NODENAME") or NODE,
         pid_file=environment.get("RABBITMQ_PID_FILE", ""),
         defects=tuple(flags.get("defect", ())),

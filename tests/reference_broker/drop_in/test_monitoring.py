@@ -9,7 +9,7 @@ from typing import Any
 import nats
 import pytest
 
-from plumbline.reference_broker.nats.drop_in.http import HttpRequest
+from plumbline.reference_broker.http import HttpRequest
 from plumbline.reference_broker.nats.drop_in.monitoring import uptime
 from plumbline.servers.nats.nats_server import ServerBinary
 from tests.reference_broker.drop_in.process import DropIn, drop_in

@@ -21,6 +21,11 @@ from plumbline.reference_broker.amqp.drop_in.shell.files import load
 from plumbline.reference_broker.amqp.drop_in.shell.log import write
 
 NAME = "plumbline-rabbitmq"
+LISTENERS = {
+    "http": "Management plugin: HTTP (non-TLS) listener started on",
+    "amqp": "started TCP listener on",
+    "amqp/ssl": "started TLS (SSL) listener on",
+}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -46,8 +51,7 @@ class Program:
         from plumbline.reference_broker.amqp.drop_in.shell.server import DropInServer
 
         self.settings = settings
-        self.server = DropInServer(settings)
-        self.server.report = partial(write, "warning")
+        self.server = DropInServer(settings, partial(write, "warning"))
         self.stopped = asyncio.Event()
 
     async def run(self) -> int:
@@ -60,12 +64,7 @@ class Program:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a terminal that closes: RabbitMQ stays
-        try:
-            await self.server.start()
-        except OSError as error:
-            write("error", f"cannot listen: {error.strerror or error}")
-            print(f"{NAME}: {self._cannot_listen(error)}", file=sys.stderr)  # noqa: T201
-            return 1
+        await self.server.start()
         try:
             self._announce()
             await self._wait()
@@ -74,9 +73,6 @@ class Program:
             self._remove_pid_file()
         write("info", "RabbitMQ is stopped")
         return 0
-
-    def _cannot_listen(self, error: OSError) -> str:
-        return f"cannot listen on {self.server.host}:{self.server.port}: {error.strerror or error}"
 
     def _end(self, number: signal.Signals) -> None:
         write("info", f"{number.name} received - shutting down")
@@ -92,7 +88,8 @@ class Program:
 
     def _announce(self) -> None:
         """The lines that launchers wait for."""
-        write("info", f"started TCP listener on {self.server.host}:{self.server.port}")
+        for protocol, (host, port) in self.server.process.ports.items():
+            write("info", f"{LISTENERS[protocol]} {host}:{port}")
         if self.settings.pid_file:
             try:
                 Path(self.settings.pid_file).write_text(f"{os.getpid()}\n")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, cast
 from msgspec import structs
 
 from plumbline.bounds import MONITORING_CONNECTION_S
+from plumbline.reference_broker.http import HttpRequest, answer
 from plumbline.reference_broker.nats.accounts import AccountsCore
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
-from plumbline.reference_broker.nats.drop_in.http import HttpRequest, answer
 from plumbline.reference_broker.nats.drop_in.monitoring import Monitor, Process
 from plumbline.reference_broker.nats.drop_in.options import Settings
 from plumbline.reference_broker.nats.drop_in.traffic import Traffic

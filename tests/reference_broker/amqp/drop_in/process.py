@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +12,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pika
 
 COMMAND = [sys.executable, "-m", "plumbline.cli.rabbitmq"]
-STARTS_S = 20.0
+STARTS_S = 60.0
 
 
 class RabbitDropIn:
@@ -44,6 +48,34 @@ class RabbitDropIn:
     @property
     def port(self) -> int:
         return self.port_of("started TCP listener on")
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        user: str = "guest",
+        password: str = "guest",
+        headers: Mapping[str, str] = {},
+    ) -> tuple[int, Any]:
+        """A request to the management API: the status, and what the answer holds."""
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port_of("Management plugin"), timeout=10)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Authorization": f"Basic {login}", **headers})
+            answer = connection.getresponse()
+            found = answer.read()
+            return answer.status, json.loads(found) if found else None
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """What a page of the management API holds."""
+        status, found = self.ask("GET", path)
+        assert status == 200, found
+        return found
 
     @contextmanager
     def connect(
