@@ -138,6 +138,8 @@ def settings(lines: Mapping[str, Line], environment: Mapping[str, str], flags: M
         if text:
             port = port_of(text, what)
     tls = _tls(left)
+    if secure is None and not is_plain:
+        raise ConfigError("listeners.tcp = none leaves no listener: give listeners.ssl.default, too")
     if secure is not None and tls is None:
         raise ConfigError("listeners.ssl needs ssl_options.certfile and ssl_options.keyfile")
     management_host, management_port = _management(left, port, flags)

@@ -18,12 +18,14 @@ from plumbline.reference_broker.amqp.drop_in.requests import ApiError
 from plumbline.reference_broker.amqp.drop_in.server_pages import Process
 from plumbline.reference_broker.amqp.drop_in.settings import Settings
 from plumbline.reference_broker.amqp.drop_in.shell.files import read_text
+from plumbline.reference_broker.amqp.drop_in.shell.tls import TlsClient, TlsPort
 from plumbline.reference_broker.amqp.passwords import SALT_BYTES
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.http import HTTP_CONTINUE, HttpRequest
 from plumbline.reference_broker.serving import CannotListen
+from plumbline.reference_broker.shell import ACCEPT_AT_ONCE, Client, lengthen_backlog
 
-AMQP, HTTP = "amqp", "http"
+AMQP, AMQPS, HTTP = "amqp", "amqp/ssl", "http"
 
 
 @contextmanager
@@ -55,6 +57,11 @@ class DropInServer(AmqpBroker):
             warn=warn,
         )
         self._management: asyncio.Server | None = None
+        self._secure: asyncio.Server | None = None
+        self._tls = TlsPort(settings.tls) if settings.tls is not None else None
+        self.process.is_tls = lambda client: isinstance(self.clients.get(client), TlsClient)
+        if not settings.plain:
+            self.host, self.port = settings.tls_host, settings.tls_port or 0
         if settings.definitions:
             try:
                 text = read_text(Path(settings.definitions))
@@ -69,9 +76,11 @@ class DropInServer(AmqpBroker):
             ports[HTTP] = await self._listen_for_management(
                 settings.management_host, settings.management_port
             )
+            if settings.plain and settings.tls_port is not None:
+                ports[AMQPS] = await self._listen_for_tls(settings.tls_host, settings.tls_port)
             with naming(self.host, self.port):
                 await super().start()
-            ports[AMQP] = (self.host, self.port)
+            ports[AMQP if settings.plain else AMQPS] = (self.host, self.port)
         except BaseException:
             self._close_ports()
             raise
@@ -81,8 +90,24 @@ class DropInServer(AmqpBroker):
         await super().stop()
 
     def _close_ports(self) -> None:
-        if self._management is not None:
-            self._management.close()
+        for server in (self._management, self._secure):
+            if server is not None:
+                server.close()
+
+    def new_client(self) -> Client:
+        """Of the port without TLS, or of the only one."""
+        return super().new_client() if self.settings.plain else self._new_tls_client()
+
+    def _new_tls_client(self) -> Client:
+        assert self._tls is not None
+        return TlsClient(self, self._tls)
+
+    async def _listen_for_tls(self, host: str, port: int) -> tuple[str, int]:
+        loop = asyncio.get_running_loop()
+        with naming(host, port):
+            self._secure = await loop.create_server(self._new_tls_client, host, port, backlog=ACCEPT_AT_ONCE)
+        lengthen_backlog(self._secure)
+        return host, self._secure.sockets[0].getsockname()[1]
 
     async def _listen_for_management(self, host: str, port: int) -> tuple[str, int]:
         loop = asyncio.get_running_loop()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import cast
 
 from msgspec import Struct
 
+from plumbline.reference_broker.layers import LayeredTransport, TlsLayer, UnusableTlsFile, server_context
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.options import Settings, TlsOptions, WebSocketOptions
 from plumbline.reference_broker.shell import Client, Shell
@@ -22,117 +22,6 @@ from plumbline.wire.websocket_server import WebSocketServer
 
 TLS_HANDSHAKE = b"\x16"  # the first byte of a client that begins TLS
 WAIT_FOR_TLS_S = 0.05  # how long INFO waits for a client that may begin TLS first, as in nats-server
-READ_AT_ONCE = 256 * 1024
-
-
-class Layer(Protocol):
-    """Between the bytes of the socket and those of the broker."""
-
-    is_open: bool  # bytes can be sent
-    is_over: bool  # the connection ends, once ``outgoing`` is sent
-    outgoing: bytes  # what the layer itself has to send
-
-    def receive(self, data: bytes) -> bytes: ...
-
-    def send(self, data: bytes) -> bytes: ...
-
-    def close(self) -> bytes: ...
-
-
-class TlsLayer:
-    """The server's side of TLS."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self.is_open = False
-        self.is_over = False
-        self._incoming, self._written = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._written, server_side=True)
-
-    @property
-    def outgoing(self) -> bytes:
-        return self._written.read()
-
-    @outgoing.setter
-    def outgoing(self, value: bytes) -> None:
-        """Reading takes it: there is nothing to clear."""
-
-    def receive(self, data: bytes) -> bytes:
-        self._incoming.write(data)
-        found: list[bytes] = []
-        try:
-            if not self.is_open:
-                self._tls.do_handshake()
-                self.is_open = True
-            while part := self._tls.read(READ_AT_ONCE):
-                found.append(part)
-            self.is_over = True  # the client has closed its side
-        except ssl.SSLWantReadError:
-            pass
-        except (ssl.SSLError, OSError):
-            self.is_over = True
-        return b"".join(found)
-
-    def send(self, data: bytes) -> bytes:
-        self._tls.write(data)
-        return self._written.read()
-
-    def close(self) -> bytes:
-        with suppress(ssl.SSLError, OSError, ValueError):  # the answer of the client is not waited for
-            self._tls.unwrap()
-        return self._written.read()
-
-
-class LayeredTransport:
-    """The part of a transport that ``Client`` uses, above layers, the lowest first."""
-
-    def __init__(self, below: asyncio.Transport) -> None:
-        self.below = below
-        self.layers: list[Layer] = []
-
-    def write(self, data: bytes) -> None:
-        self.send_above(len(self.layers), data)
-
-    def send_above(self, index: int, data: bytes) -> None:
-        """What the layer ``index`` sends goes through those below it."""
-        for layer in reversed(self.layers[:index]):
-            data = layer.send(data)
-        self.below.write(data)
-
-    def receive(self, data: bytes) -> bytes:
-        """Through all layers. Raises ``ProtocolError``."""
-        for index, layer in enumerate(self.layers):
-            data = layer.receive(data)
-            if outgoing := layer.outgoing:
-                layer.outgoing = b""
-                self.send_above(index, outgoing)
-            if not layer.is_open:
-                break
-        return data
-
-    @property
-    def is_open(self) -> bool:
-        return all(layer.is_open for layer in self.layers)
-
-    @property
-    def is_over(self) -> bool:
-        return any(layer.is_over for layer in self.layers)
-
-    def _say_goodbye(self) -> None:
-        for index in range(len(self.layers), 0, -1):
-            layer = self.layers[index - 1]
-            if layer.is_open and not layer.is_over and not self.below.is_closing():
-                self.send_above(index - 1, layer.close())
-
-    def close(self) -> None:
-        self._say_goodbye()
-        self.below.close()
-
-    def write_eof(self) -> None:
-        self._say_goodbye()
-        self.below.write_eof()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.below, name)
 
 
 class Port(Struct, frozen=True):
@@ -264,19 +153,8 @@ class Ports:
 
 def tls_context(options: TlsOptions) -> ssl.SSLContext:
     """Raises ``ConfigError`` if a file is missing or is none of TLS."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(options.cert_file, options.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"error parsing X509 certificate/key pair: {error}") from None
-    if options.ca_file:
-        try:
-            context.load_verify_locations(options.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"error parsing ca certificate {options.ca_file}: {error}") from None
-    if options.verify:
-        context.verify_mode = ssl.CERT_REQUIRED
-        if not options.ca_file:
-            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-    return context
+        verify = ssl.CERT_REQUIRED if options.verify else ssl.CERT_NONE
+        return server_context(options.cert_file, options.key_file, ca_file=options.ca_file, verify=verify)
+    except UnusableTlsFile as error:
+        raise ConfigError(str(error)) from None
