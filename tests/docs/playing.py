@@ -19,7 +19,7 @@ from tests.docs.pages import ROOT, RUN, Block, Page
 HANGS_AFTER_S = 300.0
 READY_WITHIN_S = 120.0
 # Ports of the pages: each is replaced by a free one, so that pages can run side by side.
-PORTS = re.compile(r"\b(4222|4223|4333|4334|5672|5673|8080|8222|8474)\b")
+PORTS = re.compile(r"\b(4222|4223|4333|4334|5672|5673|8080|8222|8474|15672)\b")
 # What a checkout has and pages refer to by a relative path.
 LINKED = ("conformance", "ci", "servers")
 
