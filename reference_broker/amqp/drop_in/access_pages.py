@@ -200,7 +200,10 @@ class AccessPages:
 
     def delete_users(self, request: Request) -> Reply:
         request.require_administrator()
-        for name in request.fields().get("users", []):
+        names = request.fields().get("users", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise bad_request("users is a list of names")
+        for name in names:
             if name in self.access.users:
                 self.administration.delete_user(name, request.now)
         return Reply(DONE)

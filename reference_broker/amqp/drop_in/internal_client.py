@@ -32,7 +32,7 @@ class InternalClient:
         """Carry out a method; what the broker answers. Raises ``ApiError``."""
         try:
             method = Method.make(name, 1, **arguments)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:  # a value of another type
             raise bad_request(str(error)) from None
         return self.handle(method)
 

@@ -59,6 +59,12 @@ def test_a_body_that_is_none_is_refused(server: RabbitDropIn) -> None:
     for body in bodies:
         status, error = server.ask("PUT", QUEUE, body)
         assert (status, error["error"]) == (400, "bad_request"), body
+    for properties in ({"priority": "x"}, {"headers": 3}, {"content_type": 4}, {"nonsense": 1}):
+        fields = {"routing_key": "q", "payload": "", "properties": properties}
+        assert server.ask("POST", "/api/exchanges/%2F/amq.default/publish", fields)[0] == 400, properties
+    no_lists_of_names: list[Any] = [3, [{}], {"a": 1}]
+    for users in no_lists_of_names:
+        assert server.ask("POST", "/api/users/bulk-delete", {"users": users})[0] == 400, users
 
 
 def test_a_login_is_needed_and_a_tag(server: RabbitDropIn) -> None:
