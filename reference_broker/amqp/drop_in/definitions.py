@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.amqp.connections.handshake import SERVER_PROPERTIES
 from plumbline.reference_broker.amqp.drop_in.access_pages import AccessPages
 from plumbline.reference_broker.amqp.drop_in.internal_client import InternalClient, internal_client
@@ -106,7 +107,7 @@ class Definitions:
         """A file. Raises ``ApiError``."""
         try:
             fields = msgspec.json.decode(data, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise bad_request(f"it is no JSON object: {error}") from None
         self.apply(fields, now, None)
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.amqp.access import User
 from plumbline.reference_broker.amqp.drop_in.settings import ADMINISTRATOR
 from plumbline.wire.amqp import Decimal
@@ -61,7 +62,7 @@ class Request(Struct):
             return {}
         try:
             found = msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise bad_request(f"not_json: {error}") from None
         if not isinstance(found, dict):
             raise bad_request("not_json: the body is no object")
