@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from plumbline.conformance.models.model import Model, ModelScript, numbered_lines
+from plumbline.conformance.models.model import Model
 
 REQUIREMENT = "AMQP-ACK-001"  # nearest to all that the model says
 QUEUE = "ORDERS"
@@ -60,12 +60,6 @@ class Step(Struct):
     state: Inside
     command: Command
     answer: Answer
-
-
-def script_of(steps: Sequence[Step]) -> ModelScript:
-    """What is sent and expected at each step."""
-    writer = _Writer()
-    return numbered_lines(writer.lines(step) for step in steps)
 
 
 class _Writer:
@@ -172,7 +166,7 @@ MODEL = Model(
     file="amqp_queue.qnt",
     protocol="amqp",
     step=Step,
-    script_of=script_of,
+    writer=_Writer,
     requirement=REQUIREMENT,
     requirements=_REQUIREMENTS,
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from plumbline.conformance.models.model import GROUP, GROUP_END, Model, ModelScript, numbered_lines
+from plumbline.conformance.models.model import GROUP, GROUP_END, Model
 from plumbline.wire.nats.jetstream import ACK_PREFIX, api_subject, next_subject
 
 REQUIREMENT = "JS-CONS-063"  # nearest to all that the model says
@@ -83,12 +83,6 @@ class Step(Struct):
     command: Command
     answer: Answer
     info: Info
-
-
-def script_of(steps: Sequence[Step]) -> ModelScript:
-    """What is sent and expected at each step."""
-    writer = _Writer()
-    return numbered_lines(writer.lines(step) for step in steps)
 
 
 class _Writer:
@@ -192,7 +186,7 @@ MODEL = Model(
     file="jetstream_consumer.qnt",
     protocol="nats",
     step=Step,
-    script_of=script_of,
+    writer=_Writer,
     requirement=REQUIREMENT,
     requirements=_REQUIREMENTS,
 )

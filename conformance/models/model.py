@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -28,8 +28,16 @@ class ModelScript(Struct, frozen=True):
         return ModelScript(self.lines[:end], self.steps[:end])
 
 
+class StepWriter(Protocol):
+    """Writes the steps of one trace, one after the other."""
+
+    def lines(self, step: Any) -> Iterator[str]:
+        """What is sent and expected at a step."""
+        ...
+
+
 class Model(Struct, frozen=True):
-    """``step`` is the type of a state; ``script_of`` writes states.
+    """``step`` is the type of a state; ``writer`` makes a writer for the steps of a trace.
 
     ``requirements`` are what a difference after a command is nearest to, ``requirement`` after any other.
     """
@@ -38,7 +46,7 @@ class Model(Struct, frozen=True):
     file: str
     protocol: str
     step: type[Any]
-    script_of: Callable[[Sequence[Any]], ModelScript]
+    writer: Callable[[], StepWriter]
     requirement: str
     requirements: dict[str, str]
 
@@ -54,6 +62,12 @@ class Model(Struct, frozen=True):
         """A trace in the Informal Trace Format. Raises ``ModelTraceError``."""
         return states_of(itf, self.step)
 
+    def script_of(self, steps: Sequence[Any]) -> ModelScript:
+        """What is sent and expected at each step."""
+        writer = self.writer()
+        pairs = [(line, number) for number, step in enumerate(steps) for line in writer.lines(step)]
+        return ModelScript(tuple(line for line, _ in pairs), tuple(number for _, number in pairs))
+
     def text(self, script: ModelScript, *, title: str, verifies: str) -> str:
         """The trace file."""
         return "\n".join([*self.header(title=title, verifies=verifies), *script.lines, ""])
@@ -66,9 +80,3 @@ class Model(Struct, frozen=True):
             f"verifies  {verifies}",
             f"protocol  {self.protocol}",
         ]
-
-
-def numbered_lines(steps: Iterable[Iterable[str]]) -> ModelScript:
-    """The lines of all steps, each with its step."""
-    pairs = [(line, number) for number, lines in enumerate(steps) for line in lines]
-    return ModelScript(tuple(line for line, _ in pairs), tuple(number for _, number in pairs))
