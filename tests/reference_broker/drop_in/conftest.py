@@ -6,6 +6,7 @@ import pytest
 
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
 from tests.conftest import SERVERS, servers_required
+from tests.reference_broker.drop_in.process import COMMAND
 
 
 @pytest.fixture
@@ -17,3 +18,13 @@ def newest_server() -> ServerBinary:
             pytest.fail(str(server), pytrace=False)
         pytest.skip(str(server))
     return server
+
+
+@pytest.fixture(params=["drop-in", "real"])
+def command(request: pytest.FixtureRequest) -> list[str]:
+    """The drop-in, and the newest real server: both must do the same."""
+    if request.param == "drop-in":
+        return COMMAND
+    binary = request.getfixturevalue("newest_server")
+    assert isinstance(binary, ServerBinary)
+    return [str(binary.path)]

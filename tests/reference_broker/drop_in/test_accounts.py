@@ -13,7 +13,6 @@ from nats.errors import NoRespondersError
 from nats.js.errors import APIError, ServiceUnavailableError
 
 from plumbline.reference_broker.nats.accounts import Route
-from plumbline.servers.nats.nats_server import ServerBinary
 from tests.reference_broker.drop_in.process import COMMAND, DropIn, drop_in, ended
 
 CONFIGURATION = """
@@ -41,16 +40,6 @@ accounts {
   }
 }
 """
-
-
-@pytest.fixture(params=["drop-in", "real"])
-def command(request: pytest.FixtureRequest) -> list[str]:
-    """The drop-in, and the newest real server: both must do the same."""
-    if request.param == "drop-in":
-        return COMMAND
-    binary = request.getfixturevalue("newest_server")
-    assert isinstance(binary, ServerBinary)
-    return [str(binary.path)]
 
 
 def play(command: list[str], folder: Path, use: Callable[[DropIn], Awaitable[None]]) -> None:

@@ -13,8 +13,7 @@ from nats.aio.client import Client
 from plumbline.reference_broker.nats.bcrypt import matches
 from plumbline.reference_broker.nats.config import Destination, SubjectMapping
 from plumbline.reference_broker.nats.mappings import LOST, Mappings
-from plumbline.servers.nats.nats_server import ServerBinary
-from tests.reference_broker.drop_in.process import COMMAND, DropIn, drop_in
+from tests.reference_broker.drop_in.process import DropIn, drop_in
 
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"  # of U*U, a published test vector
 CONFIGURATION = f"""
@@ -34,16 +33,6 @@ accounts {{
   A: {{ users: [ {{user: a, password: a}} ], mappings: {{ orders: coffee }} }}
 }}
 """
-
-
-@pytest.fixture(params=["drop-in", "real"])
-def command(request: pytest.FixtureRequest) -> list[str]:
-    """The drop-in, and the newest real server: both must do the same."""
-    if request.param == "drop-in":
-        return COMMAND
-    binary = request.getfixturevalue("newest_server")
-    assert isinstance(binary, ServerBinary)
-    return [str(binary.path)]
 
 
 def play(command: list[str], folder: Path, use: Callable[[DropIn], Awaitable[None]]) -> None:

@@ -14,25 +14,14 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from plumbline.servers.nats.nats_server import ServerBinary
 from tests.nats_identities import ACCOUNT, OPERATOR, USER, NKey
-from tests.reference_broker.drop_in.process import COMMAND, DropIn, drop_in, ended
+from tests.reference_broker.drop_in.process import DropIn, drop_in, ended
 
 NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
 OF_ACCOUNT = NO_LIMITS | {"imports": -1, "exports": -1, "wildcards": True, "conn": -1}
 JETSTREAM = {"mem_storage": -1, "disk_storage": 0, "streams": -1, "consumer": -1}
 OPERATOR_KEY, SIGNER = NKey(OPERATOR, "operator"), NKey(ACCOUNT, "signer")
 SYSTEM, SHOP, BANK = (NKey(ACCOUNT, name) for name in ("system", "shop", "bank"))
-
-
-@pytest.fixture(params=["drop-in", "real"])
-def command(request: pytest.FixtureRequest) -> list[str]:
-    """The drop-in, and the newest real server: both must do the same."""
-    if request.param == "drop-in":
-        return COMMAND
-    binary = request.getfixturevalue("newest_server")
-    assert isinstance(binary, ServerBinary)
-    return [str(binary.path)]
 
 
 def account(key: NKey, by: NKey = OPERATOR_KEY, **claims: Any) -> str:
