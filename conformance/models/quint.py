@@ -16,7 +16,7 @@ from plumbline.visible import one_line
 
 VERSION = "0.33.1"
 INVARIANT = "isSound"
-BATCH = 50  # traces of one run: the first are played while nobody waits for the last
+BATCH = 50  # traces of one run: the first are played before the last are made
 _END = 400  # characters: so much of what Quint wrote is in a message
 
 

@@ -57,7 +57,7 @@ class _Publisher:
         while self.read(SILENT_S):
             pass
 
-    def publish_until_told(self) -> None:
+    def publish_until_blocked(self) -> None:
         """A broker tells those who publish; it may still take the message that it tells them for."""
         deadline = time.monotonic() + KNOWN_S
         while not self.alarms:
@@ -126,11 +126,11 @@ def _require_waiting(session: AmqpSession, publisher: _Publisher, reader: AmqpCo
 
 
 @verifies("AMQP-CONN-044", "AMQP-CONN-046", source=NOTIFICATIONS, variant=VARIANT)
-def test_publishers_are_told_that_they_wait(session: AmqpSession) -> None:
+def test_publishers_are_notified_that_they_wait(session: AmqpSession) -> None:
     """connection.blocked comes to who publishes during an alarm, and connection.unblocked after it."""
-    publisher = _Publisher(session, "TOLD")
+    publisher = _Publisher(session, "NOTIFIED")
     with _short_of_memory(session):
-        publisher.publish_until_told()
+        publisher.publish_until_blocked()
     publisher.await_all("connection.unblocked")
     session.require(
         publisher.alarms == ["connection.blocked", "connection.unblocked"],
@@ -146,7 +146,7 @@ def test_what_is_published_during_an_alarm_comes_after_it(session: AmqpSession) 
     publisher = _Publisher(session, "LATE")
     reader = session.connect("reader")
     with _short_of_memory(session):
-        publisher.publish_until_told()
+        publisher.publish_until_blocked()
         stored = _require_waiting(session, publisher, reader)
         publisher.publish()
     publisher.await_all()
@@ -164,7 +164,7 @@ def test_who_does_not_know_the_notifications_gets_none(session: AmqpSession) -> 
     """A client without the capability connection.blocked waits too, and is sent no notification."""
     aware, unaware = _Publisher(session, "AWARE"), _Publisher(session, "UNAWARE", UNAWARE)
     with _short_of_memory(session):
-        aware.publish_until_told()
+        aware.publish_until_blocked()
         for _ in range(2):
             unaware.publish()
             unaware.read_all()
@@ -186,7 +186,7 @@ def test_consumers_do_not_wait(session: AmqpSession) -> None:
         session.stage.publish(queue, body)
     consumer = session.connect("consumer")
     with _short_of_memory(session):
-        publisher.publish_until_told()
+        publisher.publish_until_blocked()
         consumer.call("basic.qos", prefetch_count=1)
         consumer.call("basic.consume", queue=queue, consumer_tag="c")
         for body in (b"a", b"b"):

@@ -176,7 +176,7 @@ def test_what_is_not_right_is_refused(command: list[str], tmp_path: Path) -> Non
         await refused(server, login(SHOP, "e", nbf=int(time.time()) + 100))
         await refused(server, login(BANK, "gone"))
         await refused(server, login(SIGNER, "f", issuer_account=SHOP.public, pub={"allow": ["a"]}))
-        await refused(server, Login("", NKey(USER, "nobody")))
+        await refused(server, Login("", NKey(USER, "stranger")))
 
     play(command, configuration(tmp_path), use)
 

@@ -78,14 +78,14 @@ async function consumerOf({ stream, consumer }) {
   return consumers.get(key);
 }
 
-const TOLD = ["heartbeats_missed", "consumer_not_found", "stream_not_found", "consumer_deleted", "no_responders"];
+const REPORTED_STATUSES = ["heartbeats_missed", "consumer_not_found", "stream_not_found", "consumer_deleted", "no_responders"];
 
 async function listen(subscription, running) {
   const tell = teller();
   subscriptions.set(subscription, () => running.close());
   (async () => {
     for await (const status of running.status()) {
-      if (TOLD.includes(status.type)) tell({ event: "error", subscription, text: status.type, type: status.type });
+      if (REPORTED_STATUSES.includes(status.type)) tell({ event: "error", subscription, text: status.type, type: status.type });
     }
   })();
   (async () => {
