@@ -19,7 +19,7 @@ from plumbline.proxy.faults.language import FaultError, parse_fault
 from plumbline.reference_broker.nats.config import Config, ConfigError
 from plumbline.reference_broker.nats.config_file import load as load_config
 from plumbline.reference_broker.nats.drop_in.language import parse as parse_language
-from plumbline.reference_broker.nats.drop_in.options import settings
+from plumbline.reference_broker.nats.drop_in.settings import settings
 from plumbline.servers.targets import TARGETS as SERVERS
 from plumbline.servers.targets import Software, TargetError, software
 from tests.conformance.trace.test_fuzz import SAMPLE, TABLED, read_all

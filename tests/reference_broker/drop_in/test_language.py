@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.language import parse, plain
-from plumbline.reference_broker.nats.drop_in.options import settings
+from plumbline.reference_broker.nats.drop_in.settings import settings
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import numbers
 

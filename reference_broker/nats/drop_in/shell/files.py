@@ -12,7 +12,8 @@ from msgspec import structs
 
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.language import Value, parse
-from plumbline.reference_broker.nats.drop_in.options import OPERATOR_KEYS, Settings, settings
+from plumbline.reference_broker.nats.drop_in.options import OPERATOR_KEYS, Settings
+from plumbline.reference_broker.nats.drop_in.settings import settings
 
 JWT_BEGIN = "eyJ"  # '{"' in base64
 
