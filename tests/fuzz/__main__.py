@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import SystemRandom
 
-from tests.fuzz.running import SAVED, Failure, Figures, attempt, has_atheris, name_of, run_seconds
+from tests.fuzz.running import SAVED, Failure, Figures, attempt, has_atheris, name_of, run_bytes, run_seconds
 from tests.fuzz.target import MODULES, load
 
 # Have a program of their own: other mutations, and limits of time and memory for each input.
@@ -21,17 +21,23 @@ PROGRAMS = {
     if find_spec(module) is not None
 }
 NAMES = (*MODULES, *PROGRAMS)
+LONG = ("nats-codec", "amqp-codec")  # the targets that have long inputs
 
 
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument(
+        "--bytes", type=int, metavar="N", help="long inputs to the codecs, until they are N bytes for each"
+    )
     parser.add_argument("--only", action="append", choices=sorted(NAMES), help="this target; may be repeated")
     parser.add_argument("--seed", type=int, help="repeats a run; without it a new one each time, printed")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved input")
     parser.add_argument("--unguided", action="store_true", help="random mutations, even if Atheris is there")
     asked = parser.parse_args()
+    if asked.bytes is not None and not set(asked.only or ()) <= set(LONG):
+        parser.error(f"--bytes is for {' and '.join(LONG)}")
     if asked.repeat is not None:
         return _repeat(asked.repeat)
     seed = asked.seed if asked.seed is not None else SystemRandom().randrange(1, 2**31)
@@ -40,9 +46,13 @@ def main() -> int:
         print("Atheris is not installed (it has wheels for Linux): random mutations, without coverage")
     print(f"--seed {seed}", flush=True)
     failed = []
-    for name in asked.only or NAMES:
+    names = asked.only or (NAMES if asked.bytes is None else LONG)
+    for name in names:
         try:
-            figures = _run(name, asked.seconds, seed, is_guided=guided)
+            if asked.bytes is not None:
+                figures = run_bytes(load(name), asked.bytes, seed)
+            else:
+                figures = _run(name, asked.seconds, seed, is_guided=guided)
         except Failure as failure:
             print(f"{name}: FAILED\n{failure}", flush=True)
             failed.append(name)

@@ -25,6 +25,14 @@ def mutated(random: Random, corpus: Sequence[bytes], words: Sequence[bytes]) -> 
     return data[:MAX_BYTES]
 
 
+def damaged(random: Random, data: bytes, words: Sequence[bytes]) -> bytes:
+    """A long input with no change, or with a few: most of them near its end, so that most of it is read."""
+    for _ in range(random.choice((0, 1, 1, 3))):
+        kept = random.choice((0, len(data) // 2, len(data) * 9 // 10))
+        data = data[:kept] + _changed(random, data[kept:], (data[:64],), words)
+    return data
+
+
 def _changed(random: Random, data: bytes, corpus: Sequence[bytes], words: Sequence[bytes]) -> bytes:
     at = random.randint(0, len(data))
     until = min(len(data), at + random.choice((0, 1, 1, 2, 4, 16)))

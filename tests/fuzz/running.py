@@ -6,6 +6,7 @@ An input for which a rule does not hold is made smaller and saved, with the comm
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 import traceback
 from importlib.util import find_spec
@@ -14,13 +15,14 @@ from random import Random
 
 from msgspec import Struct
 
-from tests.fuzz.mutations import mutated
+from tests.fuzz.mutations import damaged, mutated
 from tests.fuzz.target import Target
 
 FOUND = Path(__file__).parent / "found"  # inputs that were failures once: tests repeat them
 SAVED = Path(".plumbline/fuzz")
 SUFFIX = ".input"
 MOST_TRIES = 2000  # executions to make one input smaller
+SHOWN_EACH_S = 10.0
 
 
 class Failure(AssertionError):
@@ -33,11 +35,13 @@ class Figures(Struct, frozen=True):
     executions: int
     seconds: float
     guided: bool
+    bytes: int = 0  # where they were counted
 
     def __str__(self) -> str:
         how = "guided by coverage" if self.guided else "random mutations"
         each = self.executions / self.seconds if self.seconds else 0
-        return f"{self.executions} executions, {each:.0f} per second, {how}"
+        size = f"{self.bytes} bytes, " if self.bytes else ""
+        return f"{self.executions} executions, {size}{each:.0f} per second, {how}"
 
 
 def has_atheris() -> bool:
@@ -66,6 +70,24 @@ def run_seconds(target: Target, seconds: float, seed: int) -> Figures:
         )
         executions += 1
     return Figures(executions, took, guided=False)
+
+
+def run_bytes(target: Target, least: int, seed: int) -> Figures:
+    """Long inputs of ``least`` bytes in all. Raises ``Failure``; ``ValueError`` for a target without any."""
+    if target.long is None:
+        raise ValueError(f"{target.name} has no long inputs")
+    random = Random(f"{target.name} {seed} long")
+    began = shown = time.monotonic()
+    executions = count = 0
+    while count < least:
+        data = damaged(random, target.long(random), target.words)
+        attempt(target, data)
+        executions += 1
+        count += len(data)
+        if time.monotonic() - shown > SHOWN_EACH_S:
+            shown = time.monotonic()
+            print(f"{target.name}: {count:,} of {least:,} bytes", file=sys.stderr, flush=True)
+    return Figures(executions, time.monotonic() - began, guided=False, bytes=count)
 
 
 def attempt(target: Target, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from random import Random
 
 from msgspec import Struct
 
@@ -35,7 +36,7 @@ class Target(Struct, frozen=True):
     """``run`` raises if a rule does not hold for the bytes.
 
     ``seeds`` gives inputs to begin with, ``words`` bytes that mean something in this input. ``executions`` is
-    how many the short form in pytest makes.
+    how many the short form in pytest makes. ``long`` makes a long input, mostly right, for ``--bytes``.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Target(Struct, frozen=True):
     seeds: Callable[[], Sequence[bytes]]
     words: Sequence[bytes] = ()
     executions: int = 2000
+    long: Callable[[Random], bytes] | None = None
 
 
 def load(name: str) -> Target:

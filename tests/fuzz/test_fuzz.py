@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.running import FOUND, SUFFIX, attempt, name_of, run_executions
+from tests.fuzz.__main__ import LONG
+from tests.fuzz.running import FOUND, SUFFIX, attempt, name_of, run_bytes, run_executions
 from tests.fuzz.target import MODULES, load
 
 SEED = int(os.environ.get("PLUMBLINE_FUZZ_SEED", "1"))
@@ -27,6 +28,11 @@ def test_rules_hold_for_random_input(name: str) -> None:
     print(f"PLUMBLINE_FUZZ_SEED={SEED}")
     target = load(name)
     run_executions(target, target.executions, SEED)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_rules_hold_for_long_input(name: str) -> None:
+    assert run_bytes(load(name), 300_000, SEED).bytes >= 300_000
 
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob(f"*{SUFFIX}")), ids=lambda path: path.name)

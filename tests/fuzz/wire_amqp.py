@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 from plumbline.wire.amqp import (
@@ -194,6 +195,33 @@ def _streams() -> list[bytes]:
     return raw + decisions
 
 
+SIZES = (*(0, 1, 10, 40, 300, 5000) * 20, 150_000)  # of bodies: the last does not fit one frame
+LONG_BYTES = (2_000, 20_000, 200_000)
+
+
+def _long(random: Random) -> bytes:
+    """Many methods of one side, with the default limits; every third stream fits the tight ones."""
+    chosen = random.choice((0, 1, 0, 1, 2, 3))
+    is_tight = bool(chosen & 2)
+    name = ("basic.publish", "basic.deliver")[chosen & 1]
+    sizes = [size for size in SIZES if size <= TIGHT.max_body // 2] if is_tight else SIZES
+    stream = bytearray((chosen,)) + (b"" if chosen & 1 else PROTOCOL_HEADER)
+    least = random.choice(LONG_BYTES)
+    while len(stream) < least:
+        channel = random.randrange(1, 4)
+        if random.randrange(3):
+            body = random.randbytes(random.choice(sizes))
+            properties = {} if is_tight else random.choice(EXAMPLES)
+            limit = TIGHT.frame_max if is_tight else Limits().frame_max
+            stream += Method.make(
+                name, channel, body=body, properties=properties, routing_key="q", max_frame=limit
+            ).raw
+        else:
+            shape = random.choice([shape for shape in METHODS if not shape.has_content])
+            stream += frame(1, 0 if shape.name.startswith("connection.") else channel, shape.encode({}))
+    return bytes(stream)
+
+
 WORDS = (
     PROTOCOL_HEADER,
     b"\xce",
@@ -205,7 +233,7 @@ WORDS = (
     encode_table({"a": {}}),
 )
 TARGETS = [
-    Target("amqp-codec", codec, _streams, WORDS, 1500),
+    Target("amqp-codec", codec, _streams, WORDS, 1500, _long),
     Target(
         "amqp-fields",
         fields,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.json_text import json_object
@@ -19,6 +20,8 @@ from plumbline.wire.nats import (
     Msg,
     Operation,
     Payload,
+    Ping,
+    Pong,
     Pub,
     Sender,
     Sub,
@@ -187,6 +190,52 @@ def _check_units(text: str) -> None:
         assert number is None or number >= 0
 
 
+SIZES = (0, 1, 5, 30, 200, 1000, 5000)  # of payloads
+LONG_BYTES = (2_000, 20_000, 200_000)
+
+
+def _long(random: Random) -> bytes:
+    """Many operations of one side, with the default limits; every third stream fits the tight ones."""
+    chosen = random.choice((0, 1, 0, 1, 2, 3))
+    sizes = [size for size in SIZES if size <= TIGHT.max_payload // 2] if chosen & 2 else SIZES
+    make = (_client_operation, _server_operation)[chosen & 1]
+    least, stream = random.choice(LONG_BYTES), bytearray((chosen,))
+    while len(stream) < least:
+        stream += make(random, random.randbytes(random.choice(sizes))).raw
+    return bytes(stream)
+
+
+def _client_operation(random: Random, payload: bytes) -> Operation:
+    subject, reply = random.choice(("a", "a.b", "$JS.API.X")), random.choice((None, "r"))
+    match random.randrange(6):
+        case 0:
+            return Sub.make(subject, random.randrange(99), random.choice((None, "q")))
+        case 1:
+            return Unsub.make(random.randrange(99), random.choice((None, 5)))
+        case 2:
+            return HPub.make(subject, b"NATS/1.0\r\nA: %d\r\n\r\n" % len(payload), payload, reply)
+        case 3:
+            return Ping.make()
+        case _:
+            return Pub.make(subject, payload, reply)
+
+
+def _server_operation(random: Random, payload: bytes) -> Operation:
+    subject, reply = random.choice(("a", "a.b", "_INBOX.x")), random.choice((None, "r"))
+    sid = random.randrange(99)
+    match random.randrange(6):
+        case 0:
+            return Info.make({"max_payload": random.randrange(99)})
+        case 1:
+            return Err.make("Stale Connection")
+        case 2:
+            return HMsg.make(subject, sid, b"NATS/1.0 404\r\n\r\n", payload, reply)
+        case 3:
+            return Pong.make()
+        case _:
+            return Msg.make(subject, sid, payload, reply)
+
+
 TARGETS = [
     Target(
         "nats-codec",
@@ -194,6 +243,7 @@ TARGETS = [
         lambda: [bytes((chosen,)) + stream for stream in (CLIENT, SERVER) for chosen in range(4)],
         tuple(FRAGMENTS),
         2000,
+        _long,
     ),
     Target(
         "nats-jetstream",
