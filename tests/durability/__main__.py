@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.durability.kill import Result, run_amqp, run_nats
+from tests.durability.kill import Result, Shown, run_amqp, run_nats
 from tests.durability.record_kill import RecordResult, run_recorder
 
+SHOWN_EACH_S = 10.0
 KILLED = ("nats", "amqp", "recorder")
 
 
@@ -35,12 +36,26 @@ def main() -> int:
 
 
 def _run(name: str, folder: Path, asked: argparse.Namespace) -> Result | RecordResult:
+    show = _progress(name, asked.kills)
     if name == "recorder":
-        return run_recorder(folder, kills=asked.kills, seed=asked.seed)
+        return run_recorder(folder, kills=asked.kills, seed=asked.seed, show=show)
     if name == "amqp":
-        return asyncio.run(run_amqp(folder, kills=asked.kills, seed=asked.seed))
+        return asyncio.run(run_amqp(folder, kills=asked.kills, seed=asked.seed, show=show))
     options = ("--fsync", asked.fsync)
-    return asyncio.run(run_nats(folder, kills=asked.kills, seed=asked.seed, options=options))
+    return asyncio.run(run_nats(folder, kills=asked.kills, seed=asked.seed, options=options, show=show))
+
+
+def _progress(name: str, kills: int) -> Shown:
+    """Prints how far a run is, now and then."""
+    shown = time.monotonic()
+
+    def show(number: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown > SHOWN_EACH_S:
+            shown = time.monotonic()
+            print(f"{name}: {number} of {kills} kills", file=sys.stderr, flush=True)
+
+    return show
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tests.durability.load import Consumer, Publisher, set_up, stored
 LEAST_LIFE_S, MOST_LIFE_S = 0.0, 0.06  # after the first acknowledgement
 READY_S = 120.0  # a busy machine, and a store that has grown
 DRAIN_S = 120.0
+Shown = Callable[[int], None]  # is called after each kill, with the number of kills
 EACH_LIFE = 1000  # publishes of one life at most
 
 
@@ -94,8 +95,18 @@ class Broker:
         self.process = None
 
 
+def show_nothing(kills: int) -> None:
+    """For tests: they are short."""
+
+
 async def run_nats(
-    folder: Path, *, kills: int, seed: int, each_life: int = EACH_LIFE, options: Sequence[str] = ()
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    each_life: int = EACH_LIFE,
+    options: Sequence[str] = (),
+    show: Shown = show_nothing,
 ) -> Result:
     """Kill a NATS broker ``kills`` times. ``options`` go to ``plumbline broker nats``."""
     random = Random(seed)
@@ -110,7 +121,7 @@ async def run_nats(
     async def end(url: str) -> None:
         log.extend(await stored(url))
 
-    await _run(broker, publisher, consumer, kills, random, begin, end)
+    await _run(broker, publisher, consumer, kills, random, begin, end, show)
     published = tuple(publisher.published)
     judgements = {
         "stream": judge_history(History(published, tuple(log))),
@@ -119,13 +130,15 @@ async def run_nats(
     return Result(kills, publisher.answers, len(consumer.delivered), judgements, tuple(broker.warnings))
 
 
-async def run_amqp(folder: Path, *, kills: int, seed: int, each_life: int = EACH_LIFE) -> Result:
+async def run_amqp(
+    folder: Path, *, kills: int, seed: int, each_life: int = EACH_LIFE, show: Shown = show_nothing
+) -> Result:
     """Kill an AMQP broker ``kills`` times."""
     random = Random(seed)
     broker = Broker("amqp", "-p", "-1", "-d", str(folder))
     publisher = AmqpPublisher(Random(random.random()), each_life)
     consumer = AmqpConsumer(Random(random.random()))
-    await _run(broker, publisher, consumer, kills, random, _nothing, _nothing)
+    await _run(broker, publisher, consumer, kills, random, _nothing, _nothing, show)
     judged = judge_history(History(tuple(publisher.published), tuple(consumer.delivered)))
     return Result(
         kills, publisher.answers, len(consumer.delivered), {"consumer": judged}, tuple(broker.warnings)
@@ -144,11 +157,12 @@ async def _run(
     random: Random,
     begin: Callable[[str], Coroutine[None, None, None]],
     end: Callable[[str], Coroutine[None, None, None]],
+    show: Shown,
 ) -> None:
     try:
         url = await broker.start()
         await begin(url)
-        for _ in range(kills):
+        for number in range(kills):
             acknowledged = asyncio.Event()
             clients = [
                 asyncio.create_task(publisher.run(url, acknowledged)),
@@ -158,6 +172,7 @@ async def _run(
             await asyncio.sleep(random.uniform(LEAST_LIFE_S, MOST_LIFE_S))  # the moment of the kill
             await broker.kill()
             await asyncio.gather(*clients)
+            show(number + 1)
             url = await broker.start()
         await asyncio.wait_for(consumer.run(url, until_empty=True), DRAIN_S)
         await end(url)

@@ -26,7 +26,7 @@ from plumbline.captures.reader import CaptureParser
 from plumbline.captures.reassembly import BytesLost, Reassembler, StreamBytes
 from plumbline.captures.segments import segment
 from plumbline.wire.sender import Direction
-from tests.durability.kill import LEAST_LIFE_S, MOST_LIFE_S, READY_S
+from tests.durability.kill import LEAST_LIFE_S, MOST_LIFE_S, READY_S, Shown, show_nothing
 from tests.proxy.peers import server
 
 CONNECTIONS = 3
@@ -112,7 +112,7 @@ def _recording(
             process.kill()
 
 
-def run_recorder(folder: Path, *, kills: int, seed: int) -> RecordResult:
+def run_recorder(folder: Path, *, kills: int, seed: int, show: Shown = show_nothing) -> RecordResult:
     """Kill a recorder ``kills`` times, strict ones and others in turn."""
     random = Random(seed)
     forwarded = recorded = 0
@@ -138,6 +138,7 @@ def run_recorder(folder: Path, *, kills: int, seed: int) -> RecordResult:
         recorded += found
         faults += [f"kill {number + 1}: {one}" for one in wrong]
         shutil.rmtree(place)
+        show(number + 1)
     return RecordResult(kills, forwarded, recorded, tuple(faults))
 
 
