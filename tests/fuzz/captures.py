@@ -1,5 +1,8 @@
 """Fuzzes the readers of captures: mutants of small samples go through show, diff, audit, trace and judge.
 
+Both engines of judge: each mutant alone as the workers of Spark read it, and many of them in one run of the
+local engine.
+
 A mutant may be refused with the errors that the commands document, and nothing else; it may take no more than
 5 s for each MB, and the process no more than 300 MB. ``python -m tests.fuzz.captures --seconds 60 --seed 1``.
 """
@@ -11,13 +14,14 @@ import gzip
 import random
 import re
 import resource
+import shutil
 import signal
 import struct
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -41,6 +45,9 @@ from plumbline.pipeline.input.bundles import bundles
 from plumbline.pipeline.input.files import capture_files, sections
 from plumbline.pipeline.judging.flows import STAGED, decode
 from plumbline.pipeline.judging.streams import judge_streams
+from plumbline.pipeline.local.judge import LocalRun
+from plumbline.pipeline.local.start import keep_pandas_out
+from plumbline.pipeline.results import JudgeOptions
 from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import arrow_schema
 from tests.fuzz.capture_samples import SAMPLES
@@ -48,6 +55,8 @@ from tests.fuzz.capture_samples import SAMPLES
 SECONDS_PER_MB, LEAST_SECONDS = 5.0, 2.0
 MOST_MB = 300
 SECTION_BYTES = 4096  # small, so that mutants are cut
+TOGETHER = 50  # mutants of one run of the local engine, whose tables take most of its time
+SHOWN_EACH_S = 30.0
 HOSTILE = (
     b"\xff\xfe", b"\xed\xa0\x80", b"\x1b]0;title\x07", b"\0", "\u202e".encode(), b"9" * 5000, b"-1",
     b"\xc2\xb2", b"[" * 20_000, b'{"a":' * 8000, b"1e999", b"NaN", b"\r\n", b" ",
@@ -147,6 +156,8 @@ def _with_payload(block: bytes, rng: random.Random) -> bytes:
     order = "<" if block[0] else ">"
     kept, _ = struct.unpack_from(order + "II", block, 20)
     packet, rest = bytearray(block[28 : 28 + kept]), block[28 + kept + (-kept & 3) : -4]
+    if not packet:
+        return block
     head = 60 if packet[0] >> 4 == 6 else 40
     text = rng.choice(HOSTILE)[: 65_000 - len(packet)]
     at = rng.randrange(head, len(packet) + 1) if len(packet) > head else len(packet)
@@ -276,7 +287,7 @@ def _trace(path: Path, _: Path) -> None:
                 raise
 
 
-def _judge(path: Path, _: Path) -> None:
+def _judge_as_workers(path: Path, _: Path) -> None:
     """What the workers of Spark do."""
     files, _problems = capture_files([str(path)])
     given = [
@@ -301,7 +312,7 @@ COMMANDS: dict[str, Callable[[Path, Path], None]] = {
     "diff": _diff,
     "audit": _audit,
     "trace": _trace,
-    "judge": _judge,
+    "judge": _judge_as_workers,
 }
 
 
@@ -338,6 +349,31 @@ def attempt(path: Path, original: Path) -> int:
     return refused
 
 
+def attempt_together(paths: Sequence[Path], output: Path) -> None:
+    """One run of ``judge --engine local`` over many. Raises ``RuleBrokenError``, which names the mutant."""
+    try:
+        _judge_locally(paths, output)
+    except RuleBrokenError:
+        for path in paths:
+            _judge_locally([path], output)
+        raise
+
+
+def _judge_locally(paths: Sequence[Path], output: Path) -> None:
+    seconds = max(sum(path.stat().st_size for path in paths) / 1e6 * SECONDS_PER_MB, 5 * LEAST_SECONDS)
+    try:
+        with _at_most(seconds):
+            LocalRun(JudgeOptions(paths=tuple(map(str, paths)), output=str(output))).run()
+    except Exception as error:
+        where = "".join(traceback.format_exception(error)[-9:])
+        names = paths[0].name if len(paths) == 1 else f"{len(paths)} mutants from {paths[0].name} on"
+        raise RuleBrokenError(
+            f"judge --engine local, {names}: {type(error).__name__}: {str(error)[:200]}\n{where}"
+        ) from error
+    finally:
+        shutil.rmtree(output, ignore_errors=True)
+
+
 def _peak_mb() -> int:
     """The most memory that this process has had. Where Linux shows it, without that of the process which
     started it: ``ru_maxrss`` counts both."""
@@ -352,39 +388,72 @@ def _peak_mb() -> int:
 def run(
     seconds: float, seed: int, count: int | None = None, found: Path | None = None, *, goes_on: bool = False
 ) -> tuple[Figures, list[str]]:
-    """Tries mutants for that time or number; the failures. Each failing mutant is kept in ``found``."""
-    figures, failures = Figures(), list[str]()
-    until = time.monotonic() + seconds
+    """Tries mutants for that time or number; the failures. What failed is kept in ``found``."""
+    keep_pandas_out()
     with tempfile.TemporaryDirectory(prefix="plumbline-fuzz-") as scratch:
-        folder = Path(scratch)
-        originals = {}
+        tried = _Run(Path(scratch), seed, found)
+        began = shown = time.monotonic()
+        while time.monotonic() - began < seconds and (count is None or tried.figures.mutants < count):
+            tried.next()
+            if tried.failures and not goes_on:
+                break
+            if time.monotonic() - shown > SHOWN_EACH_S:
+                shown = time.monotonic()
+                print(f"{tried.figures}, {len(tried.failures)} failures", file=sys.stderr, flush=True)
+        tried.judge_together()
+    tried.figures.most_mb = _peak_mb()
+    return tried.figures, tried.failures
+
+
+class _Run:
+    """The mutants of one seed, one after the other, as files in ``folder``."""
+
+    def __init__(self, folder: Path, seed: int, found: Path | None) -> None:
+        self.figures = Figures()
+        self.failures: list[str] = []
+        self._folder, self._seed, self._found = folder, seed, found
+        self._together: list[Path] = []
+        self._originals = {name: folder / f"original-{name}" for name in SAMPLES}
         for name, make in SAMPLES.items():
-            originals[name] = folder / f"original-{name}"
             plain = gzip.decompress(make()) if name.endswith(".gz") else make()
-            originals[name].write_bytes(plain)
-        number = 0
-        while time.monotonic() < until and (count is None or number < count):
-            rng = random.Random(f"{seed} {number}")
-            name = rng.choice(list(SAMPLES))
-            data = mutant(name, rng)
-            path = folder / name
-            path.write_bytes(data)
-            began = time.process_time()
-            try:
-                figures.refused += attempt(path, originals[name])
-            except RuleBrokenError as broken:
-                failures.append(f"seed {seed}, mutant {number}, {name}: {broken}")
-                if found is not None:
-                    found.mkdir(parents=True, exist_ok=True)
-                    (found / f"{seed}-{number}-{name}").write_bytes(data)
-                if not goes_on:
-                    break
-            figures.slowest_s = max(figures.slowest_s, time.process_time() - began)
-            figures.mutants += 1
-            figures.bytes += len(data)
-            number += 1
-    figures.most_mb = _peak_mb()
-    return figures, failures
+            self._originals[name].write_bytes(plain)
+
+    def next(self) -> None:
+        """One more."""
+        number = self.figures.mutants
+        rng = random.Random(f"{self._seed} {number}")
+        name = rng.choice(list(SAMPLES))
+        path = self._folder / f"{self._seed}-{number}-{name}"
+        path.write_bytes(mutant(name, rng))
+        began = time.process_time()
+        try:
+            self.figures.refused += attempt(path, self._originals[name])
+        except RuleBrokenError as broken:
+            self._failed(broken, path)
+        self.figures.slowest_s = max(self.figures.slowest_s, time.process_time() - began)
+        self.figures.mutants += 1
+        self.figures.bytes += path.stat().st_size
+        self._together.append(path)
+        if len(self._together) == TOGETHER:
+            self.judge_together()
+
+    def judge_together(self) -> None:
+        """What was not yet judged by the local engine, in one run. The files are deleted."""
+        try:
+            if self._together:
+                attempt_together(self._together, self._folder / "judged")
+        except RuleBrokenError as broken:
+            self._failed(broken, *self._together)
+        for path in self._together:
+            path.unlink()
+        self._together.clear()
+
+    def _failed(self, broken: RuleBrokenError, *paths: Path) -> None:
+        self.failures.append(f"{paths[-1].name}: {broken}")
+        if self._found is not None:
+            self._found.mkdir(parents=True, exist_ok=True)
+            for path in paths:
+                shutil.copy(path, self._found)
 
 
 def main() -> int:
