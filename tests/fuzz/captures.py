@@ -55,7 +55,7 @@ from tests.fuzz.capture_samples import SAMPLES
 SECONDS_PER_MB, LEAST_SECONDS = 5.0, 2.0
 MOST_MB = 300
 SECTION_BYTES = 4096  # small, so that mutants are cut
-TOGETHER = 50  # mutants of one run of the local engine, whose tables take most of its time
+TOGETHER = 250  # mutants of one run of the local engine, whose tables take most of its time
 SHOWN_EACH_S = 30.0
 HOSTILE = (
     b"\xff\xfe", b"\xed\xa0\x80", b"\x1b]0;title\x07", b"\0", "\u202e".encode(), b"9" * 5000, b"-1",
