@@ -34,7 +34,7 @@ LINES_OF_TEXT = 2  # of an operation
 LINES_OF_FAULT = 6  # of the offending one, of what was expected and of what came instead
 SILENCE_S = 0.25  # is worth a remark
 
-# A picture of its own needs colours of its own: those of report.css that diagram.css uses.
+# A picture of its own needs colours of its own: those of colours.css that diagram.css uses.
 COLOURS = """
 .seq{--ink:#1b2230;--paper:#ffffff;--muted:#586172;--line:#d9dee6;--link:#1a56b0;--calm:#0a5a6a;
 --bad:#ab1820;--bad-bg:#fdeaea;--code:#f1f3f6;background:var(--paper)}

@@ -70,6 +70,11 @@ def asset(name: str) -> Markup:
     return Markup(files("plumbline.reports").joinpath("templates", name).read_text("utf-8"))
 
 
+def style_of(*names: str) -> Markup:
+    """The colours of all our pages, and then these styles of ``reports/templates``."""
+    return Markup("").join(asset(name) for name in ("colours.css", *names))
+
+
 def policy(style: str, script: str) -> str:
     """The content security policy of a page with this style and this script."""
     return (

@@ -14,8 +14,9 @@ from plumbline.cli.output import print_line, warn
 from plumbline.errors import ExitCode, PlumblineError, UsageProblem
 from plumbline.reports.files import usage_problem
 from plumbline.reports.matrix.batch import TargetRun, verify_all
+from plumbline.reports.matrix.disputes import load_disputes
 from plumbline.reports.matrix.runs import load, stored
-from plumbline.reports.matrix.site import build
+from plumbline.reports.matrix.site import SiteOptions, build
 
 EPILOG = """
 The site has a matrix of all targets, a page for each run, and what changed since the run before. It keeps
@@ -54,26 +55,48 @@ def matrix(
             "reference-amqp, or all. Repeatable.",
         ),
     ] = None,
-    title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the site.")] = "Conformance matrix",
+    title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the site.")] = SiteOptions().title,
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="Where the site will be, for the links of its Atom feed.")
+    ] = "",
+    dispute_url: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Where a reader disputes a requirement; {id} in it is replaced."),
+    ] = "",
+    disputes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The record of disputes (TOML), shown with each requirement."),
+    ] = None,
 ) -> None:
     """Write a site that shows the runs of many targets."""
     try:
         wanted = _targets(run or [])
         runs = load(results or [])
         before = stored(output)
+        record = load_disputes(disputes, _requirement_ids()) if disputes else {}
         if not (wanted or runs or before):
             raise UsageProblem("give result files, or targets with --run; see plumbline matrix --help")
         ended, code = verify_all(wanted, warn)
         runs += ended
         if code == ExitCode.INTERRUPTED and not runs:
             raise typer.Exit(code)
-        page = build(runs, before, output, title=title)
+        page = build(runs, before, output, SiteOptions(title, url, dispute_url, record))
     except PlumblineError:  # ReportError is an OSError
         raise
     except OSError as problem:
         raise usage_problem(problem) from None
     print_line(str(page))
     raise typer.Exit(code)
+
+
+def _requirement_ids() -> set[str]:
+    from plumbline.cluster.verdicts import with_clusters
+    from plumbline.conformance.clients.client_references import with_clients
+    from plumbline.conformance.requirements.catalogue import Catalogue
+    from plumbline.conformance.requirements.references import CheckReferences
+
+    catalogue, _ = with_clusters(*with_clients(Catalogue.load(), CheckReferences(())))
+    return {one.id for one in catalogue.requirements}
 
 
 def _targets(names: Sequence[str]) -> list[TargetRun]:

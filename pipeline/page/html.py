@@ -18,7 +18,7 @@ from plumbline.reports import markup
 
 def render(view: PageData) -> bytes:
     """The whole page."""
-    style = markup.asset("report.css") + _asset("judged.css")
+    style = markup.style_of("report.css") + _asset("judged.css")
     document = (
         _environment()
         .get_template("judged.html.j2")

@@ -14,7 +14,7 @@ from plumbline.reports import diagram
 from plumbline.reports.files import ReportFile
 from plumbline.reports.html.view import CheckCard, page
 from plumbline.reports.manual_script import ManualScript, manual_script
-from plumbline.reports.markup import asset, environment, policy
+from plumbline.reports.markup import asset, environment, policy, style_of
 from plumbline.verdicts import Event, RunFinished, RunResult
 
 EVIDENCE_BYTES = 5_000_000  # of markup; once the cards hold that much, later ones stay without evidence
@@ -42,7 +42,7 @@ def render(result: RunResult) -> bytes:
         markup = draw(**_with_evidence(card, result) if spent < EVIDENCE_BYTES else _without_evidence(card))
         spent += len(markup)
         drawn[card.anchor] = Markup(markup)
-    style, script = asset("report.css") + asset("diagram.css"), asset("report.js")
+    style, script = style_of("report.css", "diagram.css"), asset("report.js")
     document = templates.get_template("report.html.j2").render(
         page=view,
         cards=drawn,

@@ -52,10 +52,11 @@ class TargetRunResult(Struct, frozen=True):
 
 
 def in_order(runs: Iterable[TargetRunResult]) -> list[TargetRunResult]:
-    """By protocol, software, release, and the oldest run of a target first."""
+    """Servers, then client libraries; by protocol, software, release; the oldest run of a target first."""
     return sorted(
         runs,
         key=lambda run: (
+            run.result.target.kind != "server",
             run.result.target.protocol != "nats",
             run.result.target.protocol,
             run.software,
@@ -89,8 +90,13 @@ def stored(folder: Path) -> list[TargetRunResult]:
 
 
 def target_name(target: Target) -> str:
-    """``nats-server@2.10.14``, ``reference-nats@2.9``, or the address of what was reached by its URL."""
+    """``nats-server@2.10.14``, ``reference-nats@2.9``, or the address of what was reached by its URL.
+
+    A client library has the name that its adapter gave: ``nats.go/jetstream@1.55.0``.
+    """
     arguments = target.arguments
+    if target.kind == "client":
+        return f"{one_line(target.server_name) or 'unknown'}@{one_line(target.version) or 'unknown'}"
     if arguments is None or (arguments and "://" in arguments[0]):
         return one_line(re.sub(r"^\w+://([^@/]*@)?", "", target.url).rstrip("/"))
     version = one_line(target.version) or "unknown"

@@ -4,7 +4,10 @@
 
     index.html                          the matrix
     index.json                          the same for machines, ``plumbline.matrix/1``
+    feed.xml                            what newly fails or passes, as an Atom feed
+    unstable.html                       checks whose outcome changed, and how often
     requirements/GROUP.html#ID          a requirement and its verdicts: links that stay
+    requirements/ID.html                the same alone, with disputes
     targets/NAME@VERSION/index.html     a target: what does not pass, its history
     targets/NAME@VERSION/STAMP.html     the report of a run
     targets/NAME@VERSION/STAMP.json     what is kept of it: the next matrix in the same folder reads it again
@@ -15,7 +18,7 @@ Raises ``ReportError`` where nothing can be written. The first page is written l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,8 +31,11 @@ from plumbline.reports.digest import group_of, headline, selected
 from plumbline.reports.files import ReportFile
 from plumbline.reports.html import page as html
 from plumbline.reports.html.view import slug
-from plumbline.reports.markup import asset, environment, policy
+from plumbline.reports.markup import asset, environment, policy, style_of
 from plumbline.reports.matrix.compare import Comparison, compare
+from plumbline.reports.matrix.disputes import Dispute, dispute_link
+from plumbline.reports.matrix.feed import feed
+from plumbline.reports.matrix.flips import FlipRate, UnstableCheck, requirement_flips, unstable_checks
 from plumbline.reports.matrix.history import plot
 from plumbline.reports.matrix.runs import TargetRunResult, reduced_for_site
 from plumbline.reports.matrix.table import (
@@ -41,7 +47,7 @@ from plumbline.reports.matrix.table import (
     tables,
     verdicts,
 )
-from plumbline.verdicts import CheckResult, Outcome, RequirementResult
+from plumbline.verdicts import CheckResult, Outcome, RequirementResult, RunResult
 
 SCHEMA = "plumbline.matrix/1"
 COMPARED = 10  # of the latest runs of a target, each with the one before
@@ -70,31 +76,58 @@ class ProblemRequirement(Struct, frozen=True):
     checks: tuple[CheckResult, ...]
 
 
+class TargetVerdict(Struct, frozen=True):
+    """The verdict of one target on a requirement. ``folder``: where its pages are."""
+
+    target: str
+    folder: str
+    verdict: str
+    reason: str  # of what did not pass
+    flips: FlipRate
+
+
 class RequirementEntry(Struct, frozen=True):
-    """A requirement on the page of its group; ``verdicts``: target, its folder, verdict."""
+    """A requirement on its own page and on that of its group."""
 
     requirement: RequirementResult
-    verdicts: tuple[tuple[str, str, str], ...]
+    verdicts: tuple[TargetVerdict, ...]
     since: tuple[SupportedSince, ...]
+    disputes: tuple[Dispute, ...] = ()
+
+
+class SiteOptions(Struct, frozen=True):
+    """``url``: where the site will be, for the feed. ``dispute_url``: where a dispute is opened, with
+    ``{id}`` in it. ``disputes`` by requirement."""
+
+    title: str = "Conformance matrix"
+    url: str = ""
+    dispute_url: str = ""
+    disputes: Mapping[str, tuple[Dispute, ...]] = {}
 
 
 def build(
-    given: Iterable[TargetRunResult], before: Iterable[TargetRunResult], folder: Path, *, title: str
+    given: Iterable[TargetRunResult],
+    before: Iterable[TargetRunResult],
+    folder: Path,
+    options: SiteOptions,
 ) -> Path:
     """The site of the ``given`` runs and those ``before`` that it keeps; returns its first page."""
     fresh = {(run.target, run.stamp): run for run in given}
     made = tables(({(run.target, run.stamp): run for run in before} | fresh).values())
     rows = [row for table in made for row in table.rows]
-    site = _Site(folder, title)
+    site = _Site(folder, options.title)
     for run in fresh.values():
         site.put(f"targets/{run.slug}/{run.stamp}.html", html.render(run.result))
         site.put(f"targets/{run.slug}/{run.stamp}.json", result_json.encode(reduced_for_site(run)))
     changes = _changes(rows)
     for change in changes:
         site.page(change.page, "changes.html.j2", change=change)
-    entries = _entries(rows)
+    entries = _entries(rows, options.disputes)
     for group, members in entries.items():
         site.page(f"requirements/{slug(group)}.html", "group.html.j2", group=group, entries=members)
+        for entry in members:
+            link = dispute_link(options.dispute_url, entry.requirement.id)
+            site.requirement(entry, group=group, dispute_url=link)
     for row in rows:
         own = [change for change in changes if row.run in (change.before, change.after)]
         site.page(
@@ -106,8 +139,18 @@ def build(
             changes=own,
             has_report=lambda run: (folder / f"targets/{run.slug}/{run.stamp}.html").exists(),
         )
-    site.put("index.json", _for_machines(title, made, entries, changes))
-    return site.page("index.html", "matrix.html.j2", tables=made, changes=changes, targets=len(rows))
+    unstable = unstable_checks(rows)
+    site.page("unstable.html", "unstable.html.j2", unstable=unstable)
+    site.put("feed.xml", feed(changes, title=options.title, url=options.url))
+    site.put("index.json", _for_machines(options.title, made, entries, changes, unstable))
+    return site.page(
+        "index.html",
+        "matrix.html.j2",
+        tables=made,
+        changes=changes,
+        targets=len(rows),
+        unstable=unstable,
+    )
 
 
 class _Site:
@@ -116,8 +159,9 @@ class _Site:
     def __init__(self, folder: Path, title: str) -> None:
         self.folder = folder
         self.title = title
-        self.style = asset("report.css") + asset("matrix.css")
+        self.style = style_of("report.css", "matrix.css")
         self.script = asset("matrix.js")
+        self.lean = style_of("requirement.css")
 
     def put(self, path: str, content: bytes) -> Path:
         """A file, whole or not at all."""
@@ -127,15 +171,23 @@ class _Site:
 
     def page(self, path: str, template: str, **values: Any) -> Path:
         """A page made of a template."""
+        return self._render(path, template, self.style, self.script, values)
+
+    def requirement(self, entry: RequirementEntry, **values: Any) -> Path:
+        """The page of one requirement: with a small style and no script, since there are many of them."""
+        path = f"requirements/{slug(entry.requirement.id)}.html"
+        return self._render(path, "requirement.html.j2", self.lean, "", {"entry": entry, **values})
+
+    def _render(self, path: str, template: str, style: str, script: str, values: Mapping[str, Any]) -> Path:
         text = (
             environment()
             .get_template(f"matrix/{template}")
             .render(
                 root="../" * path.count("/"),
                 site=self.title,
-                style=self.style,
-                script=self.script,
-                policy=policy(self.style, self.script),
+                style=style,
+                script=script,
+                policy=policy(style, script),
                 headline=headline,
                 **values,
             )
@@ -165,8 +217,12 @@ def _problem_requirements(row: TargetRow) -> list[ProblemRequirement]:
     ]
 
 
-def _entries(rows: list[TargetRow]) -> dict[str, list[RequirementEntry]]:
+def _entries(
+    rows: list[TargetRow], disputes: Mapping[str, tuple[Dispute, ...]]
+) -> dict[str, list[RequirementEntry]]:
     known = verdicts(rows)
+    flips = {row.run.target: requirement_flips(row.history) for row in rows}
+    reasons = {row.run.target: _reasons(row.run.result) for row in rows}
     by_software: dict[str, list[TargetRunResult]] = {}
     for row in rows:
         by_software.setdefault(row.run.software, []).append(row.run)
@@ -176,16 +232,34 @@ def _entries(rows: list[TargetRow]) -> dict[str, list[RequirementEntry]]:
         return known[run.target].get(requirement, "")
 
     def entry(requirement: RequirementResult) -> RequirementEntry:
-        found = ((row.run, verdict(row.run, requirement.id)) for row in rows)
-        by_target = tuple((run.target, run.slug, reached) for run, reached in found if reached)
+        by_target = tuple(
+            TargetVerdict(
+                target=row.run.target,
+                folder=row.run.slug,
+                verdict=reached,
+                reason=reasons[row.run.target].get(requirement.id, ""),
+                flips=flips[row.run.target].get(requirement.id, FlipRate(0, 0)),
+            )
+            for row in rows
+            if (reached := verdict(row.run, requirement.id))
+        )
         ages = tuple(
             since([(run.version, verdict(run, requirement.id)) for run in runs], software)
             for software, runs in compared.items()
             if any(verdict(run, requirement.id) for run in runs)
         )
-        return RequirementEntry(requirement, by_target, ages)
+        return RequirementEntry(requirement, by_target, ages, disputes.get(requirement.id, ()))
 
     return {group: [entry(one) for one in members] for group, members in requirements(rows).items()}
+
+
+def _reasons(result: RunResult) -> dict[str, str]:
+    """By requirement, the words of its first check that did not pass, or its note."""
+    found = {one.id: one.note for one in result.requirements if one.note}
+    for check in reversed(result.checks):
+        if check.outcome is not Outcome.PASSED:
+            found |= dict.fromkeys(check.requirements, check.waiver or check.message)
+    return found
 
 
 def _for_machines(
@@ -193,6 +267,7 @@ def _for_machines(
     made: Iterable[ProtocolMatrix],
     entries: dict[str, list[RequirementEntry]],
     changes: Iterable[RunComparison],
+    unstable: Iterable[UnstableCheck],
 ) -> bytes:
     """``index.json``. Paths in it are relative to it."""
     content = {
@@ -201,6 +276,15 @@ def _for_machines(
         "targets": [_target(row) for table in made for row in table.rows],
         "requirements": [_requirement(entry) for members in entries.values() for entry in members],
         "changes": [_change(change) for change in changes],
+        "unstable": [
+            {
+                "check": one.check,
+                "target": one.target.target,
+                "flips": one.flips.flips,
+                "pairs": one.flips.pairs,
+            }
+            for one in unstable
+        ],
     }
     return msgspec.json.format(msgspec.json.encode(result_json.escape_surrogates(content)), indent=2) + b"\n"
 
@@ -212,6 +296,7 @@ def _target(row: TargetRow) -> dict[str, Any]:
         "software": row.run.software,
         "version": row.run.version,
         "protocol": result.target.protocol,
+        "kind": result.target.kind,
         "page": f"targets/{row.run.slug}/index.html",
         "report": f"targets/{row.run.slug}/{row.run.stamp}.html",
         "verdict": result.summary.verdict,
@@ -253,7 +338,12 @@ def _requirement(entry: RequirementEntry) -> dict[str, Any]:
         "id": requirement.id,
         "level": requirement.level.value,
         "page": f"requirements/{slug(group_of(requirement))}.html#{requirement.id}",
-        "verdicts": {target: verdict for target, _, verdict in entry.verdicts},
+        "verdicts": {one.target: one.verdict for one in entry.verdicts},
+        "flips": {
+            one.target: {"flips": one.flips.flips, "pairs": one.flips.pairs}
+            for one in entry.verdicts
+            if one.flips.flips
+        },
         "since": {age.software: {"release": age.release, "text": age.text} for age in entry.since},
     }
 

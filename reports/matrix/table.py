@@ -10,6 +10,7 @@ from plumbline.reports.digest import Score, group_of, score, scores_by_group, se
 from plumbline.reports.matrix.runs import TargetRunResult, in_order
 from plumbline.verdicts import Level, Outcome, RequirementResult
 
+PROTOCOLS = {"nats": "NATS", "amqp": "AMQP 0-9-1"}
 _PASSING = (Outcome.PASSED.value, Outcome.STALE_WAIVER.value)
 _FAILING = (Outcome.FAILED.value, Outcome.WAIVED.value)
 
@@ -55,11 +56,23 @@ class TargetRow(Struct, frozen=True):
 
 
 class ProtocolMatrix(Struct, frozen=True):
-    """The targets of one protocol."""
+    """The targets of one protocol: servers, or (``kind``) client libraries."""
 
     protocol: str
+    kind: str
     groups: tuple[str, ...]
     rows: tuple[TargetRow, ...]
+
+    @property
+    def title(self) -> str:
+        """Its heading."""
+        name = PROTOCOLS.get(self.protocol, self.protocol)
+        return name if self.kind == "server" else f"{name} client libraries"
+
+    @property
+    def anchor(self) -> str:
+        """The id of its heading."""
+        return self.protocol if self.kind == "server" else f"{self.protocol}-clients"
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -78,14 +91,15 @@ class SupportedSince(Struct, frozen=True):
 
 
 def tables(runs: Iterable[TargetRunResult]) -> list[ProtocolMatrix]:
-    """One for each protocol, with the latest run of each target."""
-    by_protocol: dict[str, dict[str, list[TargetRunResult]]] = {}
+    """One for servers and one for client libraries of each protocol, with the latest run of each target."""
+    tables: dict[tuple[str, str], dict[str, list[TargetRunResult]]] = {}
     for run in in_order(runs):
-        by_protocol.setdefault(run.result.target.protocol, {}).setdefault(run.target, []).append(run)
-    return [_table(protocol, list(targets.values())) for protocol, targets in by_protocol.items()]
+        table = run.result.target.protocol, run.result.target.kind
+        tables.setdefault(table, {}).setdefault(run.target, []).append(run)
+    return [_table(protocol, kind, list(found.values())) for (protocol, kind), found in tables.items()]
 
 
-def _table(protocol: str, targets: Sequence[Sequence[TargetRunResult]]) -> ProtocolMatrix:
+def _table(protocol: str, kind: str, targets: Sequence[Sequence[TargetRunResult]]) -> ProtocolMatrix:
     scored = [{row.name: row for row in scores_by_group(history[-1].result)} for history in targets]
     groups = tuple(dict.fromkeys(name for row in scored for name in row))
     rows = [
@@ -94,7 +108,7 @@ def _table(protocol: str, targets: Sequence[Sequence[TargetRunResult]]) -> Proto
         )
         for history, found in zip(targets, scored, strict=True)
     ]
-    return ProtocolMatrix(protocol, groups, tuple(rows))
+    return ProtocolMatrix(protocol, kind, groups, tuple(rows))
 
 
 def _cell(group: str, found: Score | None, run: TargetRunResult) -> Cell:

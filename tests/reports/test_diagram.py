@@ -152,7 +152,7 @@ def test_no_text_is_wider_than_the_place_between_the_lifelines(said: str) -> Non
 
 
 def test_a_picture_of_its_own_has_the_colours_of_the_page() -> None:
-    css = (Path(plumbline.reports.__file__).parent / "templates" / "report.css").read_text()
+    css = (Path(plumbline.reports.__file__).parent / "templates" / "colours.css").read_text()
     page = [
         dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
         for part in re.findall(r":root \{(.*?)\}", css, re.DOTALL)

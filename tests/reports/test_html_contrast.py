@@ -9,7 +9,7 @@ import pytest
 
 import plumbline.reports
 
-CSS = (Path(plumbline.reports.__file__).parent / "templates" / "report.css").read_text()
+CSS = (Path(plumbline.reports.__file__).parent / "templates" / "colours.css").read_text()
 
 PAIRS = [
     *((ink, ground) for ink in ("ink", "muted", "link") for ground in ("paper", "ground")),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from typer.testing import CliRunner, Result
 from plumbline.cli.main import app
 from plumbline.reports.matrix.compare import compare
 from plumbline.reports.matrix.runs import TargetRunResult, stored, target_name
-from plumbline.reports.matrix.site import build
+from plumbline.reports.matrix.site import SiteOptions, build
 from plumbline.reports.matrix.table import since, tables
 from plumbline.reports.result_json import encode
 from plumbline.verdicts import RunResult, Target
@@ -192,7 +193,7 @@ def site(tmp_path: Path) -> Path:
         named(run_of({"JS-PULL-021": "passed", "A-1": "passed"}, started=SECOND)),
         TargetRunResult(f"strange {HOSTILE}", sample),
     ]
-    build(runs, [], folder, title=f"Title {HOSTILE}")
+    build(runs, [], folder, SiteOptions(f"Title {HOSTILE}"))
     return folder
 
 
@@ -203,15 +204,17 @@ def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
         for link in page.links:
             file, _, fragment = link.partition("#")
             there = (path.parent / file).resolve() if file else path
-            assert there == site / "index.json" or there in pages, f"{path.name}: {link}"
+            assert there in (site / "index.json", site / "feed.xml") or there in pages, f"{path.name}: {link}"
             assert not fragment or there not in pages or fragment in pages[there].ids, f"{path.name}: {link}"
 
 
 def test_text_of_strangers_does_nothing(site: Path) -> None:
+    index = json.loads((site / "index.json").read_text())
+    alone = {Path(one["page"].partition("#")[2]).name for one in index["requirements"]}
     for path in site.rglob("*.html"):
         if path.parent.parent.name != "targets" or path.name == "index.html":
             text = path.read_text("utf-8")
-            assert Page(path).tags.count("script") == 1, path
+            assert Page(path).tags.count("script") == (0 if path.stem in alone else 1), path
             assert "\u202e" not in text
             assert "\x1b" not in text
 
@@ -220,7 +223,9 @@ def test_a_site_keeps_its_runs_and_grows(site: Path) -> None:
     kept = [run for run in stored(site) if run.target == "nats-server@2.10.0"]
     assert [run.result.summary.started for run in kept] == [FIRST, SECOND]
     assert not any(check.wire for run in kept for check in run.result.checks)
-    page = build([named(run_of({"A-1": "passed"}, version="2.11.0"))], stored(site), site, title="Grown")
+    page = build(
+        [named(run_of({"A-1": "passed"}, version="2.11.0"))], stored(site), site, SiteOptions("Grown")
+    )
     index = json.loads((site / "index.json").read_text())
     rows = {row["target"]: row for row in index["targets"]}
     assert {"nats-server@2.9.25", "nats-server@2.10.0", "nats-server@2.11.0"} < rows.keys()
@@ -252,10 +257,119 @@ def test_verdict_shows_waived_count(tmp_path: Path) -> None:
         TargetRunResult("a@1", run_of({"A-1": "passed", "A-2": "waived"})),
         TargetRunResult("b@1", run_of({"A-1": "passed"})),
     ]
-    page = build(runs, [], tmp_path, title="Site").read_text()
+    page = build(runs, [], tmp_path, SiteOptions("Site")).read_text()
     assert '<span class="chip v-waived">Conformant</span> <span class="muted">1 waived</span>' in page
     assert '<span class="chip v-passed">Conformant</span></td>' in page
     assert page.count("1 waived</span>") == 2  # beside the verdict, and for who hears the cell
+
+
+def test_a_client_library_has_a_table_and_a_name_of_its_own() -> None:
+    library = Target(
+        "", server_name="nats.go/jetstream", version="1.55.0", arguments=("--", "x"), kind="client"
+    )
+    runs = [named(run_of({"JS-1": "passed"})), named(replace(run_of({"CLIENT-1": "passed"}), target=library))]
+    assert [(table.title, table.rows[0].run.target) for table in tables(runs)] == [
+        ("NATS", "nats-server@2.10.0"),
+        ("NATS client libraries", "nats.go/jetstream@1.55.0"),
+    ]
+
+
+def test_a_changed_outcome_is_counted_over_the_runs_of_one_release(site: Path) -> None:
+    """A-1 failed, then passed; JS-PULL-021 is another on another release, which is no flip."""
+    index = json.loads((site / "index.json").read_text())
+    assert index["unstable"] == [
+        {"check": "check/A-1", "target": "nats-server@2.10.0", "flips": 1, "pairs": 1}
+    ]
+    flips = {one["id"]: one["flips"] for one in index["requirements"]}
+    assert flips["A-1"] == {"nats-server@2.10.0": {"flips": 1, "pairs": 1}}
+    assert flips["JS-PULL-021"] == {}
+    page = (site / "requirements" / "A-1.html").read_text()
+    assert "1 of 1 (100%)" in page
+    assert "why A-1" not in page  # of the run before
+    again = run_of({"JS-PULL-021": "passed", "A-1": "failed"}, started="2026-11-22T08:00:00+00:00")
+    build([named(again)], stored(site), site, SiteOptions())
+    index = json.loads((site / "index.json").read_text())
+    assert index["unstable"][0] == {
+        "check": "check/A-1",
+        "target": "nats-server@2.10.0",
+        "flips": 2,
+        "pairs": 2,
+    }
+    assert "why A-1" in (site / "requirements" / "A-1.html").read_text()
+
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def test_the_feed_has_what_newly_fails_or_passes(site: Path) -> None:
+    root = ElementTree.parse(site / "feed.xml").getroot()
+    entries = root.findall(f"{ATOM}entry")
+    told = [(one.findtext(f"{ATOM}title") or "", one.findtext(f"{ATOM}content") or "") for one in entries]
+    assert told[0] == (
+        "nats-server@2.10.0: 1 newly passing, compared with nats-server@2.10.0",
+        "A-1 passes: What A-1 says.",
+    )
+    assert told[1][0] == "nats-server@2.10.0: 1 newly passing, compared with nats-server@2.9.25"
+    assert root.findtext(f"{ATOM}updated") == entries[0].findtext(f"{ATOM}updated") == SECOND
+    ids = [one.findtext(f"{ATOM}id") for one in entries]
+    assert len(set(ids)) == len(ids)
+    for one in entries:
+        (link,) = one.findall(f"{ATOM}link")
+        assert (site / link.attrib["href"]).is_file()
+    before = (site / "feed.xml").read_bytes()
+    build([], stored(site), site, SiteOptions(f"Title {HOSTILE}"))
+    assert (site / "feed.xml").read_bytes() == before
+    build([], stored(site), site, SiteOptions(url="https://example.org/matrix/"))
+    assert b'href="https://example.org/matrix/changes/' in (site / "feed.xml").read_bytes()
+
+
+DISPUTE = """
+[[dispute]]
+requirement = "JS-PULL-021"
+opened = 2026-11-20
+by = "a <b>vendor</b>"
+link = "https://example.org/issues/12"
+argument = "The page says it for no_wait only."
+"""
+DECIDED = 'outcome = "upheld"\ndecided = 2026-11-22\ndecision = "Asked with no_wait now."\n'
+
+
+def test_a_requirement_has_its_disputes_and_a_link_to_open_one(tmp_path: Path) -> None:
+    record, result = tmp_path / "disputes.toml", tmp_path / "result.json"
+    record.write_text(DISPUTE + DISPUTE + DECIDED)
+    result.write_bytes(encode(run_of({"JS-PULL-021": "failed", "JS-PULL-022": "passed"})))
+    site = tmp_path / "site"
+    url = "https://example.org/issues/new?title=Dispute:%20{id}"
+    done = plumbline("matrix", result, "-o", site, "--disputes", record, "--dispute-url", url)
+    assert done.exit_code == 0, done.stderr
+    page = (site / "requirements" / "JS-PULL-021.html").read_text()
+    assert "a &lt;b&gt;vendor&lt;/b&gt;" in page
+    assert page.count("The page says it for no_wait only.") == 2
+    assert "2026-11-22: Asked with no_wait now." in page
+    assert 'href="https://example.org/issues/new?title=Dispute:%20JS-PULL-021"' in page
+    assert "<p>None.</p>" in (site / "requirements" / "JS-PULL-022.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (DISPUTE.replace("JS-PULL-021", "JS-PULL-999"), "there is no requirement 'JS-PULL-999'"),
+        (DISPUTE.replace("https:", "javascript:"), "is not an https address"),
+        (DISPUTE + 'decision = "x"', 'outcome has to be "upheld" or "rejected"'),
+        (DISPUTE + 'outcome = "upheld"', "write decided (a date) and decision (a sentence)"),
+        (DISPUTE + "x = 1", "unknown field `x`"),
+        (DISPUTE.replace("The page says it for no_wait only.", " "), "argument is empty"),
+        ("[[dispute", "it is not TOML"),
+    ],
+)
+def test_a_wrong_record_of_disputes_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    record = tmp_path / "disputes.toml"
+    record.write_text(text)
+    (tmp_path / "r.json").write_bytes(encode(run_of({"A-1": "passed"})))
+    done = plumbline("matrix", tmp_path / "r.json", "-o", tmp_path / "site", "--disputes", record)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert not (tmp_path / "site").exists()
 
 
 # The commands

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
 from plumbline.reports.matrix.runs import TargetRunResult, target_name
-from plumbline.reports.matrix.site import build
+from plumbline.reports.matrix.site import SiteOptions, build
 from plumbline.verdicts import RunResult, Target
 from tests.reports.browser import chromium, reader, serious_violations
 from tests.reports.samples import HOSTILE, conformant_result, sample_result
@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(conformant_result(), "2.11.0", DAYS[2]),
         TargetRunResult(HOSTILE, replace(hostile, summary=replace(hostile.summary, started=DAYS[2]))),
     ]
-    return build(given, (), tmp_path_factory.mktemp("site"), title="Conformance matrix")
+    return build(given, (), tmp_path_factory.mktemp("site"), SiteOptions())
 
 
 def pages(site: Path) -> list[Path]:
@@ -76,6 +76,9 @@ def test_an_address_of_a_requirement_leads_to_it(browser: Browser, site: Path) -
         ("index.html", "light"),
         ("index.html", "dark"),
         ("requirements/JS-PULL.html", "light"),
+        ("requirements/JS-PULL-021.html", "light"),
+        ("requirements/JS-PULL-021.html", "dark"),
+        ("unstable.html", "light"),
         ("targets/nats-server_2.10.22/index.html", "dark"),
         ("changes/nats-server_2.10.22..nats-server_2.11.0.html", "light"),
     ],
