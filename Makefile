@@ -8,7 +8,7 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz bench picture docs servers lock ready quick \
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz bench site picture docs servers lock ready quick \
 	bootstrap clean
 
 help: ## show this list
@@ -61,6 +61,9 @@ cluster: bootstrap ## real nats-servers under each fault, minutes each; ARGS="--
 
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done
+
+site: bootstrap ## verify all servers and gate all libraries that are here, and write the published table
+	@$(BIN)/python -m tests.site $(ARGS)
 
 picture: bootstrap ## take the picture of the report in README.md, from a real run
 	@$(BIN)/python -m plumbline.ci.picture

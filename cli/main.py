@@ -25,6 +25,7 @@ COMMANDS = (
     "variants",
     "report",
     "matrix",
+    "results",
     "targets",
     "broker",
     "record",

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import command_app
+from plumbline.cli.contributed import contributed
 from plumbline.cli.options import output_option
 from plumbline.cli.output import print_line, warn
+from plumbline.cli.requirements import all_requirements
 from plumbline.errors import ExitCode, PlumblineError, UsageProblem
 from plumbline.reports.files import usage_problem
 from plumbline.reports.matrix.batch import TargetRun, verify_all
@@ -55,6 +57,12 @@ def matrix(
             "reference-amqp, or all. Repeatable.",
         ),
     ] = None,
+    contributions: Annotated[
+        Path | None,
+        typer.Option(
+            "--results", metavar="DIR", help="Add what others have contributed; see plumbline results --help."
+        ),
+    ] = None,
     title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the site.")] = SiteOptions().title,
     url: Annotated[
         str, typer.Option(metavar="URL", help="Where the site will be, for the links of its Atom feed.")
@@ -73,7 +81,9 @@ def matrix(
         wanted = _targets(run or [])
         runs = load(results or [])
         before = stored(output)
-        record = load_disputes(disputes, _requirement_ids()) if disputes else {}
+        if contributions:
+            runs += contributed(contributions, all_requirements())
+        record = load_disputes(disputes, all_requirements()) if disputes else {}
         if not (wanted or runs or before):
             raise UsageProblem("give result files, or targets with --run; see plumbline matrix --help")
         ended, code = verify_all(wanted, warn)
@@ -87,16 +97,6 @@ def matrix(
         raise usage_problem(problem) from None
     print_line(str(page))
     raise typer.Exit(code)
-
-
-def _requirement_ids() -> set[str]:
-    from plumbline.cluster.verdicts import with_clusters
-    from plumbline.conformance.clients.client_references import with_clients
-    from plumbline.conformance.requirements.catalogue import Catalogue
-    from plumbline.conformance.requirements.references import CheckReferences
-
-    catalogue, _ = with_clusters(*with_clients(Catalogue.load(), CheckReferences(())))
-    return {one.id for one in catalogue.requirements}
 
 
 def _targets(names: Sequence[str]) -> list[TargetRun]:

@@ -25,10 +25,11 @@ _VERSION = re.compile(r"[-_]v?\d+(\.\d+)+$")
 
 
 class TargetRunResult(Struct, frozen=True):
-    """One result, and the name of the target that it is of."""
+    """One result, and the name of the target that it is of. ``origin``: of a contributed one, in words."""
 
     target: str
     result: RunResult
+    origin: str = ""
 
     @property
     def software(self) -> str:

@@ -60,6 +60,7 @@ def test_an_option_of_several_commands_has_one_text() -> None:
         "--output",
         "--server",
         "--strict",
+        "--claims",
         "--workers",
         "--protocol",
         "--level",

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,8 +52,14 @@ def registries_wanted() -> bool:
     return any(os.environ.get(name, "") not in ("", "0", "false") for name in ("CI", "PLUMBLINE_REGISTRIES"))
 
 
-def python_adapter(name: str) -> tuple[str, ...]:
-    """An adapter in Python, with the libraries of this environment."""
+def waivers_of(name: str) -> Path | None:
+    """The waivers of a library, if it has any."""
+    path = ADAPTERS / name / "waivers.toml"
+    return path if path.exists() else None
+
+
+def python_adapter(name: str, folder: Path | None = None) -> tuple[str, ...]:
+    """An adapter in Python, with the libraries of this environment: nothing is built in ``folder``."""
     return (sys.executable, str(ADAPTERS / name / "adapter.py"))
 
 
@@ -130,6 +136,14 @@ def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
     return (str(built / "debug" / "adapter"),)
 
 
+# The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
+LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
+    **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
+    **dict.fromkeys(("amqplib", "nats_js"), node_adapter),
+    **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go"), go_adapter),
+    **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
+    "async_nats": rust_adapter,
+}
 INSTALLERS = {"npm": node_adapter, "go": go_adapter}
 
 

@@ -1,0 +1,1 @@
+"""The published table: one site of all servers and libraries."""
