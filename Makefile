@@ -8,8 +8,8 @@ BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz bench site picture docs servers lock ready quick \
-	bootstrap clean
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live bench site picture docs servers lock \
+	ready quick bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,9 @@ bugs: bootstrap ## known bugs of client libraries: installs the old release, whi
 
 fuzz: bootstrap ## random input for all that reads strange input; ARGS="--seconds 60 --only nats-codec --seed 1"
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+fuzz-live: bootstrap ## random clients for running brokers and proxies; ARGS="--seconds 1800 --only proxy-nats --seed 1"
+	@$(BIN)/python -m tests.fuzz.live $(ARGS)
 
 cluster: bootstrap ## real nats-servers under each fault, minutes each; ARGS="--for 60s --runs 5 --server NAME"
 	@$(BIN)/python -m tests.cluster $(ARGS)

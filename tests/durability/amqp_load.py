@@ -32,26 +32,26 @@ class Link:
         self._ready: list[Operation] = []
 
     @classmethod
-    async def open(cls, url: str) -> Link:
+    async def open(cls, url: str, virtual_host: str = "/") -> Link:
         """Raises ``Lost``."""
         place = urlsplit(url)
         assert place.hostname is not None
         assert place.port is not None
         link = cls(*await asyncio.open_connection(place.hostname, place.port))
         try:
-            await link._begin()
+            await link._begin(virtual_host)
         except BaseException:
             link.close()
             raise
         return link
 
-    async def _begin(self) -> None:
+    async def _begin(self, virtual_host: str) -> None:
         self._writer.write(PROTOCOL_HEADER)
         await self.next()
         self.send("connection.start-ok", 0, mechanism="PLAIN", response="\0guest\0guest", locale="en_US")
         await self.next()
         self.send("connection.tune-ok", 0, channel_max=10, frame_max=131072, heartbeat=0)
-        await self.ask("connection.open", 0, virtual_host="/")
+        await self.ask("connection.open", 0, virtual_host=virtual_host)
         await self.ask("channel.open")
         await self.ask("queue.declare", queue=QUEUE, durable=True)
 

@@ -7,7 +7,7 @@ ready, or waits for its acknowledgement, in exactly one place, until it is settl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -69,11 +69,108 @@ class Place(Struct):
         return {*self.ready, *self.unacked}
 
 
-class Session:
+class Sends(Protocol):
+    """A client that methods are written to."""
+
+    def send(self, method: str, channel: int = 1, **arguments: Any) -> None: ...
+
+
+class Requests:
+    """What clients ask for, as the choices decide."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+
+    def declare(self, client: Sends, channel: int) -> None:
+        choices = self.choices
+        match choices.number(4):
+            case 0 | 1:
+                client.send(
+                    "queue.declare",
+                    channel,
+                    queue=choices.one_of(QUEUES),
+                    durable=choices.flag(),
+                    auto_delete=choices.number(4) == 3,
+                    exclusive=choices.number(4) == 3,
+                    arguments=choices.one_of(QUEUE_ARGUMENTS) | choices.one_of(QUEUE_ARGUMENTS),
+                )
+            case 2:
+                kind = choices.one_of(("direct", "fanout", "topic", "headers", "none"))
+                client.send(
+                    "exchange.declare",
+                    channel,
+                    exchange="e",
+                    type=kind,
+                    durable=choices.flag(),
+                    auto_delete=choices.flag(),
+                    internal=choices.number(4) == 3,
+                )
+            case _:
+                method = choices.one_of(("queue.bind", "queue.bind", "queue.unbind"))
+                client.send(
+                    method,
+                    channel,
+                    queue=choices.one_of(QUEUES),
+                    exchange=choices.one_of(EXCHANGES),
+                    routing_key=choices.one_of(KEYS),
+                )
+
+    def publish(self, client: Sends, channel: int) -> None:
+        choices = self.choices
+        client.send(
+            "basic.publish",
+            channel,
+            exchange=choices.one_of((*EXCHANGES[:1] * 3, *EXCHANGES)),
+            routing_key=choices.one_of(KEYS),
+            mandatory=choices.flag(),
+            body=choices.one_of(BODIES),
+            properties=choices.one_of(PROPERTIES),
+            max_frame=choices.one_of((131072, 4096)),
+        )
+
+    def consume(self, client: Sends, channel: int) -> None:
+        choices = self.choices
+        if choices.number(4) == 3:
+            client.send("basic.cancel", channel, consumer_tag=choices.one_of(("c", "e", "f")))
+            return
+        client.send(
+            "basic.consume",
+            channel,
+            queue=choices.one_of(QUEUES),
+            consumer_tag=choices.one_of(("c", "e", "f", "")),
+            no_ack=choices.number(4) == 3,
+            exclusive=choices.number(8) == 7,
+            arguments=choices.one_of(({}, {}, {"x-priority": 5})),
+        )
+
+    def transaction(self, client: Sends, channel: int) -> str:
+        method = self.choices.one_of(("tx.select", "tx.commit", "tx.rollback", "confirm.select"))
+        client.send(method, channel)
+        return "unacked" if method == "tx.commit" else "none"
+
+    def remove(self, client: Sends, channel: int) -> str:
+        choices = self.choices
+        queue = choices.one_of(QUEUES)
+        match choices.number(4):
+            case 0 | 1:
+                client.send("queue.purge", channel, queue=queue)
+                return "ready"
+            case 2:
+                client.send(
+                    "queue.delete", channel, queue=queue, if_unused=choices.flag(), if_empty=choices.flag()
+                )
+            case _:
+                client.send(
+                    "exchange.delete", channel, exchange=choices.one_of(EXCHANGES), if_unused=choices.flag()
+                )
+        return "none"
+
+
+class Session(Requests):
     """A broker and its clients."""
 
     def __init__(self, data: bytes) -> None:
-        self.choices = Choices(data)
+        super().__init__(Choices(data))
         self.virtual = Virtual(files={})
         self.clients = [self._client() for _ in range(CLIENTS)]
 
@@ -169,95 +266,11 @@ class Session:
                 client.send("channel.open", number)
         client.take()
 
-    def declare(self, client: Client, channel: int) -> None:
-        choices = self.choices
-        match choices.number(4):
-            case 0 | 1:
-                client.send(
-                    "queue.declare",
-                    channel,
-                    queue=choices.one_of(QUEUES),
-                    durable=choices.flag(),
-                    auto_delete=choices.number(4) == 3,
-                    exclusive=choices.number(4) == 3,
-                    arguments=choices.one_of(QUEUE_ARGUMENTS) | choices.one_of(QUEUE_ARGUMENTS),
-                )
-            case 2:
-                kind = choices.one_of(("direct", "fanout", "topic", "headers", "none"))
-                client.send(
-                    "exchange.declare",
-                    channel,
-                    exchange="e",
-                    type=kind,
-                    durable=choices.flag(),
-                    auto_delete=choices.flag(),
-                    internal=choices.number(4) == 3,
-                )
-            case _:
-                method = choices.one_of(("queue.bind", "queue.bind", "queue.unbind"))
-                client.send(
-                    method,
-                    channel,
-                    queue=choices.one_of(QUEUES),
-                    exchange=choices.one_of(EXCHANGES),
-                    routing_key=choices.one_of(KEYS),
-                )
-
-    def publish(self, client: Client, channel: int) -> None:
-        choices = self.choices
-        client.send(
-            "basic.publish",
-            channel,
-            exchange=choices.one_of((*EXCHANGES[:1] * 3, *EXCHANGES)),
-            routing_key=choices.one_of(KEYS),
-            mandatory=choices.flag(),
-            body=choices.one_of(BODIES),
-            properties=choices.one_of(PROPERTIES),
-            max_frame=choices.one_of((131072, 4096)),
-        )
-
     def tag(self, client: Client, channel: int) -> int:
         """One that is outstanding, mostly."""
         held = self.virtual.broker.connections.get(client.number)
         known = sorted(held.channels[channel].outstanding) if held and channel in held.channels else []
         return self.choices.one_of([*known, 0, 7] if self.choices.number(8) == 7 else known or [1])
-
-    def consume(self, client: Client, channel: int) -> None:
-        choices = self.choices
-        if choices.number(4) == 3:
-            client.send("basic.cancel", channel, consumer_tag=choices.one_of(("c", "e", "f")))
-            return
-        client.send(
-            "basic.consume",
-            channel,
-            queue=choices.one_of(QUEUES),
-            consumer_tag=choices.one_of(("c", "e", "f", "")),
-            no_ack=choices.number(4) == 3,
-            exclusive=choices.number(8) == 7,
-            arguments=choices.one_of(({}, {}, {"x-priority": 5})),
-        )
-
-    def transaction(self, client: Client, channel: int) -> str:
-        method = self.choices.one_of(("tx.select", "tx.commit", "tx.rollback", "confirm.select"))
-        client.send(method, channel)
-        return "unacked" if method == "tx.commit" else "none"
-
-    def remove(self, client: Client, channel: int) -> str:
-        choices = self.choices
-        queue = choices.one_of(QUEUES)
-        match choices.number(4):
-            case 0 | 1:
-                client.send("queue.purge", channel, queue=queue)
-                return "ready"
-            case 2:
-                client.send(
-                    "queue.delete", channel, queue=queue, if_unused=choices.flag(), if_empty=choices.flag()
-                )
-            case _:
-                client.send(
-                    "exchange.delete", channel, exchange=choices.one_of(EXCHANGES), if_unused=choices.flag()
-                )
-        return "none"
 
     # What has to hold
 

@@ -7,7 +7,7 @@ a restart can happen at any step, and gives what was there.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Protocol
 
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.position import deliveries_pending
@@ -159,11 +159,59 @@ APIS = (
 )
 
 
-class Session:
+class Sends(Protocol):
+    """A client that requests are written to."""
+
+    def send(self, data: bytes) -> object: ...
+
+
+class Requests:
+    """What clients ask the API, as the choices decide."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+
+    def api(self, client: Sends, subject: str, body: object) -> None:
+        client.send(Pub.make(f"$JS.API.{subject}", json.dumps(body).encode(), "_I.1").raw)
+
+    def stream(self, client: Sends, what: str) -> None:
+        choices = self.choices
+        name = choices.one_of(STREAMS)
+        body: dict[str, Any] = {"name": name} | choices.one_of(STREAM_FIELDS) | choices.one_of(STREAM_FIELDS)
+        if name == "M":
+            body |= choices.one_of(({"mirror": {"name": "S"}}, {"sources": [{"name": "S"}, {"name": "T"}]}))
+        else:
+            body["subjects"] = SUBJECTS_OF[name]
+        self.api(client, f"STREAM.{what}.{name}", body)
+
+    def consumer(self, client: Sends) -> None:
+        choices = self.choices
+        stream, name = choices.one_of(STREAMS), choices.one_of(CONSUMERS)
+        config = choices.one_of(CONSUMER_FIELDS) | choices.one_of(CONSUMER_FIELDS)
+        if choices.flag():
+            config = config | {"durable_name": name}
+        subject = f"CONSUMER.CREATE.{stream}.{name}"
+        self.api(client, subject, {"stream_name": stream, "config": config | {"name": name}})
+
+    def other(self, client: Sends) -> None:
+        """Deletions, and requests with a body that need not be JSON."""
+        choices = self.choices
+        stream, consumer = choices.one_of(STREAMS), choices.one_of(CONSUMERS)
+        match choices.number(4):
+            case 0:
+                self.api(client, f"STREAM.DELETE.{stream}", None)
+            case 1:
+                self.api(client, f"CONSUMER.DELETE.{stream}.{consumer}", None)
+            case _:
+                subject = f"$JS.API.{choices.one_of(APIS)}"
+                client.send(Pub.make(subject, choices.data(120), "_I.1").raw)
+
+
+class Session(Requests):
     """A broker, its clients, and what they were delivered."""
 
     def __init__(self, data: bytes) -> None:
-        self.choices = Choices(data)
+        super().__init__(Choices(data))
         self.kept = Kept()
         self.clients = [self._client() for _ in range(CLIENTS)]
         self.deliveries: list[str] = []  # ack subjects
@@ -230,41 +278,6 @@ class Session:
         if client.number in self.kept.ended:
             client.leave()
             self.clients[who] = self._client()
-
-    def api(self, client: Client, subject: str, body: object) -> None:
-        client.send(Pub.make(f"$JS.API.{subject}", json.dumps(body).encode(), "_I.1").raw)
-
-    def stream(self, client: Client, what: str) -> None:
-        choices = self.choices
-        name = choices.one_of(STREAMS)
-        body: dict[str, Any] = {"name": name} | choices.one_of(STREAM_FIELDS) | choices.one_of(STREAM_FIELDS)
-        if name == "M":
-            body |= choices.one_of(({"mirror": {"name": "S"}}, {"sources": [{"name": "S"}, {"name": "T"}]}))
-        else:
-            body["subjects"] = SUBJECTS_OF[name]
-        self.api(client, f"STREAM.{what}.{name}", body)
-
-    def consumer(self, client: Client) -> None:
-        choices = self.choices
-        stream, name = choices.one_of(STREAMS), choices.one_of(CONSUMERS)
-        config = choices.one_of(CONSUMER_FIELDS) | choices.one_of(CONSUMER_FIELDS)
-        if choices.flag():
-            config = config | {"durable_name": name}
-        subject = f"CONSUMER.CREATE.{stream}.{name}"
-        self.api(client, subject, {"stream_name": stream, "config": config | {"name": name}})
-
-    def other(self, client: Client) -> None:
-        """Deletions, and requests with a body that need not be JSON."""
-        choices = self.choices
-        stream, consumer = choices.one_of(STREAMS), choices.one_of(CONSUMERS)
-        match choices.number(4):
-            case 0:
-                self.api(client, f"STREAM.DELETE.{stream}", None)
-            case 1:
-                self.api(client, f"CONSUMER.DELETE.{stream}.{consumer}", None)
-            case _:
-                subject = f"$JS.API.{choices.one_of(APIS)}"
-                client.send(Pub.make(subject, choices.data(120), "_I.1").raw)
 
     def collect(self) -> None:
         """What came; every byte of it is the protocol, or the decoder raises."""
