@@ -104,6 +104,11 @@ RESERVED_DESCRIPTORS = 256
 MAX_FAULT_TIME_S = 24 * 3600
 MAX_FAULT_SIZE = 10**15
 
+# What faults of the proxy delay in one direction of a connection: bytes, and operations or segments that came
+# by themselves. With more the source is not read until some have gone.
+DELAYED_BYTES = 256 * 1024
+DELAYED_ENTRIES = 10_000
+
 # The control API: bytes of a body (400), seconds of one connection (closed), connections at once (closed).
 MAX_CONTROL_BODY = 64 * 1024
 MAX_CONTROL_CONNECTION_S = 60.0

@@ -171,6 +171,7 @@ class ControlApi:
 
     def _set_faults(self, active: dict[str, Fault]) -> dict[str, str]:
         self._faults.change(active)
+        self._toxics_by_name = {name: one for name, one in self._toxics_by_name.items() if name in active}
         return self._listed()
 
     def _connections(self) -> list[dict[str, Any]]:

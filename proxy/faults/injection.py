@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from msgspec import Struct
+
+from plumbline.bounds import DELAYED_BYTES, DELAYED_ENTRIES
 from plumbline.captures.dialects import CaptureDialect, StreamDecoder
 from plumbline.proxy.faults.language import OF_OPERATIONS, Fault, FaultKind
 from plumbline.proxy.faults.rewriting import rewritten
@@ -23,7 +26,6 @@ from plumbline.proxy.pipe import Pipe
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
 
-HOLD_BYTES = 256 * 1024  # delayed in one direction; beyond that the source is not read
 RETRY_S = 0.005  # while the sink takes nothing
 SMOOTH_S = 0.05  # a bandwidth is kept over stretches of this length
 NOTE_CHARACTERS = 300
@@ -92,6 +94,50 @@ class _ActiveFault:
         return fault.share >= 1 or self.random.random() < fault.share
 
 
+class _DelayedBytes(Struct):
+    """Bytes that go on piece by piece. A piece is cut when it is sent, so that it costs no memory before."""
+
+    begin: float  # the pause before the first piece begins
+    data: bytes
+    step: int  # bytes of a piece
+    pause: float  # before each piece
+    rate: int  # bytes per second; 0: any number
+    sent: int = 0
+
+    @property
+    def due(self) -> float:
+        """When the next piece may go."""
+        return self._due_of(self.sent // self.step + 1)
+
+    @property
+    def end(self) -> float:
+        """When the last piece may go."""
+        return self._due_of(-(-len(self.data) // self.step))
+
+    def _due_of(self, piece: int) -> float:
+        """The first piece is 1."""
+        size = min(piece * self.step, len(self.data))
+        return self.begin + piece * self.pause + (size / self.rate if self.rate else 0.0)
+
+    def next_piece(self) -> bytes:
+        """The piece that is due."""
+        piece = self.data[self.sent : self.sent + self.step]
+        self.sent += len(piece)
+        return piece
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether no piece is left."""
+        return self.sent == len(self.data)
+
+
+class _DelayedAction(Struct, frozen=True):
+    """Something to do after the bytes before it."""
+
+    due: float
+    action: Callable[[], None]
+
+
 class FaultyDirection:
     """See ``link.Disturbance``."""
 
@@ -100,7 +146,7 @@ class FaultyDirection:
         self.pipe = pipe
         self._faults = faults
         self._applied: dict[str, _ActiveFault] = {}
-        self._queue: deque[tuple[float, bytes | Callable[[], None]]] = deque()  # when, and what to send or do
+        self._queue: deque[_DelayedBytes | _DelayedAction] = deque()
         self._due = 0.0  # nothing goes before what came before it
         self._timer: LoopTimer | None = None
         self._clocks: list[LoopTimer] = []
@@ -273,13 +319,12 @@ class FaultyDirection:
             fault = applied.fault
             due += max(fault.time + applied.random.uniform(-fault.jitter, fault.jitter), 0.0)
         due = max(due, self._due)
-        for piece, pause in self._pieces(data):
-            due += pause
-            self.delayed += len(piece)
-            self._queue.append((due, piece))
-        self._due = due
+        delayed = self._in_pieces(data, due)
+        self.delayed += len(data)
+        self._queue.append(delayed)
+        self._due = delayed.end
         if cut is not None:
-            self._queue.append((due, lambda: self._end_connection(cut)))
+            self._queue.append(_DelayedAction(self._due, lambda: self._end_connection(cut)))
         self._run()
 
     def _limit_reached(self, size: int) -> _ActiveFault | None:
@@ -288,23 +333,19 @@ class FaultyDirection:
         first = min(limits, key=lambda one: one.fault.size, default=None)
         return first if first is not None and self._passed + size >= first.fault.size else None
 
-    def _pieces(self, data: bytes) -> list[tuple[bytes, float]]:
-        """Pieces and the pause before each."""
+    def _in_pieces(self, data: bytes, due: float) -> _DelayedBytes:
+        """As the faults cut it, from ``due`` on."""
         slices = self._of(FaultKind.SLICE)
         rate = min((one.fault.size for one in self._of(FaultKind.BANDWIDTH) if one.fault.size), default=0)
-        if not slices and not rate:
-            return [(data, 0.0)]
         sizes = [one.fault.size for one in slices] + ([max(int(rate * SMOOTH_S), 1)] if rate else [])
-        step = max(min(sizes), 1)
-        pause = sum(one.fault.time for one in slices)
-        pieces = [data[at : at + step] for at in range(0, len(data), step)]
-        return [(piece, pause + (len(piece) / rate if rate else 0.0)) for piece in pieces]
+        step = max(min(sizes, default=len(data)), 1)
+        return _DelayedBytes(due, data, step, sum(one.fault.time for one in slices), rate)
 
     # -- out ---------------------------------------------------------------------------------
 
     def _later(self, due: float, action: Callable[[], None]) -> None:
         self._due = due
-        self._queue.append((due, action))
+        self._queue.append(_DelayedAction(due, action))
         self._run()
 
     def _run(self) -> None:
@@ -314,21 +355,25 @@ class FaultyDirection:
             self._timer = None
         now = time.monotonic()
         queue, pipe = self._queue, self.pipe
-        while queue and queue[0][0] <= now and not pipe.blocked and not self._holds and not self.gone:
-            _, what = queue.popleft()
-            if isinstance(what, bytes):
-                self.delayed -= len(what)
-                self.pipe.forward(what)
+        while queue and queue[0].due <= now and not pipe.blocked and not self._holds and not self.gone:
+            first = queue[0]
+            if isinstance(first, _DelayedBytes):
+                piece = first.next_piece()
+                self.delayed -= len(piece)
+                if first.is_sent:
+                    queue.popleft()
+                pipe.forward(piece)
             else:
-                what()
+                queue.popleft()
+                first.action()
         if self.gone:
             self._queue.clear()
             self.delayed = 0
             return
-        self.pipe.hold(now_held=self.delayed > HOLD_BYTES)
+        self.pipe.hold(now_held=self.delayed > DELAYED_BYTES or len(self._queue) > DELAYED_ENTRIES)
         if self._queue and not self._holds:
             wait = RETRY_S if self.pipe.blocked else 0.0
-            self._timer = self._faults.loop.at(max(self._queue[0][0], now + wait), self._run, self.pipe.link)
+            self._timer = self._faults.loop.at(max(self._queue[0].due, now + wait), self._run, self.pipe.link)
 
     def _end_connection(self, applied: _ActiveFault) -> None:
         """The connection ends here."""

@@ -6,7 +6,8 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from plumbline.bounds import MAX_CONTROL_BODY, MAX_FAULT_SIZE
+from plumbline.bounds import DELAYED_BYTES, DELAYED_ENTRIES, MAX_CONTROL_BODY, MAX_FAULT_SIZE
 from plumbline.proxy.faults import control as control_module
 from plumbline.proxy.faults.control import ControlApi
 from plumbline.proxy.faults.injection import FaultyDirection
 from plumbline.proxy.faults.language import FaultError, parse_fault
 from plumbline.proxy.faults.toxics import Toxic
+from plumbline.proxy.link import Link
 from plumbline.proxy.loop import LONGEST_SLEEP_S, Loop
+from plumbline.proxy.pipe import MAX_READ_BYTES
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.proxy.recorder import Recorder
+from plumbline.wire.sender import Direction
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
 
 DAY = "24h"
@@ -125,17 +129,32 @@ def test_a_rate_of_0_holds_until_it_is_removed(tmp_path: Path) -> None:
 
 
 def wait_for_bytes(proxy: RecordingProxy, count: int) -> None:
-    """Until the server has sent so many: looked at in the loop's own turns."""
+    """Until the server has sent so many."""
+    wait_until(proxy, lambda: proxy.counters.to_client >= count)
+
+
+def wait_until(proxy: RecordingProxy, is_so: Callable[[], bool]) -> None:
+    """Looked at in the loop's own turns."""
     came = threading.Event()
 
     def look() -> None:
-        if proxy.counters.to_client >= count:
+        if is_so():
             came.set()
         else:
             proxy.relay.loop.after(0.01, look)
 
     proxy.relay.loop.call(look)
     assert came.wait(PATIENCE_S)
+
+
+def flood(proxy: RecordingProxy, client: socket.socket, data: bytes) -> Link:
+    """Sends until the proxy reads no more."""
+    client.settimeout(1)
+    with pytest.raises(TimeoutError):
+        client.sendall(data)
+    (link,) = proxy.relay.links
+    wait_until(proxy, lambda: link.pipes[Direction.TO_SERVER].is_paused)
+    return link
 
 
 @pytest.mark.parametrize("method", ["forward", "_run", "forward_end"])
@@ -271,3 +290,44 @@ def test_an_error_of_a_control_request_is_answered(tmp_path: Path, monkeypatch: 
         with connect(proxy.relay.address) as client:
             client.sendall(PING)
             assert receive(client, len(PING)) == PING
+
+
+@pytest.mark.parametrize("fault", ["bandwidth 1 on upstream", "slice 1 every 1s on upstream"])
+def test_pieces_that_wait_cost_no_memory_each(fault: str, tmp_path: Path) -> None:
+    with (
+        server(echo) as url,
+        recorded(url.replace("tcp", "nats"), tmp_path, faults=[fault]) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        tracemalloc.start()
+        try:
+            link = flood(proxy, client, bytes(64 << 20))
+            assert link.unsent > DELAYED_BYTES
+            assert tracemalloc.get_traced_memory()[0] < 4 * DELAYED_BYTES
+        finally:
+            tracemalloc.stop()
+
+
+def test_operations_that_wait_are_bounded(tmp_path: Path) -> None:
+    with (
+        server(echo) as url,
+        recorded(
+            url.replace("tcp", "nats"), tmp_path, faults=["latency 1h on upstream", "drop PUB"]
+        ) as proxy,
+        connect(proxy.relay.address) as client,
+    ):
+        waiting = flood(proxy, client, PING * (64 << 17)).unsent // len(PING)
+        assert DELAYED_ENTRIES < waiting < DELAYED_ENTRIES + MAX_READ_BYTES // len(PING)
+
+
+def test_names_of_faults_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    with controlled(tmp_path) as (_, url):
+        tracemalloc.start()
+        try:
+            for number in range(300):
+                body = json.dumps({"name": "x" * 30_000 + str(number), "type": "latency"}).encode()
+                assert ask(url, "POST", "/proxies/nats/toxics", body, **JSON)[0] == 200
+                assert ask(url, "POST", "/reset")[0] == 200
+            assert tracemalloc.get_traced_memory()[0] < 2 << 20
+        finally:
+            tracemalloc.stop()
