@@ -1,4 +1,8 @@
-"""``python -m tests.hostile [NAME ...]``: a table of what ``verify`` costs on each hostile server."""
+"""``python -m tests.hostile [--max-time=60s] [NAME ...]``: what ``verify`` costs on each hostile server.
+
+Seconds that passed, and those of a processor; memory of the largest process; verdicts. Exit code 1: on some
+server it took too much memory, did not end, ended with another code, or did not write its reports.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,51 @@ import sys
 import tempfile
 from pathlib import Path
 
+from plumbline.errors import ExitCode
 from tests.hostile import amqp_servers, nats_servers
-from tests.hostile.running import verify
+from tests.hostile.running import AT_ONCE, MOST_MEMORY, Cost, expected_code, verify
 from tests.hostile.sockets import serving
 
 MIB = 1024 * 1024
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> int:
     """Print a line for each server."""
+    names = [name for name in arguments if not name.startswith("--")]
+    options = [option for option in arguments if option.startswith("--")]
+    worst = 0
     for protocol, servers in (("nats", nats_servers.SERVERS), ("amqp", amqp_servers.SERVERS)):
         for name, script in servers.items():
             if names and name not in names and protocol not in names:
                 continue
             with tempfile.TemporaryDirectory() as folder, serving(script) as address:
-                cost = verify(Path(folder), f"{protocol}://{address}")
-                result = cost.result
-                counts = result.summary.checks if result else None
-                shown = "" if counts is None else str(counts).replace("Counts(", "").rstrip(")")
-                wrong = cost.incomplete_reports() if result else []
-            print(
-                f"{protocol} {name:20} exit {cost.code} {cost.seconds:6.1f} s {cost.largest // MIB:5} MiB "
-                f"{shown} {cost.err.strip()[:150]} {wrong or ''}",
-                flush=True,
-            )
+                cost = verify(Path(folder), f"{protocol}://{address}", *options)
+                wrong = _wrong(cost, protocol, name)
+                print(f"{protocol} {name:20} {_figures(cost)} {wrong or 'as expected'}", flush=True)
+            worst = worst or int(bool(wrong))
+    return worst
+
+
+def _figures(cost: Cost) -> str:
+    counts = "" if cost.result is None else str(cost.result.summary.checks)
+    verdicts = counts.removeprefix("Counts(").removesuffix(")") or cost.err.strip()[:150]
+    used = f"{cost.seconds:6.1f} s {cost.busy:6.1f} s of CPU {cost.largest // MIB:4} MiB"
+    return f"exit {cost.code} {used} {verdicts}"
+
+
+def _wrong(cost: Cost, protocol: str, name: str) -> list[str]:
+    """In words."""
+    expected = expected_code(protocol, name)
+    result = cost.result
+    if result is not None and "the time limit was reached" in result.summary.verdict:
+        expected = ExitCode.TARGET_LOST
+    wrong = [] if cost.code == expected else [f"exit code {expected} was expected"]
+    wrong += ["too much memory"] if cost.largest >= MOST_MEMORY else []
+    wrong += ["a traceback"] if "Traceback" in cost.err else []
+    if name in AT_ONCE[protocol]:
+        return wrong + (["there is a report"] if result is not None else [])
+    return wrong + cost.incomplete_reports()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

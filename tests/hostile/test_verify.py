@@ -14,17 +14,9 @@ from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
 from tests.hostile import amqp_servers, nats_servers
-from tests.hostile.running import verify
+from tests.hostile.running import AT_ONCE, MOST_MEMORY, expected_code, verify
 from tests.hostile.sockets import Script, serving
 
-MOST_MEMORY = 150 * 1024 * 1024  # bytes, of each process
-
-# These do their harm before the first check: no run, no reports, one sentence.
-AT_ONCE = {
-    "nats": {"endless-info", "nested-info", "long-number", "noise", "reset", "ok-without-end"},
-    "amqp": {"endless-frame", "nested-table", "challenges"},
-}
-LOST = {"other-identity"}  # the run begins, and the target is lost
 QUICK = {"endless-info", "closes", "large-table"}  # the others are slow tests
 
 SERVERS = [
@@ -46,12 +38,11 @@ def test_a_hostile_server_ends_in_a_verdict(protocol: str, name: str, script: Sc
         cost = verify(tmp_path, f"{protocol}://{address}")
     assert cost.largest < MOST_MEMORY
     assert "Traceback" not in cost.err
+    assert cost.code == expected_code(protocol, name), cost.err
     if name in AT_ONCE[protocol]:
-        assert cost.code == (ExitCode.USAGE if name == "challenges" else ExitCode.TARGET_LOST), cost.err
         assert cost.result is None
         assert len(cost.err.splitlines()) == 1
         return
-    assert cost.code == (ExitCode.TARGET_LOST if name in LOST else ExitCode.NOT_CONFORMANT), cost.err
     assert not cost.incomplete_reports()
     assert cost.result is not None
     assert cost.result.summary.checks.harness_error == 0
