@@ -187,7 +187,7 @@ class BaseConnection:
             operations = list(error.operations)
             self._broken = error.with_traceback(None)  # whose frames hold all that was received
             self._broken.__context__ = self._broken.__cause__ = None
-        self._received.add(len(operations), len(data))
+        self._received.add(len(operations), len(data) + self._copied(operations))
         self._unfinished += len(data) - sum(len(operation.raw) for operation in operations)
         if self._received.is_flood or self._unfinished > OPERATION_BYTES:
             self.close()
@@ -201,6 +201,10 @@ class BaseConnection:
         if self._broken is not None:
             self._journal.add(now, self.name, "!", str(self._broken), data[:512])
             self._on_disconnect("unreadable")
+
+    def _copied(self, operations: Sequence[Any]) -> int:
+        """Bytes that these operations keep a second time, beside their raw bytes."""
+        return 0
 
     def _on_disconnect(self, why: str) -> None:
         if self._ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from plumbline.bounds import OPERATION_BYTES
@@ -53,6 +53,10 @@ class NatsConnection(BaseConnection):
     def send(self, *operations: Operation) -> None:
         """As the base."""
         super().send(*(operations if self.rewrite is None else map(self.rewrite, operations)))
+
+    def _copied(self, operations: Sequence[Operation]) -> int:
+        """Control lines, whose fields an operation has besides."""
+        return sum(operation.head for operation in operations)
 
     def _journal_text(self, operation: Operation) -> tuple[str, bytes]:
         masked = redacted(operation)

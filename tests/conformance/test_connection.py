@@ -6,15 +6,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from plumbline.conformance import received
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Inconclusive
+from plumbline.conformance.outcomes import Failed, Flooded, Inconclusive
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.wire.nats import Err, Msg, Ping, Pub
@@ -49,6 +50,15 @@ def test_all_differences_are_reported_and_line_is_marked() -> None:
         assert "payload: expected b'ho', got b'hi'" in raised.value.message
         assert raised.value.actual == "MSG a 1 2 | hi"
         assert [line.text for line in session.wire if line.offending] == ["MSG a 1 2 | hi"]
+
+
+def test_a_control_line_counts_twice_because_its_fields_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(received, "ARRIVED_BYTES_OF_CHECK", 1000)
+    for size, is_flood in ((300, False), (600, True)):
+        with connected(answering(b'INFO {"pad":"%s"}\r\nMSG a 1 2\r\nhi\r\n' % (b"z" * size))) as (_, client):
+            client.send(Pub.make("a"))
+            with pytest.raises(Flooded) if is_flood else nullcontext():
+                client.expect(Msg, subject="a")
 
 
 def test_silence_of_a_server_that_answers_ping_is_a_failure() -> None:
