@@ -44,6 +44,7 @@ _ANNOUNCED_BY: Mapping[str, Mapping[str, str | None]] = {
         "rabbitmq-acks": None,
         "rabbitmq-confirms": "publisher_confirms",
         "rabbitmq-dlx": None,
+        "rabbitmq-permissions": None,
         "durability": None,
     },
 }

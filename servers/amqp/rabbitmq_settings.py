@@ -33,6 +33,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     consumer_timeout: float | None = None
     max_message_size: int | None = None
+    vhosts: tuple[str, ...] = ("/",)
     users: dict[str, str] = {}
     permissions: dict[str, dict[str, dict[str, str]]] = {}
 
@@ -56,10 +57,9 @@ def configuration(settings: Settings, definitions: str) -> str:
 
 def definitions_of(settings: Settings) -> dict[str, Any]:
     """Users, virtual hosts and permissions. A user without permissions may enter no virtual host."""
-    hosts = {host for own in settings.permissions.values() for host in own}
     return {
         "users": [_user(name, password) for name, password in settings.users.items()],
-        "vhosts": [{"name": host} for host in sorted({"/", *hosts})],
+        "vhosts": [{"name": host} for host in settings.vhosts],
         "permissions": [
             {"user": user, "vhost": host, **permission}
             for user, own in settings.permissions.items()

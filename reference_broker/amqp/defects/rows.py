@@ -27,10 +27,12 @@ from plumbline.reference_broker.amqp.defects import Defect, add, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     before_handling,
     forgives,
+    handling,
     on_faults,
     with_arguments,
 )
 from plumbline.reference_broker.amqp.errors import AmqpReplyError
+from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.wire.amqp import SHAPES, Method
 from plumbline.wire.errors import ErrorKind
 
@@ -153,7 +155,42 @@ class OnMalformed(Row, tag="malformed", kw_only=True, frozen=True):
             forgives(broker, self.error, cause=self.cause, words=text)
 
 
-AnyRow = OnReceived | OnSent | OnRefusal | OnMalformed
+class OnPermission(Row, tag="permission", kw_only=True, frozen=True):
+    """While ``method`` is handled, another permission is looked for in the place of ``right``: ``instead``,
+    or none. ``of`` is the kind of object it is for, exchange or queue; "": either. With ``also``, that
+    permission for the default exchange is needed, too."""
+
+    method: str
+    right: str = ""
+    of: str = ""
+    instead: str = ""
+    also: str = ""
+
+    def alter(self, broker: Broker) -> None:
+        original = broker.access.check
+        handled: list[Method] = []
+
+        @handling(broker, self.method)
+        def handle(handler: Handler, channel: Channel, operation: Method, now: int) -> None:
+            if self.also and self.applies(operation.arguments):
+                original(channel.connection, self.also, "exchange", "")
+            handled.append(operation)
+            try:
+                handler(channel, operation, now)
+            finally:
+                handled.clear()
+
+        def check(connection: AmqpClientConnection, right: str, kind: str, name: str) -> None:
+            is_meant = right == self.right and self.of in ("", kind)
+            if not handled or not is_meant or not self.applies(handled[0].arguments):
+                original(connection, right, kind, name)
+            elif self.instead:
+                original(connection, self.instead, kind, name)
+
+        replace(broker.access, "check", check)
+
+
+AnyRow = OnReceived | OnSent | OnRefusal | OnMalformed | OnPermission
 
 
 def read(text: str) -> list[Defect]:
