@@ -19,7 +19,7 @@ from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.links import Link, early_bytes
-from plumbline.conformance.outcomes import Failed, Inconclusive, NothingCame
+from plumbline.conformance.outcomes import ClosedInstead, Failed, Inconclusive, NothingCame
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
 from plumbline.wire.errors import ProtocolError
@@ -357,10 +357,10 @@ class BaseConnection:
             self.disconnected_outcome(expected)
 
     def disconnected_outcome(self, expected: str) -> NoReturn:
-        """The peer closed instead of ``expected``: ``Failed`` if the target is alive, else
+        """The peer closed instead of ``expected``: ``ClosedInstead`` if the target is alive, else
         ``Inconclusive``."""
         if self._is_alive():
-            raise Failed(
+            raise ClosedInstead(
                 f"{self.name}: the target closed the connection",
                 expected=expected,
                 actual="connection closed; the target answers a new connection",

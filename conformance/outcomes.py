@@ -25,6 +25,10 @@ class NothingCame(Failed):
     """What was expected did not come in time, and the target is alive."""
 
 
+class ClosedInstead(Failed):
+    """The target closed the connection in place of what was expected, and is alive."""
+
+
 class Unsupported(CheckEnded):
     """The target does not claim it; ``message`` says what shows that (version, INFO, its own answer)."""
 

@@ -14,7 +14,7 @@ import msgspec
 
 from plumbline.conformance.nats.connection import NatsConnection, handshake
 from plumbline.conformance.nats.stage import JetStreamStage
-from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
+from plumbline.conformance.outcomes import CheckEnded, ClosedInstead, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnServer
 from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
@@ -29,6 +29,13 @@ BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets a
 STREAM_CREATE = "STREAM.CREATE"
 _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
 _PLACES_STREAM = re.compile(rf"{re.escape(API_PREFIX)}\.STREAM\.(?:CREATE|UPDATE)\.")
+# nats-server 2.9.10 to 2.15.2: what WebSocket clients send and it cannot parse is a read error, after which it
+# closes without a flush (server/client.go, closedStateForErr and markConnAsClosed).
+UNPARSED = "-ERR 'Unknown Protocol Operation'"
+UNFLUSHED = (
+    "the connection was closed, and its -ERR did not come: over WebSocket nats-server drops what it has not "
+    "sent to a client whose bytes it cannot parse"
+)
 CLEAN_UP_WITHIN_S = 2.0  # of a server that takes longer, the sweep at the end of the run deletes it
 # The requests that only read may name what is not ours; every other one changes what it names.
 _CHANGES = re.compile(
@@ -190,6 +197,11 @@ class NatsSession(BaseSession):
             return JetStreamStage(self, self.connect_to(server, STAGE), OWN_SERVER)
         except Failed as error:
             raise Untestable(f"the stage connection: {error.message}", actual=error.actual) from None
+
+    def explained(self, ended: CheckEnded) -> CheckEnded:
+        """``Unsupported`` for an -ERR that WebSocket loses; the connection must have been closed, too."""
+        is_lost = isinstance(ended, ClosedInstead) and ended.expected == UNPARSED
+        return Unsupported(UNFLUSHED) if is_lost and self.url(self.variant).is_web else ended
 
     def needs(self, feature: str) -> None:
         """Raises ``Unsupported`` unless INFO claims ``feature`` (``jetstream``, ``auth_required``)."""

@@ -15,12 +15,16 @@ import pytest
 from plumbline.conformance.access import Access
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Inconclusive
+from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.runner.prepare import RunOptions, prepare
 from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.suite import all_checks, select
 from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAccess, UrlError, open_target
 from plumbline.conformance.urls import AmqpUrl, AnyUrl, parse_url
 from plumbline.errors import PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.tls import TlsError, TlsOptions, context_of
+from plumbline.verdicts import Outcome
 from plumbline.wire.websocket import Opcode
 from tests.certificates import Certificates
 from tests.conformance.scripted import INFO, Script, dripping, lines, nats, scripted, silent
@@ -232,8 +236,11 @@ def test_a_server_that_requires_tls_of_a_plain_url() -> None:
 # -- WebSocket -------------------------------------------------------------------------------------
 
 
-def web_socket(answer: bytes = b"") -> Script:
-    """A NATS server inside WebSocket; ``answer`` instead of its own to the upgrade."""
+def web_socket(answer: bytes = b"", refusal: bytes | None = None) -> Script:
+    """A NATS server inside WebSocket; ``answer`` instead of its own to the upgrade.
+
+    At FOO it sends ``refusal`` and closes, or without one goes on.
+    """
 
     def script(link: socket.socket) -> None:
         with link.makefile("rb") as file:
@@ -250,6 +257,9 @@ def web_socket(answer: bytes = b"") -> Script:
                 text = bytes(byte ^ mask[at % 4] for at, byte in enumerate(file.read(size)))
                 if b"PING\r\n" in text:
                     link.sendall(of_server(Opcode.BINARY, b"PONG\r\n"))
+                if b"FOO" in text and refusal is not None:
+                    link.sendall(of_server(Opcode.BINARY, refusal) if refusal else b"")
+                    link.shutdown(socket.SHUT_RDWR)
 
     return script
 
@@ -263,6 +273,30 @@ def test_a_check_sees_nats_inside_web_socket(certificates: Certificates) -> None
     with scripted(encrypted(certificates, web_socket())) as address:
         url = Access(tls=TlsOptions(certificates.pem("ca"))).applied_to(parse_url(f"wss://{address}"))
         assert str(open_target(url).url) == f"wss://{address}"
+
+
+def closing_at_foo(link: socket.socket, line: bytes) -> None:
+    if line.startswith(b"FOO"):
+        link.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "script", "outcome"),
+    [
+        ("ws", web_socket(refusal=b"-ERR 'Unknown Protocol Operation'\r\n"), Outcome.PASSED),
+        ("ws", web_socket(refusal=b""), Outcome.UNSUPPORTED),
+        ("ws", web_socket(refusal=b"-ERR 'Go Away'\r\n"), Outcome.FAILED),
+        ("ws", web_socket(), Outcome.FAILED),
+        ("nats", nats(closing_at_foo), Outcome.FAILED),
+    ],
+)
+def test_only_web_socket_may_lose_the_error_of_a_closed_connection(
+    scheme: str, script: Script, outcome: Outcome
+) -> None:
+    (check,) = select(all_checks("nats"), ["core/unknown-verb-is-refused"])
+    with scripted(script) as address:
+        result = run_check(check, open_target(parse_url(f"{scheme}://{address}")), Catalogue.load())
+    assert result.outcome is outcome
 
 
 def test_urls_of_web_sockets() -> None:
