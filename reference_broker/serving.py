@@ -73,12 +73,12 @@ async def _serve(
             warn(f"warning: {warning}")
         suffix = f" ({', '.join(traits)})" if traits else ""
         ready(f"{broker.shown_url} ready{suffix}")
-        await _stopped_or_failed(stopped, broker)
+        await stopped_or_failed(stopped, broker)
     assert broker.failed is not None
     return broker.failed.result() if broker.failed.done() else ""  # it may have failed at its end
 
 
-async def _stopped_or_failed(stopped: asyncio.Event, broker: DurableShell) -> None:
+async def stopped_or_failed(stopped: asyncio.Event, broker: DurableShell) -> None:
     """Waits for a signal, or until the store cannot be written any more."""
     waiting = asyncio.ensure_future(stopped.wait())
     assert broker.failed is not None

@@ -84,6 +84,7 @@ class Shell:
         self._refused = 0
         self._opened = 0
         self._server: asyncio.Server | None = None
+        self._more_servers: list[asyncio.Server] = []
         self._clock_starts = time.time_ns() - time.monotonic_ns()
         self._wake_handle: asyncio.TimerHandle | None = None
         self._wake_at: int | None = None
@@ -146,15 +147,32 @@ class Shell:
     def on_client_ready(self, client: Client) -> None:
         """``client`` has taken what it was sent."""
 
+    async def open_more_ports(self) -> None:
+        """Before the port of clients is opened: ``listen`` on others. Raises as ``start`` does."""
+
+    async def listen(
+        self, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> asyncio.Server:
+        """One more port, until ``stop``. Raises ``OSError`` if the address cannot be had."""
+        server = await _listen(new_protocol, host, port)
+        self._more_servers.append(server)
+        return server
+
+    def _close_more_ports(self) -> None:
+        while self._more_servers:
+            self._more_servers.pop().close()
+
     async def start(self) -> None:
         """Listen. Raises ``OSError`` if the address cannot be had."""
-        loop = asyncio.get_running_loop()
         limit = descriptor_limit()
         self.max_clients = max(limit - RESERVED_DESCRIPTORS, limit // 4)
-        # asyncio accepts as many at once as the backlog is long, and refuses none of them before it has all.
-        self._server = await loop.create_server(self.new_client, self.host, self.port, backlog=ACCEPT_AT_ONCE)
-        lengthen_backlog(self._server)
-        self.port = self._server.sockets[0].getsockname()[1]
+        try:
+            await self.open_more_ports()
+            self._server = await _listen(self.new_client, self.host, self.port)
+        except BaseException:
+            self._close_more_ports()
+            raise
+        self.port = port_of(self._server)
         self.on_listening()
         self.schedule()
 
@@ -168,6 +186,7 @@ class Shell:
         for _ in range(ACCEPT_TURNS):  # asyncio forgets, unclosed, whom it accepted just before close()
             await asyncio.sleep(0)
         self._server.close()
+        self._close_more_ports()
         if self._wake_handle is not None:
             self._wake_handle.cancel()
         clients = list(self.clients.values())
@@ -367,11 +386,22 @@ class Client(asyncio.Protocol):
             self.transport.resume_reading()
 
 
-def lengthen_backlog(server: asyncio.Server) -> None:
-    """Let many connections wait, although few are accepted in one turn."""
+async def _listen(new_protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
+    """Many connections may wait, although few are accepted in one turn.
+
+    asyncio accepts as many at once as the backlog is long, and refuses none of them before it has all.
+    """
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(new_protocol, host, port, backlog=ACCEPT_AT_ONCE)
     for listener in server.sockets:
         with socket.fromfd(listener.fileno(), listener.family, listener.type) as same:
             same.listen(BACKLOG)
+    return server
+
+
+def port_of(server: asyncio.Server) -> int:
+    """The one that it listens on."""
+    return int(server.sockets[0].getsockname()[1])
 
 
 class BrokerThread:

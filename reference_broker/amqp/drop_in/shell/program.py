@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from plumbline.descriptors import allow_many_descriptors
 from plumbline.errors import PlumblineError
@@ -19,6 +18,7 @@ from plumbline.reference_broker.amqp.drop_in.flags import USAGE, read_flags
 from plumbline.reference_broker.amqp.drop_in.settings import Settings
 from plumbline.reference_broker.amqp.drop_in.shell.files import load
 from plumbline.reference_broker.amqp.drop_in.shell.log import write
+from plumbline.reference_broker.serving import stopped_or_failed
 
 NAME = "plumbline-rabbitmq"
 LISTENERS = {
@@ -67,7 +67,7 @@ class Program:
         await self.server.start()
         try:
             self._announce()
-            await self._wait()
+            await stopped_or_failed(self.stopped, self.server)
         finally:
             await self.server.stop()
             self._remove_pid_file()
@@ -77,14 +77,6 @@ class Program:
     def _end(self, number: signal.Signals) -> None:
         write("info", f"{number.name} received - shutting down")
         self.stopped.set()
-
-    async def _wait(self) -> None:
-        """Until a signal, or a store that cannot be written."""
-        assert self.server.failed is not None
-        stopped = asyncio.ensure_future(self.stopped.wait())
-        tasks: set[asyncio.Future[Any]] = {stopped, self.server.failed}
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
 
     def _announce(self) -> None:
         """The lines that launchers wait for."""

@@ -26,6 +26,7 @@ from plumbline.reference_broker.nats.drop_in.shell.files import (
 )
 from plumbline.reference_broker.nats.drop_in.shell.log import Log
 from plumbline.reference_broker.nats.levels import NEWEST, VERSIONS
+from plumbline.reference_broker.serving import stopped_or_failed
 
 NAME = "nats-server"
 SIGNALS = {
@@ -128,7 +129,9 @@ class Program:
             return 1
         try:
             self._announce()
-            await self._wait()
+            await stopped_or_failed(self.stopped, self.server)
+            if self._leaving is not None:
+                self._leaving.cancel()
         finally:
             self.log.info("Initiating Shutdown...")
             await self.server.stop()
@@ -214,16 +217,6 @@ class Program:
                 act()
 
             loop.add_signal_handler(number, obey)
-
-    async def _wait(self) -> None:
-        """Until a signal, the end of lame duck mode, or a store that cannot be written."""
-        assert self.server.failed is not None
-        stopped = asyncio.ensure_future(self.stopped.wait())
-        tasks: set[asyncio.Future[Any]] = {stopped, self.server.failed}
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if self._leaving is not None:
-            self._leaving.cancel()
 
     def _open_log_again(self) -> None:
         try:

@@ -8,12 +8,12 @@ import random
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from plumbline.bounds import MONITORING_CONNECTION_S
 from plumbline.reference_broker.http import HttpRequest, answer
+from plumbline.reference_broker.http_shell import HttpClient
 from plumbline.reference_broker.nats.accounts import AccountsCore
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.connection import NatsClientConnection
@@ -23,7 +23,7 @@ from plumbline.reference_broker.nats.drop_in.options import Settings
 from plumbline.reference_broker.nats.drop_in.traffic import Traffic
 from plumbline.reference_broker.nats.info import ACCOUNT
 from plumbline.reference_broker.nats.server import NatsBroker
-from plumbline.reference_broker.shell import Client, lengthen_backlog
+from plumbline.reference_broker.shell import Client, port_of
 from plumbline.wire.nats import Info
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ class DropInServer(NatsBroker):
 
             self._ports = Ports(settings, self._remember_websocket)
         self._websocket: asyncio.Server | None = None
-        self._monitoring: asyncio.Server | None = None
         self._websocket_clients: set[int] = set()
         if settings.tls is not None:
             offer = "tls_available" if settings.allow_non_tls else "tls_required"
@@ -84,38 +83,24 @@ class DropInServer(NatsBroker):
 
     # Ports
 
-    async def start(self) -> None:
-        """Raises ``OSError`` if an address cannot be had, and ``StoreError``."""
-        loop = asyncio.get_running_loop()
+    async def open_more_ports(self) -> None:
         self._know_process()
-        settings, options = self.settings, self.settings.websocket
-        try:
-            if settings.monitor is not None:
-                host = settings.monitor.host or self.host
-                self._monitoring = await loop.create_server(
-                    lambda: MonitoringClient(self), host, settings.monitor.port
-                )
-                self.process.monitor_port = self._monitoring.sockets[0].getsockname()[1]
-            if options is not None and self._ports is not None:
-                ports = self._ports
-                self._websocket = await loop.create_server(
-                    lambda: ports.new_websocket(self), options.host, options.port
-                )
-                lengthen_backlog(self._websocket)
-                self.process.websocket_port = self._websocket.sockets[0].getsockname()[1]
-            await super().start()
-        except BaseException:
-            self._close_ports()
-            raise
+        monitor, websocket, ports = self.settings.monitor, self.settings.websocket, self._ports
+        if monitor is not None:
+            host = monitor.host or self.host
+            server = await self.listen(lambda: HttpClient(HttpRequest(), self._monitored), host, monitor.port)
+            self.process.monitor_port = port_of(server)
+        if websocket is not None and ports is not None:
+            host, port = websocket.host, websocket.port
+            self._websocket = await self.listen(lambda: ports.new_websocket(self), host, port)
+            self.process.websocket_port = port_of(self._websocket)
 
-    async def stop(self) -> None:
-        self._close_ports()
-        await super().stop()
-
-    def _close_ports(self) -> None:
-        for server in (self._websocket, self._monitoring):
-            if server is not None:
-                server.close()
+    def _monitored(self, request: HttpRequest, peer: str) -> bytes:
+        """The answer of the monitoring port."""
+        if request.status != 200:
+            return answer(request.status, "text/plain", b"")
+        found = self.monitor.answer(request.path, request.query, self.now())
+        return answer(*found, head_only=request.method == "HEAD")
 
     def new_client(self) -> Client:
         if self.settings.tls is None or self._ports is None:
@@ -197,33 +182,6 @@ class DropInServer(NatsBroker):
             for client in list(self.clients.values())[: 1 if pause * EVICTIONS_A_SECOND > 1 else None]:
                 client.transport.close()
             await asyncio.sleep(min(pause, 1.0))
-
-
-class MonitoringClient(asyncio.Protocol):
-    """One request to the monitoring port."""
-
-    def __init__(self, server: DropInServer) -> None:
-        self._server = server
-        self._request = HttpRequest()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._overdue = asyncio.get_running_loop().call_later(MONITORING_CONNECTION_S, transport.close)
-
-    def connection_lost(self, exception: Exception | None) -> None:
-        self._overdue.cancel()
-
-    def data_received(self, data: bytes) -> None:
-        request = self._request
-        if self._transport.is_closing() or not request.feed(data):
-            return
-        if request.status != 200:
-            reply = answer(request.status, "text/plain", b"")
-        else:
-            found = self._server.monitor.answer(request.path, request.query, self._server.now())
-            reply = answer(*found, head_only=request.method == "HEAD")
-        self._transport.write(reply)
-        self._transport.close()
 
 
 def _resident_bytes() -> int:
