@@ -20,7 +20,7 @@ def newest_server() -> ServerBinary:
     return server
 
 
-@pytest.fixture(params=["drop-in", "real"])
+@pytest.fixture(params=["drop-in", pytest.param("real", marks=pytest.mark.external)])
 def command(request: pytest.FixtureRequest) -> list[str]:
     """The drop-in, and the newest real server: both must do the same."""
     if request.param == "drop-in":

@@ -5,41 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.reference_broker.started import StartedServer
+
 COMMAND = [sys.executable, "-m", "plumbline.cli.nats_server"]
-STARTS_S = 20.0
 
 
-class DropIn:
-    """A running server. ``lines`` are those of its log up to now."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    def wait_for(self, words: str) -> str:
-        """The next line of the log with these words."""
-        assert self.process.stderr is not None
-        timer = threading.Timer(STARTS_S, self.process.kill)
-        timer.start()
-        try:
-            for line in self.process.stderr:
-                self.lines.append(line.rstrip("\n"))
-                if words in line:
-                    return line.rstrip("\n")
-        finally:
-            timer.cancel()
-        raise AssertionError(f"no line with {words!r} in {self.lines}")
-
-    def port_of(self, words: str) -> int:
-        line = next(line for line in self.lines if words in line)
-        return int(line.rpartition(":")[2])
+class DropIn(StartedServer):
+    """A running server."""
 
     @property
     def url(self) -> str:
@@ -57,7 +35,7 @@ def drop_in(*flags: str, folder: Path | None = None, command: Sequence[str] = CO
     """A server that is ready, on a free port unless ``flags`` say otherwise. ``command``: the real one."""
     given = flags if {"-p", "-c", "--port"}.intersection(flags) else ("-p", "-1", *flags)
     with subprocess.Popen([*command, *given], stderr=subprocess.PIPE, text=True, cwd=folder) as process:
-        server = DropIn(process)
+        server = DropIn(process, process.stderr)
         try:
             server.wait_for("Server is ready")
             yield server

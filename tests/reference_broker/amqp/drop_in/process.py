@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,34 +15,13 @@ from typing import Any
 
 import pika
 
+from tests.reference_broker.started import StartedServer
+
 COMMAND = [sys.executable, "-m", "plumbline.cli.rabbitmq"]
-STARTS_S = 60.0
 
 
-class RabbitDropIn:
-    """A running server. ``lines`` are those of its log up to now."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    def wait_for(self, words: str) -> None:
-        """Read the log up to the next line with these words."""
-        assert self.process.stdout is not None
-        timer = threading.Timer(STARTS_S, self.process.kill)
-        timer.start()
-        try:
-            for line in self.process.stdout:
-                self.lines.append(line.rstrip("\n"))
-                if words in line:
-                    return
-        finally:
-            timer.cancel()
-        raise AssertionError(f"no line with {words!r} in {self.lines}")
-
-    def port_of(self, words: str) -> int:
-        line = next(line for line in self.lines if words in line)
-        return int(line.rpartition(":")[2])
+class RabbitDropIn(StartedServer):
+    """A running server."""
 
     @property
     def port(self) -> int:
@@ -105,7 +83,7 @@ def rabbit_drop_in(
     with subprocess.Popen(
         [*COMMAND, *flags], stdout=subprocess.PIPE, text=True, cwd=folder, env=_environment(given)
     ) as process:
-        server = RabbitDropIn(process)
+        server = RabbitDropIn(process, process.stdout)
         try:
             server.wait_for("Server startup complete")
             yield server
