@@ -1,0 +1,3 @@
+module example.org/launcher
+
+go 1.21
