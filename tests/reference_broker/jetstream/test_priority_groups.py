@@ -97,3 +97,16 @@ def test_prioritized_serves_the_lowest_number_first_and_equals_in_turn() -> None
         bench.request("s")
     order = [sent.target.removeprefix(b"_INBOX.") for sent in bench.sent]
     assert order == [b"1a", b"1b", b"1a", b"1b", b"5", b"5"]
+
+
+@pytest.mark.parametrize("policy", ["", "overflow", "prioritized"])
+def test_another_policy_applies_to_the_requests_that_wait(policy: str) -> None:
+    bench = Bench()
+    bench.stream("S", subjects=["s"])
+    bench.consumer("S", "C", priority_policy="pinned_client", priority_groups=["g"])
+    bench.pull("S", "C", {"group": "g"})
+    bench.consumer("S", "C", priority_policy=policy, priority_groups=["g"] if policy else [])
+    bench.request("s", b"0")
+    (message,) = bench.sent
+    assert shown([message]) == ["s 0"]
+    assert not message.header_block

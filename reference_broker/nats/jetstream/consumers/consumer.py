@@ -36,6 +36,8 @@ class Consumer(PushDelivery):
         filters_change = config.filters != self.config.filters
         has_log = self.log is not None
         paused_until = self.paused_until
+        if config.priority_policy != self.config.priority_policy:
+            self.serve_in_another_order(config, now)
         self.config = self.waiting.config = config
         if filters_change:
             self.filter_by(config)
@@ -53,6 +55,14 @@ class Consumer(PushDelivery):
             self.redirect(config, now)
 
     # Pull requests
+
+    def serve_in_another_order(self, config: ConsumerConfig, now: int) -> None:
+        """The policy has changed: what waits goes on waiting, and nobody is pinned."""
+        requests = self.waiting.requests
+        self.pin_timer.clear()
+        self.waiting = self.new_queue(config, now)
+        for request in requests:
+            self.waiting.enqueue(request)
 
     def pull(self, reply: bytes | None, body: bytes, now: int) -> None:
         """A message on CONSUMER.MSG.NEXT, or what follows +NXT."""

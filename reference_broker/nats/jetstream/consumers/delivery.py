@@ -51,8 +51,7 @@ class ConsumerDelivery:
         self.position: ConsumerPosition = starting_position(config, stream.store, self.rules)
         start = 1 if self.hides_its_start else self.position.next_seq
         self.acks = self.ack_state_type(config.ack_policy, start, self.rules)
-        waiting_type = QUEUES.get(config.priority_policy, self.waiting_type)
-        self.waiting = waiting_type(self.host, config, self.rules, self, now)
+        self.waiting = self.new_queue(config, now)
         self.replay = OriginalReplay(stream.store.last_seq) if config.replay_policy == "original" else None
         self.active = False
         self.log: ConsumerLog | None = None
@@ -88,6 +87,11 @@ class ConsumerDelivery:
             self.log.changed(seq)
 
     # Configuration
+
+    def new_queue(self, config: ConsumerConfig, now: int) -> WaitingQueue:
+        """An empty queue of requests, as the priority policy wants it."""
+        waiting_type = QUEUES.get(config.priority_policy, self.waiting_type)
+        return waiting_type(self.host, config, self.rules, self, now)
 
     def pause(self, config: ConsumerConfig) -> None:
         """``pause_until``: nothing is delivered before."""
