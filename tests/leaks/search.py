@@ -1,0 +1,67 @@
+"""Searches places for secrets, and knows where a secret may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.leaks.places import Piece, files_in, pieces
+from tests.leaks.spellings import spellings
+
+# An NKey seed of any kind, and a private key: whoever made it, it is a secret.
+SHAPES = {
+    "the seed of an NKey": re.compile(rb"(?<![A-Z2-7])S[ACNOUX][A-Z2-7]{56}(?![A-Z2-7])"),
+    "a private key": re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----"),
+}
+
+# Where a secret is what a server, a client or a test needs to have: file names, and why.
+ALLOWED = {
+    "*.creds": "a user's JWT and seed, read by the command under test",
+    "*.nk": "a seed, read by the command under test",
+    "*.key": "a private key",
+    "*.pem": "a certificate with its private key",
+    "*.pyc": "a compiled test",
+}
+
+
+class Hit(Struct, frozen=True):
+    """A secret, by the place of the test that has it; its value is not repeated."""
+
+    place: str
+    at: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: byte {self.at}: {self.what}"
+
+
+class Search:
+    """For the spellings of ``secrets``: their values, and where each is from."""
+
+    def __init__(self, secrets: Mapping[str, str], allowed: Iterable[str] = ALLOWED) -> None:
+        self._allowed = tuple(allowed)
+        self._needles = {
+            spelled: f"a secret of {where} ({name})"
+            for secret, where in secrets.items()
+            for spelled, name in spellings(secret).items()
+        }
+
+    def hits(self, folder: Path) -> Iterator[Hit]:
+        """In every file below ``folder``, or in this file."""
+        for path in files_in(folder):
+            if not any(fnmatch(path.name, pattern) for pattern in self._allowed):
+                for piece in pieces(path):
+                    yield from self._in(piece)
+
+    def _in(self, piece: Piece) -> Iterator[Hit]:
+        data = bytes(piece.data) if isinstance(piece.data, memoryview) else piece.data
+        for needle, what in self._needles.items():
+            if (at := data.find(needle)) >= 0:
+                yield Hit(piece.place, piece.at + at, what)
+        for what, shape in SHAPES.items():
+            if found := shape.search(data):
+                yield Hit(piece.place, piece.at + found.start(), what)
