@@ -7,17 +7,19 @@ import subprocess
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from plumbline.cluster.nodes import RESTARTED_WITHIN_S, NodeProcesses
 from plumbline.cluster.plan import FaultType
 from plumbline.cluster.relays import RouteRelays
+from plumbline.conformance.urls import parse_url
 from plumbline.errors import PlumblineError, UsageProblem
 from plumbline.servers.process import ServerError
 
 COMMAND_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.1
-NODE, URL = "{node}", "{url}"  # in a command: the number of the node, counted from 1, and its URL
+# In a command: the number of the node, counted from 1, and its URL, without a password: every user of the
+# machine can read a command line.
+NODE, URL = "{node}", "{url}"
 
 
 class CommandError(PlumblineError):
@@ -55,7 +57,9 @@ class CommandedNodes(NodeProcesses):
         self._killed.clear()
 
     def _run(self, command: Sequence[str], node: int) -> None:
-        words = [word.replace(NODE, str(node + 1)).replace(URL, self._urls[node]) for word in command]
+        url = self._urls[node]
+        shown = str(parse_url(url)) if "@" in url else url
+        words = [word.replace(NODE, str(node + 1)).replace(URL, shown) for word in command]
         try:
             ended = subprocess.run(
                 words,
@@ -73,11 +77,11 @@ class CommandedNodes(NodeProcesses):
             raise CommandError(f"the command {words[0]} for node {node + 1} {how}")
 
     def _await_port(self, node: int) -> None:
-        address = urlsplit(self._urls[node])
+        address = parse_url(self._urls[node])
         deadline = time.monotonic() + RESTARTED_WITHIN_S
         while True:
             try:
-                with socket.create_connection((address.hostname or "", address.port or 0), timeout=1.0):
+                with socket.create_connection((address.host, address.port), timeout=1.0):
                     return
             except OSError as problem:
                 if time.monotonic() > deadline:

@@ -209,6 +209,17 @@ class AmqpUrl(BaseUrl, frozen=True):
 AnyUrl = NatsUrl | AmqpUrl
 
 
+def url_with_password(text: str, password: str) -> str:
+    """``text`` with a password for its user, or as a token. Not for a report or a command line: it has the
+    secret in it. Raises ``UrlError`` if it has a password already."""
+    url = parse_url(text)
+    url.with_password(password)  # which refuses a second one
+    user = url.user if isinstance(url, AmqpUrl) else url.user or url.token
+    login = ":".join(quote(part, safe="") for part in (user, password) if part)
+    scheme, _, place = str(url).partition("://")
+    return f"{scheme}://{login}@{place.rpartition('@')[2]}"
+
+
 def parse_url(text: str) -> AnyUrl:
     """A URL of any protocol; NATS if it does not say. Raises ``UrlError``."""
     return AmqpUrl.parse(text) if text.startswith(("amqp:", "amqps:")) else NatsUrl.parse(text)

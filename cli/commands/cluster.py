@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.options import JsonFile, Seed
-from plumbline.cli.output import flush, print_line, warn
+from plumbline.cli.output import conceal, concealed, flush, print_line, warn
+from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cluster.amqp.scenario import QueueScenario, started_queue
 from plumbline.cluster.nats.nodes import UserStreams
 from plumbline.cluster.nats.scenario import StreamScenario, started_streams
@@ -23,12 +25,12 @@ from plumbline.cluster.result import ClusterResult, as_json, as_text, conclude
 from plumbline.cluster.run import new_seed, run_cluster
 from plumbline.cluster.scenario import ClusterOptions, Scenario
 from plumbline.cluster.user import UserCluster, possible_faults
-from plumbline.conformance.urls import parse_url
+from plumbline.conformance.urls import parse_url, url_with_password
 from plumbline.errors import ExitCode, UsageProblem
-from plumbline.masking import masked_url
 from plumbline.reports import open_reports
 from plumbline.reports.events import events_of
 from plumbline.servers import getting, targets
+from plumbline.verdicts import RunResult
 from plumbline.versions import numbers
 from plumbline.wire.units import SECOND, read_duration
 
@@ -88,6 +90,8 @@ def cluster(
         list[str] | None,
         typer.Argument(metavar="[URL URL URL]", help="Nodes of your own cluster, instead of --server."),
     ] = None,
+    *,
+    password_file: PasswordFile = None,
     server: Annotated[
         str,
         typer.Option("--server", metavar="NAME", help="A server by name, e.g. rabbitmq@4.3. See 'targets'."),
@@ -135,9 +139,12 @@ def cluster(
         raise UsageProblem(f"{count} nodes: write 3 or 5")
     given: _NamedNodes | _UserNodes
     if urls:
-        given = _UserNodes(tuple(urls), shlex.split(kill_command), shlex.split(start_command))
+        given = _UserNodes(
+            _with_passwords(urls, password_file), shlex.split(kill_command), shlex.split(start_command)
+        )
         possible, kinds = given.possible, faults or ",".join(sorted(given.possible))
     else:
+        given_passwords(None, password_file)
         if kill_command or start_command:
             raise UsageProblem("--kill-command and --start-command: give the URLs of your nodes, too")
         given = _NamedNodes(server, sync)
@@ -156,14 +163,24 @@ def cluster(
     for line in as_text(found):
         print_line(line)
     if json is not None:
-        json.write_bytes(as_json(found))
+        json.write_text(concealed(as_json(found).decode()), "utf-8")
     if html is not None:
-        html.write_text(as_html(found))
+        html.write_text(concealed(as_html(found)), "utf-8")
     if junit is not None:
+        result = msgspec.json.decode(concealed(msgspec.json.encode(found.result).decode()), type=RunResult)
         for report in open_reports({"junit": junit}):
-            for event in events_of(found.result):
+            for event in events_of(result):
                 report.on_event(event)
     raise typer.Exit(ExitCode(found.result.summary.exit_code))
+
+
+def _with_passwords(urls: Sequence[str], file: Path | None) -> tuple[str, ...]:
+    """The URLs of the nodes, each with the password that was given. Raises ``PlumblineError``."""
+    password = given_passwords(urls[0], file).url
+    whole = tuple(urls) if password is None else tuple(url_with_password(url, password) for url in urls)
+    for url in whole:
+        conceal(parse_url(url).mask)
+    return whole
 
 
 class _NamedNodes:
@@ -212,7 +229,7 @@ class _UserNodes:
         impossible = (StreamScenario if self.protocol == "nats" else QueueScenario).impossible
         self.possible = possible_faults(kill) - impossible
         commands = [("--kill-command", kill), ("--start-command", start)]
-        self.words = [masked_url(url) for url in urls]
+        self.words = [str(parse_url(url)) if "@" in url else url for url in urls]
         self.last_words = [word for name, words in commands if words for word in (name, shlex.join(words))]
 
     def scenario(self, options: ClusterOptions) -> Scenario:

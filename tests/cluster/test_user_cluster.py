@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from plumbline.cluster.user import CommandedNodes, CommandError
+from plumbline.conformance.urls import UrlError, parse_url, url_with_password
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.servers.ports import free_ports
-from tests.cli.command import PLUMBLINE
+from tests.cli.command import PLUMBLINE, environment
 
 # Starts or kills node N: its process id is in a file.
 SCRIPT = """
@@ -32,19 +33,23 @@ else:
 """
 
 
+PASSWORD = "cl1ster-p/word"
+
+
 class OwnCluster:
     """Three nats-servers that the run under test did not start."""
 
     def __init__(self, folder: Path, binary: Path) -> None:
         ports = free_ports(6)
         routes = [f"nats://127.0.0.1:{port}" for port in ports[3:]]
-        self.urls = [f"nats://127.0.0.1:{port}" for port in ports[:3]]
+        self.urls = [f"nats://alice@127.0.0.1:{port}" for port in ports[:3]]
         script = folder / "node.py"
         script.write_text(SCRIPT)
         for node in range(3):
             config = {
                 "server_name": f"own-{node + 1}",
                 "listen": f"127.0.0.1:{ports[node]}",
+                "authorization": {"user": "alice", "password": PASSWORD},
                 "jetstream": {"store_dir": str(folder / f"store{node + 1}")},
                 "cluster": {"name": "own", "listen": f"127.0.0.1:{ports[3 + node]}", "routes": routes},
             }
@@ -77,7 +82,11 @@ def test_a_run_kills_and_starts_nodes_and_deletes_its_stream(own_cluster: OwnClu
     deadline = time.monotonic() + 60
     while True:  # the nodes may not be a cluster yet: exit code 3
         ended = subprocess.run(
-            [*PLUMBLINE, "cluster", *own_cluster.urls, *words], capture_output=True, text=True, check=False
+            [*PLUMBLINE, "cluster", *own_cluster.urls, *words],
+            env=environment(PLUMBLINE_PASSWORD=PASSWORD),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if ended.returncode != 3 or time.monotonic() > deadline:
             break
@@ -86,6 +95,7 @@ def test_a_run_kills_and_starts_nodes_and_deletes_its_stream(own_cluster: OwnClu
     assert result["counts"]["acknowledged"] > 50
     assert "kill" in " ".join(fault["fault"] for fault in result["faults"])
     assert own_cluster.urls[0] in result["command"]
+    assert PASSWORD not in ended.stdout + ended.stderr + out.read_text()
     assert not list(tmp_path.glob("store*/jetstream/*/streams/*"))
 
 
@@ -114,6 +124,23 @@ def test_a_command_is_an_argument_list_without_a_shell(tmp_path: Path) -> None:
     command = [sys.executable, "-c", script, str(out), "$HOME; {node}", "{url}"]
     CommandedNodes(["nats://a", "nats://b"], command, []).kill([1])
     assert out.read_text() == "['$HOME; 2', 'nats://b']"
+
+
+def test_a_command_gets_no_password(tmp_path: Path) -> None:
+    url = url_with_password("nats://alice@a:4222", PASSWORD)
+    script = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
+    CommandedNodes([url], [sys.executable, "-c", script, str(tmp_path / "words"), "{url}"], []).kill([0])
+    assert (tmp_path / "words").read_text() == "nats://alice@a:4222"
+
+
+@pytest.mark.parametrize(
+    "url", ["nats://a", "nats://al%2Fice@a:1", "nats://token@a", "amqp://a", "amqp://bob@a/host"]
+)
+def test_a_url_gets_a_password(url: str) -> None:
+    whole = url_with_password(url, "p/@ é")
+    assert parse_url(whole) == parse_url(url).with_password("p/@ é")
+    with pytest.raises(UrlError, match="already has a password"):
+        url_with_password("nats://u:p@h", PASSWORD)
 
 
 def test_a_command_that_fails_is_an_error() -> None:
