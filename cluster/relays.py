@@ -15,9 +15,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import IO, Self
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
+from typing import IO
 
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.interpreter import python_command
@@ -41,22 +41,29 @@ class RelayError(PlumblineError):
 
 
 class RouteRelays:
-    """The relays, from construction until ``stop``. ``ports`` says where each one listens on 127.0.0.1."""
+    """The relays, from ``start`` until ``stop``. ``ports`` says where each one listens on 127.0.0.1."""
 
-    def __init__(self, servers: Mapping[Route, int]) -> None:
+    def __init__(self) -> None:
+        self.ports: dict[Route, int] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(self, servers: Sequence[int]) -> None:
+        """Between nodes that listen on these ports for each other. Relays that run are ended before."""
+        self.stop()
         with kept_from_children():
             self._process = subprocess.Popen(
                 python_command("-m", "plumbline.cluster.relays"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
-        self._lock = threading.Lock()
+        routes = list(permutations(range(len(servers)), 2))
         try:
-            answer = self._ask([[*route, port] for route, port in servers.items()])
+            answer = self._ask([[*route, servers[route[1]]] for route in routes])
         except BaseException:
             self.stop()
             raise
-        self.ports: dict[Route, int] = dict(zip(servers, answer, strict=True))
+        self.ports = dict(zip(routes, answer, strict=True))
 
     def set_faults(self, faults: Mapping[Route, Iterable[str]]) -> None:
         """From now on these and no others: ``CUT``, ``latency 50ms``, on what the first node of each pair
@@ -70,24 +77,20 @@ class RouteRelays:
 
     def stop(self) -> None:
         """Ends the process. Idempotent."""
-        for stream in (self._process.stdin, self._process.stdout):
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
         try:
-            self._process.wait(ENDED_WITHIN_S)
+            process.wait(ENDED_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+            process.kill()
+            process.wait()
 
     def _ask(self, command: object) -> list[int]:
+        assert self._process is not None, "the cluster was not started"
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

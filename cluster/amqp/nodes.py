@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from itertools import permutations
 from pathlib import Path
 
 from plumbline.cluster.amqp.port_mapper import PortMapper
@@ -54,7 +53,7 @@ class RelayedRabbitMQ(RabbitMQCluster):
     def __init__(self, binary: Path | str, nodes: int) -> None:
         super().__init__(binary, nodes)
         self.processes = NodeProcesses(self.nodes)
-        self._relays: RouteRelays | None = None
+        self.relays = RouteRelays()
         self._mappers: list[PortMapper] = []
 
     def _make_nodes(self, binary: Path | str, count: int) -> Sequence[RelayedNode]:
@@ -69,21 +68,14 @@ class RelayedRabbitMQ(RabbitMQCluster):
             for at in node.elections(queue)
         )
 
-    @property
-    def relays(self) -> RouteRelays:
-        assert self._relays is not None, "the cluster was not started"
-        return self._relays
-
     def _prepare(self) -> None:
-        self._end_relays()
+        self._end_mappers()
         super()._prepare()
-        numbers = range(len(self.nodes))
-        ports = [node.distribution_port for node in self.nodes]
+        self.relays.start([node.distribution_port for node in self.nodes])
         names = [node.name.partition("@")[0] for node in self.nodes]
-        relays = RouteRelays({(one, other): ports[other] for one, other in permutations(numbers, 2)})
-        self._relays = relays
         for one, node in enumerate(self.nodes):
-            mapper = PortMapper({names[other]: relays.ports[one, other] for other in numbers if other != one})
+            relays = self.relays.ports.items()
+            mapper = PortMapper({names[other]: relay for (here, other), relay in relays if here == one})
             self._mappers.append(mapper)
             node.map_ports_at(mapper.port)
 
@@ -94,13 +86,11 @@ class RelayedRabbitMQ(RabbitMQCluster):
 
     def stop(self) -> None:
         with ExitStack() as ends:
-            ends.callback(self._end_relays)
+            ends.callback(self.relays.stop)
+            ends.callback(self._end_mappers)
             ends.callback(super().stop)
             self.processes.end_pauses()
 
-    def _end_relays(self) -> None:
+    def _end_mappers(self) -> None:
         while self._mappers:
             self._mappers.pop().stop()
-        if self._relays is not None:
-            self._relays.stop()
-            self._relays = None

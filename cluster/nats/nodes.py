@@ -11,7 +11,6 @@ import asyncio
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from itertools import permutations
 from pathlib import Path
 
 from plumbline.cluster.nats.reading import OwnCopy, stated_copy
@@ -31,25 +30,19 @@ class RelayedCluster(NatsCluster):
     def __init__(self, binary: Path | str, config: Mapping[str, object], nodes: int) -> None:
         super().__init__(binary, config, nodes)
         self.processes = NodeProcesses(self.nodes, self._forget_ports)
-        self._relays: RouteRelays | None = None
+        self.relays = RouteRelays()
         self._closed_port = socket.socket()  # bound, and listens never: a connection is refused at once
 
-    @property
-    def relays(self) -> RouteRelays:
-        assert self._relays is not None, "the cluster was not started"
-        return self._relays
-
     def _prepare(self) -> None:
-        self._end_relays()
-        numbers = range(len(self.nodes))
         ports = free_ports(len(self.nodes))
+        self.relays.start(ports)
+        self._closed_port.close()
         self._closed_port = socket.socket()
         self._closed_port.bind(("127.0.0.1", 0))
         nowhere = f"127.0.0.1:{self._closed_port.getsockname()[1]}"
-        self._relays = RouteRelays({(one, other): ports[other] for one, other in permutations(numbers, 2)})
         for one, (node, port) in enumerate(zip(self.nodes, ports, strict=True)):
             routes = [
-                f"nats://127.0.0.1:{self._relays.ports[one, other]}" for other in numbers if other != one
+                f"nats://127.0.0.1:{relay}" for (here, _), relay in self.relays.ports.items() if here == one
             ]
             node.config = {
                 "server_name": f"{NAME}-{one + 1}",
@@ -88,15 +81,10 @@ class RelayedCluster(NatsCluster):
 
     def stop(self) -> None:
         with ExitStack() as ends:
-            ends.callback(self._end_relays)
+            ends.callback(self._closed_port.close)
+            ends.callback(self.relays.stop)
             ends.callback(super().stop)
             self.processes.end_pauses()
-
-    def _end_relays(self) -> None:
-        self._closed_port.close()
-        if self._relays is not None:
-            self._relays.stop()
-            self._relays = None
 
 
 class UserStreams(UserCluster):
