@@ -61,7 +61,7 @@ from tests.adequacy.sources import (
 )
 
 FOLDER = ROOT / ".plumbline" / "adequacy"
-PLAIN_EVERY = 200  # mutants, between two lines where nothing may move
+PLAIN_EVERY = 200  # mutants, between two lines where nothing may move; one more is of the first mutant
 
 
 class Options(Struct):
@@ -326,7 +326,7 @@ class _Shown:
         if self._console.is_terminal and time.monotonic() > self._drawn_at + 0.1:
             self._drawn_at = time.monotonic()
             self._bar.refresh()
-        if not self._console.is_terminal and self._done % PLAIN_EVERY == 0:
+        if not self._console.is_terminal and (self._done == 1 or self._done % PLAIN_EVERY == 0):
             self._console.print(f"{self._what}: {self._done} of {self._total} {counts}", soft_wrap=True)
 
     def __enter__(self) -> Self:

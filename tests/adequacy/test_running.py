@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from plumbline.conformance import suite
 from plumbline.conformance.suite import select
+from tests.adequacy import running
 from tests.adequacy.mutants import Candidate, Source, mutants_of
 from tests.adequacy.reach import CheckReach, Reach, measure
 from tests.adequacy.results import (
@@ -95,7 +95,8 @@ def test_a_core_that_raises_an_exception_is_killed(reach: Reach, candidates: lis
     assert "AttributeError" in result.evidence
 
 
-def test_a_core_that_does_not_come_to_an_end_is_killed(reach: Reach) -> None:
+def test_a_core_that_does_not_come_to_an_end_is_killed(reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "CHECK_S", 0.2)
     endless = "def on_basic_ack(self, channel, operation, now):\n    while False: pass\n"
     module = sys.modules[f"{PACKAGE}.{ACKNOWLEDGING}"]
     path = Path(str(module.__file__))
@@ -237,11 +238,14 @@ def test_ctrl_c_ends_it_and_keeps_what_was_done(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        while not list(tmp_path.rglob("results.jsonl")):
-            assert process.poll() is None
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)
-        output, errors = process.communicate()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        output = ""
+        for line in process.stdout:
+            output += line
+            if line.startswith("mutants of amqp: 1 of "):
+                os.killpg(process.pid, signal.SIGINT)
+        errors = process.stderr.read()
     assert process.returncode == 130, errors
     assert "interrupted; run it again to go on" in output
     assert "Traceback" not in errors
