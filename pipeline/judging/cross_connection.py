@@ -10,14 +10,14 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 from msgspec import Struct
 
 from plumbline.monitors import MONITORS, MonitorScope
 from plumbline.monitors.amqp import facts as amqp
-from plumbline.monitors.nats import facts as nats
+from plumbline.monitors.facts import Fact, StreamFact
 from plumbline.pipeline.judging.cells import Cells
 from plumbline.pipeline.rows import RowKind
 
@@ -26,10 +26,10 @@ HELD_OPERATIONS = 16 * 1024  # of all that a flow has begun
 
 LOCAL = tuple(kind for kind in MONITORS if kind.scope in (MonitorScope.CONNECTION, MonitorScope.CHANNEL))
 _ACROSS = {kind.scope: kind for kind in MONITORS if kind not in LOCAL}
-_Crossing = (
-    nats.JetStreamDelivery | nats.JetStreamAck | nats.AckConfirmed | nats.PublishStored | nats.AssetChanged
-    | nats.PullRequested | amqp.AmqpDelivery
-)  # fmt: skip
+if TYPE_CHECKING:
+    _Crossing = Fact
+else:  # one type for msgspec, which tells them by their tags
+    _Crossing = Union[(*StreamFact.__subclasses__(), amqp.AmqpDelivery)]
 
 
 class OperationFacts(Struct, frozen=True, array_like=True):
