@@ -7,6 +7,9 @@ ARGS ?=
 BIN := .venv/bin
 BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$(wildcard tests/bench/*.py))))
 
+# Tests start hundreds of processes: each would compile what it imports where this variable is set.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live bench site picture docs servers lock \
 	ready quick bootstrap clean
