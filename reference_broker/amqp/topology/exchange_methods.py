@@ -21,13 +21,13 @@ from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.arguments import invalid, type_name
 from plumbline.reference_broker.amqp.topology.exchanges import (
-    PREDECLARED,
     TYPES,
     Binding,
     Exchange,
     VirtualHost,
 )
 from plumbline.reference_broker.amqp.topology.topology import (
+    RESERVED,
     Topology,
     check_same,
     default_exchange_refused,
@@ -51,6 +51,8 @@ class ExchangeMethods:
         arguments = operation.arguments
         name = strip_line_ends(arguments["exchange"])
         vhost = self.topology.vhosts[channel.connection.vhost]
+        if not arguments["passive"]:
+            self.check_type(arguments["type"])
         if not name:
             raise default_exchange_refused()
         existing = vhost.exchanges.get(name)
@@ -58,7 +60,6 @@ class ExchangeMethods:
             if existing is None:
                 raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
         else:
-            self.check_type(arguments["type"])
             self.topology.check_access(channel, CONFIGURE, "exchange", name)
             if existing is not None:
                 self.check_same_exchange(vhost, existing, arguments)
@@ -115,16 +116,16 @@ class ExchangeMethods:
 
     def on_exchange_delete(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.delete. What does not exist is deleted already."""
-        name = operation.arguments["exchange"]
+        name = strip_line_ends(operation.arguments["exchange"])
         vhost = self.topology.vhosts[channel.connection.vhost]
+        what = quoted("exchange", name, vhost.name)
         if not name:
             raise default_exchange_refused()
+        if name.startswith(RESERVED):
+            raise AmqpReplyError(ACCESS_REFUSED, f"deletion of system {what} not allowed")
         self.topology.check_access(channel, CONFIGURE, "exchange", name)
         exchange = vhost.exchanges.get(name)
         if exchange is not None:
-            what = quoted("exchange", name, vhost.name)
-            if name in PREDECLARED:
-                raise AmqpReplyError(ACCESS_REFUSED, f"deletion of system {what} not allowed")
             if operation.arguments["if_unused"] and exchange.bindings:
                 raise AmqpReplyError(PRECONDITION_FAILED, f"{what} in use")
             for binding in list(exchange.bindings.values()):
@@ -137,7 +138,7 @@ class ExchangeMethods:
     def on_exchange_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.bind, an extension."""
         vhost = self.topology.vhosts[channel.connection.vhost]
-        self.check_binding_access(channel, operation.arguments)
+        self.topology.check_binding(channel, "exchange", *self.ends(operation.arguments))
         self.topology.add_binding(vhost, self.exchange_binding(vhost, operation.arguments))
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.bind-ok")
@@ -145,25 +146,19 @@ class ExchangeMethods:
     def on_exchange_unbind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.unbind."""
         arguments = operation.arguments
-        self.check_binding_access(channel, arguments)
-        if not arguments["source"] or not arguments["destination"]:
-            raise default_exchange_refused()
-        binding = Binding(
-            arguments["source"],
-            False,
-            arguments["destination"],
-            arguments["routing_key"],
-            arguments["arguments"],
-        )
+        destination, source = self.ends(arguments)
+        self.topology.check_binding(channel, "exchange", destination, source)
+        binding = Binding(source, False, destination, arguments["routing_key"], arguments["arguments"])
         self.topology.drop_binding(channel, binding)
         if not arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.unbind-ok")
 
-    def check_binding_access(self, channel: Channel, arguments: Any) -> None:
-        self.topology.check_access(channel, WRITE, "exchange", arguments["destination"])
-        self.topology.check_access(channel, READ, "exchange", arguments["source"])
+    def ends(self, arguments: Any) -> tuple[str, str]:
+        """The destination and the source of a binding."""
+        return strip_line_ends(arguments["destination"]), strip_line_ends(arguments["source"])
 
     def exchange_binding(self, vhost: VirtualHost, arguments: Any) -> Binding:
-        source = self.topology.bindable(vhost, arguments["source"])
-        destination = self.topology.bindable(vhost, arguments["destination"])
+        to, of = self.ends(arguments)
+        source = self.topology.bindable(vhost, of)
+        destination = self.topology.bindable(vhost, to)
         return Binding(source.name, False, destination.name, arguments["routing_key"], arguments["arguments"])

@@ -21,7 +21,6 @@ from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.reference_broker.amqp.topology.topology import (
     Topology,
     check_same,
-    default_exchange_refused,
     strip_line_ends,
 )
 from plumbline.wire.amqp import Method
@@ -107,15 +106,15 @@ class QueueMethods:
     def on_queue_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """queue.bind. Without queue name and key, the key is the name of the last queue too."""
         arguments = operation.arguments
-        name = arguments["queue"] or self.topology.last_declared(channel)
-        self.topology.check_access(channel, WRITE, "queue", name)
-        self.topology.check_access(channel, READ, "exchange", arguments["exchange"])
+        name = strip_line_ends(arguments["queue"] or self.topology.last_declared(channel))
+        source = strip_line_ends(arguments["exchange"])
+        self.topology.check_binding(channel, "queue", name, source)
+        vhost = self.topology.vhosts[channel.connection.vhost]
+        exchange = self.topology.bindable(vhost, source)
         queue = self.topology.usable_queue(channel, name)
         key = arguments["routing_key"]
         if not arguments["queue"] and not key:
             key = queue.name
-        vhost = self.topology.vhosts[channel.connection.vhost]
-        exchange = self.topology.bindable(vhost, arguments["exchange"])
         self.topology.add_binding(
             vhost, Binding(exchange.name, True, queue.name, key, arguments["arguments"])
         )
@@ -129,13 +128,9 @@ class QueueMethods:
         if not name:
             name = self.topology.last_declared(channel)
             key = key or name
-        self.topology.check_access(channel, WRITE, "queue", name)
-        self.topology.check_access(channel, READ, "exchange", arguments["exchange"])
-        if not arguments["exchange"]:
-            raise default_exchange_refused()
-        self.topology.drop_binding(
-            channel, Binding(arguments["exchange"], True, name, key, arguments["arguments"])
-        )
+        name, source = strip_line_ends(name), strip_line_ends(arguments["exchange"])
+        self.topology.check_binding(channel, "queue", name, source)
+        self.topology.drop_binding(channel, Binding(source, True, name, key, arguments["arguments"]))
         self.outbox.answer(channel, "queue.unbind-ok")
 
     def on_queue_purge(self, channel: Channel, operation: Method, now: int) -> None:
@@ -155,7 +150,7 @@ class QueueMethods:
     def on_queue_delete(self, channel: Channel, operation: Method, now: int) -> None:
         """queue.delete. What does not exist is deleted already."""
         arguments = operation.arguments
-        name = arguments["queue"] or self.topology.last_declared(channel)
+        name = strip_line_ends(arguments["queue"] or self.topology.last_declared(channel))
         self.topology.check_access(channel, CONFIGURE, "queue", name)
         vhost = self.topology.vhosts[channel.connection.vhost]
         count = 0

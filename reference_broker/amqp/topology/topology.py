@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.reference_broker.amqp.access import Access
+from plumbline.reference_broker.amqp.access import READ, WRITE, Access
 from plumbline.reference_broker.amqp.alarms import Alarms, AmqpTimer
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.errors import (
@@ -109,10 +109,16 @@ class Topology:
         )
         raise AmqpReplyError(RESOURCE_LOCKED, text)
 
+    def check_binding(self, channel: Channel, kind: str, destination: str, source: str) -> None:
+        """Who may bind or unbind an exchange or queue (``kind``), in the order in which RabbitMQ asks.
+        Raises ``AmqpReplyError`` (403)."""
+        self.check_access(channel, WRITE, kind, destination)
+        if not source or (kind == "exchange" and not destination):
+            raise default_exchange_refused()
+        self.check_access(channel, READ, "exchange", source)
+
     def bindable(self, vhost: VirtualHost, name: str) -> Exchange:
         """An exchange that takes bindings. Raises ``AmqpReplyError``."""
-        if not name:
-            raise default_exchange_refused()
         if name not in vhost.exchanges:
             raise AmqpReplyError(NOT_FOUND, f"no {quoted('exchange', name, vhost.name)}")
         return vhost.exchanges[name]

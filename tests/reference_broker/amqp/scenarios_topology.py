@@ -196,6 +196,33 @@ def exchanges(p: Player) -> None:
     p.ask("basic.qos")
 
 
+def what_is_refused_first(p: Player) -> None:
+    """Of two reasons to refuse, RabbitMQ gives the same one each time."""
+    p.connect()
+    p.queue("q")
+    for method in ("queue.bind", "queue.unbind"):
+        refused(p, method, queue="q", exchange="", routing_key="k")
+        refused(p, method, queue="nosuch", exchange="", routing_key="k")
+    refused(p, "queue.bind", queue="nosuch", exchange="no-exchange", routing_key="k")
+    p.ask("queue.unbind", queue="nosuch", exchange="no-exchange", routing_key="k")
+    for method in ("exchange.bind", "exchange.unbind"):
+        for destination, source in (("", "amq.fanout"), ("amq.fanout", ""), ("", "")):
+            refused(p, method, destination=destination, source=source, routing_key="k")
+    refused(p, "exchange.bind", destination="no-target", source="no-source", routing_key="k")
+    refused(p, "exchange.delete", exchange="amq.nosuch")
+    p.ask("queue.bind", queue="q\r", exchange="amq.\nfanout", routing_key="k")
+    p.ask("exchange.declare", exchange="x", type="fanout")
+    p.ask("exchange.bind", destination="x\n", source="amq.\rfanout")
+    p.ask("exchange.unbind", destination="x\n", source="amq.\rfanout")
+    p.ask("exchange.delete", exchange="x\n")
+    p.ask("queue.delete", queue="q\n")
+
+
+def no_type_and_no_name(p: Player) -> None:
+    p.connect()
+    p.ask("exchange.declare", exchange="", type="nosuch")
+
+
 def exchanges_that_go(p: Player) -> None:
     p.connect()
     p.ask("exchange.declare", exchange="x", type="direct", auto_delete=True)
@@ -304,6 +331,8 @@ SCENARIOS: list[Scenario] = [
     deleting,
     purging,
     exchanges,
+    what_is_refused_first,
+    no_type_and_no_name,
     exchanges_that_go,
     routing,
     headers,

@@ -66,6 +66,30 @@ def test_permissions_are_patterns_for_names(tmp_path: Path) -> None:
             )
 
 
+def test_what_nobody_may_do_is_refused_before_permissions_are_asked(tmp_path: Path) -> None:
+    default = "operation not permitted on the default exchange"
+    refused: dict[Callable[[Any], Any], str] = {
+        lambda channel: channel.queue_bind("own-queue", "", "a"): default,
+        lambda channel: channel.queue_unbind("own-queue", "", "a"): default,
+        lambda channel: channel.queue_bind("other", "", "a"): "access to queue 'other'",
+        lambda channel: channel.exchange_bind("own-x", "", "a"): default,
+        lambda channel: channel.exchange_bind("", "own-x", "a"): "access to exchange 'amq.default'",
+        lambda channel: channel.exchange_delete("amq.topic"): "deletion of system exchange 'amq.topic'",
+        lambda channel: channel.exchange_delete(""): default,
+    }
+    limits = LIMITED.replace("|amq\\.default", "")
+    with (
+        rabbit_drop_in(limits, folder=tmp_path) as server,
+        server.connect("shop", "s3cret#1", "orders") as connection,
+    ):
+        connection.channel().queue_declare("own-queue")
+        for use, text in refused.items():
+            with pytest.raises(ChannelClosedByBroker) as closed:
+                use(connection.channel())
+            assert closed.value.reply_code == ACCESS_REFUSED
+            assert closed.value.reply_text.startswith(f"ACCESS_REFUSED - {text}")
+
+
 def test_an_empty_pattern_is_for_nothing(tmp_path: Path) -> None:
     text = "default_permissions.write =\n"
     with rabbit_drop_in(text, folder=tmp_path) as server, server.connect() as connection:
