@@ -11,7 +11,7 @@ BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live bench site picture docs servers lock \
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live bench site picture docs servers lock zipapp \
 	ready quick bootstrap clean
 
 help: ## show this list
@@ -78,6 +78,9 @@ docs: bootstrap ## build the documentation site into .plumbline/docs/
 	@rm -rf .plumbline/docs
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs .plumbline/docs
 	@echo "The documentation is in .plumbline/docs/index.html"
+
+zipapp: ready ## build plumbline.pyz: everything in one file, for the Python of .venv
+	@$(BIN)/python -m plumbline.ci.zipapp $(ARGS)
 
 servers: ready ## get the real servers that the tests use (apt-get, go install or a wheel)
 	@$(BIN)/python -m plumbline.ci.install
