@@ -74,19 +74,19 @@ def _packed(place: str, file: IO[bytes], levels: int) -> Iterator[Piece]:
     file.seek(0)
     try:
         if levels and head[:2] == b"\x1f\x8b":
-            with gzip.open(file) as opened:
-                yield from _stream(f"{place}!gz", opened, levels - 1)
+            with gzip.open(file) as gz:
+                yield from _stream(f"{place}!gz", gz, levels - 1)
         elif levels and head[:3] == b"BZh":
-            with bz2.open(file) as opened:
-                yield from _stream(f"{place}!bz2", opened, levels - 1)
+            with bz2.open(file) as bz:
+                yield from _stream(f"{place}!bz2", bz, levels - 1)
         elif levels and head[:6] == b"\xfd7zXZ\0":
-            with lzma.open(file) as opened:
-                yield from _stream(f"{place}!xz", opened, levels - 1)
+            with lzma.open(file) as xz:
+                yield from _stream(f"{place}!xz", xz, levels - 1)
         elif levels and head[:4] == b"PK\x03\x04":
             with zipfile.ZipFile(file) as archive:
                 for member in archive.infolist():
-                    with archive.open(member) as opened:
-                        yield from _stream(f"{place}!{member.filename}", opened, levels - 1)
+                    with archive.open(member) as packed:
+                        yield from _stream(f"{place}!{member.filename}", packed, levels - 1)
         elif levels and _is_tar(file):
             with tarfile.open(fileobj=file) as archive:
                 for entry in archive:
@@ -117,7 +117,7 @@ def _is_tar(file: IO[bytes]) -> bool:
     return found
 
 
-def _stream(place: str, opened: IO[bytes], levels: int) -> Iterator[Piece]:
+def _stream(place: str, opened: IO[bytes] | gzip.GzipFile, levels: int) -> Iterator[Piece]:
     """What comes out of an archive, and what is packed in that."""
     read, kept = 0, b""
     first = opened.read(PIECE)
