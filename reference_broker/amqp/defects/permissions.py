@@ -168,47 +168,47 @@ def _done_all_the_same(broker: Broker, *methods: str) -> None:
 
 @defect("AMQP-PERM-006", "AMQP-PERM-007", "AMQP-PERM-018", "AMQP-PERM-019")
 def unpermitted_declares_make(broker: Broker) -> None:
-    """A declare that is refused for want of a permission makes its queue or exchange."""
+    """A declare that is refused because a permission is missing makes its queue or exchange."""
     _done_all_the_same(broker, "queue.declare", "exchange.declare")
 
 
 @defect("AMQP-PERM-008", "AMQP-PERM-009")
 def unpermitted_deletes_delete(broker: Broker) -> None:
-    """A delete that is refused for want of a permission deletes."""
+    """A delete that is refused because a permission is missing deletes."""
     _done_all_the_same(broker, "queue.delete", "exchange.delete")
 
 
 @defect("AMQP-PERM-010", "AMQP-PERM-012")
 def unpermitted_binds_bind(broker: Broker) -> None:
-    """A bind that is refused for want of a permission binds."""
+    """A bind that is refused because a permission is missing binds."""
     _done_all_the_same(broker, "queue.bind", "exchange.bind")
 
 
 @defect("AMQP-PERM-011", "AMQP-PERM-013")
 def unpermitted_unbinds_unbind(broker: Broker) -> None:
-    """An unbind that is refused for want of a permission unbinds."""
+    """An unbind that is refused because a permission is missing unbinds."""
     _done_all_the_same(broker, "queue.unbind", "exchange.unbind")
 
 
 @defect("AMQP-PERM-014")
 def unpermitted_messages_are_queued(broker: Broker) -> None:
-    """A message that is refused for want of a permission is queued."""
+    """A message that is refused because a permission is missing is queued."""
     _done_all_the_same(broker, "basic.publish")
 
 
 @defect("AMQP-PERM-015")
 def unpermitted_gets_take(broker: Broker) -> None:
-    """basic.get that is refused for want of a permission takes the message."""
+    """basic.get that is refused because a permission is missing takes the message."""
     _done_all_the_same(broker, "basic.get")
 
 
 @defect("AMQP-PERM-016")
 def unpermitted_consumers_consume(broker: Broker) -> None:
-    """basic.consume that is refused for want of a permission makes a consumer."""
+    """basic.consume that is refused because a permission is missing makes a consumer."""
     _done_all_the_same(broker, "basic.consume")
 
 
 @defect("AMQP-PERM-017")
 def unpermitted_purges_purge(broker: Broker) -> None:
-    """queue.purge that is refused for want of a permission removes messages."""
+    """queue.purge that is refused because a permission is missing removes messages."""
     _done_all_the_same(broker, "queue.purge")
