@@ -56,6 +56,9 @@ CAPTURE_UNKNOWN_TOTAL_BYTES = 64 * 1024 * 1024
 CAPTURE_RECOGNITION_BYTES = 4 * 1024
 # Of unfinished operations of all connections together: the oldest one is undecodable.
 CAPTURE_UNFINISHED_BYTES = 256 * 1024 * 1024
+# Of unfinished contents in one direction of an AMQP connection, in bytes of memory: many small frames of one
+# message take more than their bytes. The direction is not decoded any more.
+CAPTURE_UNFINISHED_CONTENT_BYTES = 256 * 1024 * 1024
 # Places of a stream from which it may be decodable, tried at the same time: the oldest one is dropped.
 CAPTURE_START_CANDIDATES = 8
 # Bytes decoded at such places for each byte of the stream: further places are passed over.

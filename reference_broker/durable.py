@@ -18,6 +18,8 @@ from plumbline.reference_broker.write_queue import WriteQueue
 
 __all__ = ["DurableShell", "StorageOptions", "StoreError"]
 
+MAX_REASON = 200  # characters of an error in a sentence
+
 
 class StorageOptions:
     """Where and how a broker keeps its state.
@@ -62,7 +64,7 @@ class DurableShell(Shell):
         self.failed = asyncio.get_running_loop().create_future()
         try:
             if self.storage is not None:
-                self.warnings = self.storage.recover(self.storage.folder.open(), self.now())
+                self.warnings = self._read_store(self.storage)
                 self._commit()
                 if self.failed.done():
                     raise StoreError(self.failed.result())
@@ -70,6 +72,22 @@ class DurableShell(Shell):
         except BaseException:
             self._close_store()
             raise
+
+    def _read_store(self, storage: StorageOptions) -> list[str]:
+        """The warnings. Raises ``StoreError``, also for content that no broker has written.
+
+        Damage is known by its checksums, and is cut off. Where they are right, something else was done to the
+        store: nothing of it is changed.
+        """
+        files = storage.folder.open()
+        try:
+            return storage.recover(files, self.now())
+        except Exception as error:  # whatever the content leads to
+            raise StoreError(
+                f"the store {storage.folder.path} cannot be used: its checksums are right, but its content "
+                f"makes no sense ({type(error).__name__}: {str(error)[:MAX_REASON]}). Nothing was changed: "
+                "restore it, or choose another folder"
+            ) from error
 
     async def stop(self) -> None:
         """All is on the disk when it returns, unless ``failed`` is done or the configuration says never."""

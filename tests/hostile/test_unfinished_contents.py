@@ -9,7 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from plumbline.bounds import UNFINISHED_BEFORE_LOGIN, UNFINISHED_BESIDES_ONE_MESSAGE
+from plumbline.bounds import (
+    CAPTURE_UNFINISHED_CONTENT_BYTES,
+    UNFINISHED_BEFORE_LOGIN,
+    UNFINISHED_BESIDES_ONE_MESSAGE,
+)
+from plumbline.captures.amqp.dialect import AmqpCaptureDialect
 from plumbline.wire.amqp import (
     PROTOCOL_HEADER,
     AmqpError,
@@ -22,6 +27,7 @@ from plumbline.wire.amqp import (
     header_payload,
 )
 from plumbline.wire.errors import ErrorKind
+from plumbline.wire.sender import Direction
 from tests.reference_broker.amqp.virtual import Virtual
 from tests.reference_broker.virtual import Virtual as NatsVirtual
 
@@ -41,6 +47,12 @@ def decoder(limits: Limits = LIMITS) -> Decoder:
     made = Decoder(Sender.CLIENT, limits)
     made.feed(PROTOCOL_HEADER)
     return made
+
+
+def test_contents_in_a_capture_have_the_bound_that_is_documented() -> None:
+    reading = AmqpCaptureDialect().decoder_from(Direction.TO_SERVER)
+    assert isinstance(reading, Decoder)
+    assert reading.limits.max_unfinished == CAPTURE_UNFINISHED_CONTENT_BYTES
 
 
 def feed_all(reading: Decoder, chunks: list[bytes]) -> None:
