@@ -91,6 +91,14 @@ class OwnServer:
         """Ask it to end, and wait until it has."""
         self._end(signal.SIGTERM)
 
+    def enter_lame_duck_mode(self) -> None:
+        """SIGUSR2, at which nats-server sends its clients away. Another program may end."""
+        self._signal(signal.SIGUSR2)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def close(self) -> None:
         """End it, however it is, and remove what it stored. Idempotent."""
         self._end(signal.SIGKILL)
@@ -227,10 +235,6 @@ class OwnAmqpServer(OwnServer):
     def end_alarm(self) -> None:
         """Publishers may soon go on."""
         self._signal(signal.SIGUSR2)
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
 
 
 class ClaimedServer(OwnServer):

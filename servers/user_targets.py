@@ -188,6 +188,10 @@ class UserServer(ServerProcess):
         self.stop_signal = self.end_signal = target.stop
         self._port = 0
 
+    def end_alarm(self) -> None:
+        """At SIGUSR2, which asks a NATS server for lame duck mode: nothing here knows how to begin that."""
+        raise ServerError("its file names no signal for lame duck mode")
+
     def _commands(self) -> Sequence[Sequence[str | Path]]:
         (self._port,) = free_ports(1)
         config_file, store = self._folder / "server.conf", self._folder / "store"

@@ -5,6 +5,7 @@ The flags are those of the real server, so that scripts and client test suites c
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -208,7 +209,7 @@ def nats(
 ) -> None:
     """Run a NATS server until Ctrl-C; -js enables JetStream.
 
-    It prints one line that starts with its URL as soon as clients can connect.
+    It prints one line that starts with its URL as soon as clients can connect. SIGUSR2 begins lame duck mode.
     """
     from plumbline.reference_broker.nats.config import ConfigError
     from plumbline.reference_broker.nats.config_file import convert, load
@@ -234,7 +235,13 @@ def nats(
     broker = NatsBroker(settings, defect=defect)
     traits = [f"level {'.'.join(map(str, broker.config.level))}"]
     traits += ["JetStream"] if broker.config.jetstream else []
-    _serve(broker, traits + [f"defect {name}" for name in defect or []])
+    leaving: list[asyncio.Task[None]] = []  # a task that nothing refers to may vanish
+
+    def leave() -> None:
+        leaving.append(asyncio.ensure_future(broker.leave()))
+        leaving[-1].add_done_callback(lambda _: signal.raise_signal(signal.SIGTERM))
+
+    _serve(broker, traits + [f"defect {name}" for name in defect or []], {signal.SIGUSR2: leave})
 
 
 def _password(given: str | None, file: Path | None, user: str) -> str | None:

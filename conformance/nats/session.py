@@ -29,8 +29,8 @@ BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets a
 STREAM_CREATE = "STREAM.CREATE"
 _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
 _PLACES_STREAM = re.compile(rf"{re.escape(API_PREFIX)}\.STREAM\.(?:CREATE|UPDATE)\.")
-# nats-server 2.9.10 to 2.15.2: what WebSocket clients send and it cannot parse is a read error. After that it
-# closes without a flush (server/client.go, closedStateForErr and markConnAsClosed).
+# To nats-server 2.15.2 bytes of a WebSocket client that it cannot parse are a read error: it closes then,
+# without a flush (server/client.go, closedStateForErr and markConnAsClosed).
 UNPARSED = "-ERR 'Unknown Protocol Operation'"
 UNFLUSHED = (
     "the connection was closed, and its -ERR did not come: over WebSocket nats-server drops what it has not "

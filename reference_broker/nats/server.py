@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plumbline.reference_broker.durable import DurableShell, StorageOptions
 from plumbline.reference_broker.nats.assembly import build
 from plumbline.reference_broker.nats.config import Config
+from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.jetstream.files.layout import LAYOUT, VERSION
 from plumbline.reference_broker.shell import BrokerThread
 from plumbline.reference_broker.store_folder import Stamp
 from plumbline.reference_broker.write_queue import WriteQueue
+from plumbline.wire.nats import Info
 
 __all__ = ["BrokerThread", "NatsBroker"]
+
+EVICTIONS_A_SECOND = 100  # at least, in lame duck mode
 
 
 class NatsBroker(DurableShell):
@@ -30,6 +35,8 @@ class NatsBroker(DurableShell):
     """
 
     scheme = "nats"
+    lame_duck_grace_period = 10.0  # seconds, as lame_duck_duration: the defaults of nats-server
+    lame_duck_duration = 120.0
 
     def __init__(
         self,
@@ -75,3 +82,29 @@ class NatsBroker(DurableShell):
     def on_listening(self) -> None:
         """INFO names the true port."""
         self.broker.identity.port = self.port
+
+    # Lame duck mode. Source: docs.nats.io, "Lame Duck Mode"
+
+    @property
+    def cores(self) -> Collection[Broker]:
+        """The cores that clients are connected to."""
+        return (self.broker,)
+
+    async def leave(self) -> None:
+        """Take no more clients, ask those that are there to go, and close them one after the other."""
+        if self._server is not None:
+            self._server.close()
+        self.broker.identity.offers["ldm"] = True
+        for offers in self.broker.identity.offers_elsewhere.values():
+            offers["ldm"] = True
+        for connection in [one for core in self.cores for one in core.connections.values()]:
+            if connection.options.protocol >= 1 and (client := self.clients.get(connection.id)):
+                client.transport.write(Info.make(self.broker.identity.fields(connection)).raw)
+        if not self.clients:
+            return
+        await asyncio.sleep(self.lame_duck_grace_period)
+        pause = max(self.lame_duck_duration - self.lame_duck_grace_period, 0.0) / max(len(self.clients), 1)
+        while self.clients:
+            for client in list(self.clients.values())[: 1 if pause * EVICTIONS_A_SECOND > 1 else None]:
+                client.transport.close()
+            await asyncio.sleep(min(pause, 1.0))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from plumbline.reference_broker.nats.drop_in.traffic import Traffic
 from plumbline.reference_broker.nats.info import ACCOUNT
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.shell import Client, port_of
-from plumbline.wire.nats import Info
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.drop_in.shell.connections import Ports
@@ -34,7 +34,6 @@ RELOADED = (
     "authorization", "max_payload", "max_control_line", "max_connections", "max_subscriptions",
     "ping_interval", "ping_max", "no_auth_user",
 )  # fmt: skip
-EVICTIONS_A_SECOND = 100  # at least, in lame duck mode
 
 
 class DropInServer(NatsBroker):
@@ -157,31 +156,20 @@ class DropInServer(NatsBroker):
         self.carry_out(core.dismiss_refused())
         return [*lines, "Reloaded server configuration"]
 
-    # Lame duck mode. Source: docs.nats.io, "Lame Duck Mode"
+    # Lame duck mode
+
+    @property
+    def cores(self) -> Collection[Broker]:
+        return self.monitor.brokers.values()
 
     async def leave(self) -> None:
-        """Take no more clients, ask those that are there to go, and close them one after the other."""
+        """As the base, with the times of the configuration."""
         self.is_leaving = True
-        if self._server is not None:
-            self._server.close()
         if self._websocket is not None:
             self._websocket.close()
-        self.broker.identity.offers["ldm"] = True
-        for offers in self.broker.identity.offers_elsewhere.values():
-            offers["ldm"] = True
-        connections = [one for each in self.monitor.brokers.values() for one in each.connections.values()]
-        for connection in connections:
-            if connection.options.protocol >= 1 and (client := self.clients.get(connection.id)):
-                client.transport.write(Info.make(self.broker.identity.fields(connection)).raw)
-        if not self.clients:
-            return
-        await asyncio.sleep(self.settings.lame_duck_grace_period)
-        lasts = self.settings.lame_duck_duration - self.settings.lame_duck_grace_period
-        pause = max(lasts, 0.0) / max(len(self.clients), 1)
-        while self.clients:
-            for client in list(self.clients.values())[: 1 if pause * EVICTIONS_A_SECOND > 1 else None]:
-                client.transport.close()
-            await asyncio.sleep(min(pause, 1.0))
+        self.lame_duck_grace_period = self.settings.lame_duck_grace_period
+        self.lame_duck_duration = self.settings.lame_duck_duration
+        await super().leave()
 
 
 def _resident_bytes() -> int:
