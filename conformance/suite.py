@@ -12,13 +12,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from plumbline.conformance.check import Check, check_of
+from plumbline.conformance.packaged import CHECKS, HERE, TRACES, resolved
 from plumbline.conformance.requirements.references import check_files
 from plumbline.conformance.trace.check import load_headers
 from plumbline.errors import PlumblineError
-
-HERE = Path(__file__).resolve().parent  # one name in a checkout, where two paths lead here
-TRACES = HERE / "traces"
-CHECKS = HERE / "checks"
 
 
 class UnknownPatternError(PlumblineError, ValueError):
@@ -30,20 +27,19 @@ def all_checks(protocol: str = "") -> list[Check]:
 
     Traces read their steps when they run.
     """
-    traces = [check for path in sorted(TRACES.rglob("*.trace")) for check in load_headers(path)]
-    functions = [check for path in check_files(CHECKS) for check in checks_in(import_module(path))]
-    return [check for check in traces + functions if protocol in ("", check.protocol)]
+    return [check for check in _packaged_checks() if protocol in ("", check.protocol)]
 
 
 @cache
-def is_packaged(path: Path) -> bool:
-    """Whether a file or folder belongs to the packaged suite."""
-    return path.resolve().is_relative_to(HERE)
+def _packaged_checks() -> list[Check]:
+    traces = [check for path in sorted(TRACES.rglob("*.trace")) for check in load_headers(path)]
+    functions = [check for path in check_files(CHECKS) for check in checks_in(import_module(path))]
+    return traces + functions
 
 
 def import_module(path: Path) -> ModuleType:
     """The module of one file below ``conformance/checks``."""
-    below = path.resolve().relative_to(HERE).with_suffix("")
+    below = resolved(path).relative_to(HERE).with_suffix("")
     name = ".".join(("plumbline", "conformance", *below.parts))
     if name not in sys.modules:
         importlib.import_module(name)

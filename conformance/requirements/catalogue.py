@@ -13,6 +13,7 @@ import fnmatch
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,11 @@ class Catalogue(Struct, frozen=True):
 
     @classmethod
     def load(cls, folder: Path = REQUIREMENTS) -> Catalogue:
-        """Raises ``CatalogueError`` with all that is wrong in all files."""
+        """Raises ``CatalogueError`` with all that is wrong in all files. Reads those of the package once."""
+        return _packaged() if folder == REQUIREMENTS else cls._from_files(folder)
+
+    @classmethod
+    def _from_files(cls, folder: Path) -> Catalogue:
         problems: list[str] = []
         paths = sorted(path for path in folder.rglob("*.toml") if path.parent.name != SETS)
         files = [group for path in paths if (group := _group(path, problems))]
@@ -193,6 +198,11 @@ class Catalogue(Struct, frozen=True):
         if problems:
             raise CatalogueError(problems)
         return RequirementSet(name, frozenset(ids))
+
+
+@cache
+def _packaged() -> Catalogue:
+    return Catalogue._from_files(REQUIREMENTS)
 
 
 _TEXTS = frozenset(Requirement.__struct_fields__) - {"group", "where", "known_failures"}

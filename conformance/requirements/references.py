@@ -7,7 +7,8 @@ even be imported is still seen. This module judges nothing but what it cannot re
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct
@@ -39,15 +40,23 @@ class CheckReference(Struct, frozen=True):
     exchange: tuple[str, ...] = ()
 
 
-class CheckReferences(Struct, frozen=True):
+class CheckReferences(Struct, frozen=True, dict=True):
     """All checks of a folder, and what is wrong with those that cannot be read."""
 
     checks: tuple[CheckReference, ...]
     problems: tuple[str, ...] = ()
 
-    def verifying(self, requirement: str) -> list[CheckReference]:
+    @cached_property
+    def _by_requirement(self) -> Mapping[str, list[CheckReference]]:
+        found: dict[str, list[CheckReference]] = {}
+        for check in self.checks:
+            for name in {reference.name for reference in check.requirements}:
+                found.setdefault(name, []).append(check)
+        return found
+
+    def verifying(self, requirement: str) -> Sequence[CheckReference]:
         """The checks that name this requirement."""
-        return [check for check in self.checks if any(r.name == requirement for r in check.requirements)]
+        return self._by_requirement.get(requirement, ())
 
     def played(self, requirement: str) -> CheckReference | None:
         """The first trace that verifies this requirement: its exchange is the sample to show."""

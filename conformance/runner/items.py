@@ -16,11 +16,12 @@ import msgspec
 import pytest
 
 from plumbline.conformance.check import Check, check_of
+from plumbline.conformance.packaged import CHECKS, TRACES, is_packaged, resolved
 from plumbline.conformance.requirements.catalogue import Catalogue, Requirement
 from plumbline.conformance.runner.engine import strongest_level
 from plumbline.conformance.runner.judge import JUDGE
 from plumbline.conformance.runner.prepare import require_known
-from plumbline.conformance.suite import CHECKS, TRACES, checks_in, import_module, is_packaged, matches
+from plumbline.conformance.suite import checks_in, import_module, matches
 from plumbline.conformance.trace.check import load_checks, load_headers, shown_path
 from plumbline.conformance.trace.parser import TraceSyntaxError
 from plumbline.errors import PlumblineError
@@ -65,13 +66,13 @@ class CheckCollector:
         self, file_path: Path, parent: pytest.Collector
     ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
         found = yield
-        resolved = file_path.resolve()
-        if resolved.is_relative_to(CHECKS) and file_path.match("test_*.py"):
+        path = resolved(file_path)
+        if path.is_relative_to(CHECKS) and file_path.match("test_*.py"):
             return [CheckModule.from_parent(parent, path=file_path, items=self)]
-        if is_packaged(file_path) and not resolved.is_relative_to(TRACES):
+        if is_packaged(file_path) and not path.is_relative_to(TRACES):
             return []  # modules of ours, which `python_files = *.py` or --doctest-modules would collect
         if file_path.suffix == ".trace":
-            if resolved.is_relative_to(TRACES) and self.traces and shown_path(file_path) not in self.traces:
+            if path.is_relative_to(TRACES) and self.traces and shown_path(file_path) not in self.traces:
                 return []  # of another protocol
             return [*found, TraceFile.from_parent(parent, path=file_path, items=self)]
         return found

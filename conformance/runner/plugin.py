@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from plumbline.conformance.packaged import is_packaged
 from plumbline.conformance.runner.judge import SHARED
-from plumbline.conformance.suite import is_packaged
 from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from plumbline.conformance.packaged import HERE
 from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from plumbline.conformance.runner.prepare import PreparedRun
-from plumbline.conformance.suite import HERE
 from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
 
 __all__ = ["EventListener", "Finished", "default_workers", "run_suite"]

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.conformance.check import Check
+from plumbline.conformance.packaged import TRACES, resolved
 from plumbline.conformance.trace.cases import parse_traces
 from plumbline.conformance.trace.language import Trace
 from plumbline.conformance.trace.player import play
 
-PACKAGED = Path(__file__).resolve().parents[1] / "traces"
 FILES_IN_MEMORY = 64  # with all their steps: together they take 10 MB
 
 
@@ -81,8 +81,8 @@ def shown_path(path: Path) -> str:
 @cache
 def _packaged_path(path: Path) -> Path | None:
     """Below the folder of packaged traces, if it is there."""
-    resolved = path.resolve()
-    return resolved.relative_to(PACKAGED) if resolved.is_relative_to(PACKAGED) else None
+    whole = resolved(path)
+    return whole.relative_to(TRACES) if whole.is_relative_to(TRACES) else None
 
 
 def _relative_path(path: Path) -> Path:

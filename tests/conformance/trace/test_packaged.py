@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.conformance.packaged import TRACES
 from plumbline.conformance.trace.cases import parse_trace, parse_traces
-from plumbline.conformance.trace.check import PACKAGED, load_checks
+from plumbline.conformance.trace.check import load_checks
 from plumbline.conformance.trace.text import TraceSyntaxError
 from tests.conformance.trace.writing import HEADER
 
-FILES = sorted(PACKAGED.rglob("*.trace"))
+FILES = sorted(TRACES.rglob("*.trace"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGED).as_posix())
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(TRACES).as_posix())
 def test_a_packaged_trace_is_a_check_or_one_for_each_case(path: Path) -> None:
-    below = path.relative_to(PACKAGED)
+    below = path.relative_to(TRACES)
     checks = load_checks(path)
     if len(checks) == 1:
         assert checks[0].id == below.as_posix().removesuffix(".trace")
@@ -54,7 +55,7 @@ def test_a_file_in_another_encoding_is_no_trace(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_language_page_are_traces() -> None:
-    page = (PACKAGED.parent / "trace" / "README.md").read_text()
+    page = (TRACES.parent / "trace" / "README.md").read_text()
     first, tabled, restarted, second, third = page.split("```\n")[1::2]
     parse_trace(first, "first.trace")
     assert [trace.case for trace in parse_traces(tabled, "tabled.trace")] == [
