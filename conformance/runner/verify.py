@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from plumbline.conformance.packaged import HERE
+from plumbline.conformance.packaged import HERE, is_packaged
 from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from plumbline.conformance.runner.prepare import PreparedRun
@@ -20,6 +20,7 @@ from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
 __all__ = ["EventListener", "Finished", "default_workers", "run_suite"]
 
 CONFIGURATION = Path(__file__).with_name("pytest.ini")
+FEW_FILES = 50
 CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
 WORKERS_PER_CORE = 3
@@ -121,7 +122,7 @@ def _finished(code: int, listener: _Listener) -> Finished:
 def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> list[str]:
     options = prepared.run.wanted
     own = [str(path) for path in options.traces]
-    packaged = [] if own and not options.select else [str(HERE)]
+    packaged = [] if own and not options.select else _packaged(prepared, extra)
     parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
     return [
         *([] if extra else ["--noconftest"]),  # a trace is data: its folder is not code of this run
@@ -138,6 +139,13 @@ def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> lis
         *packaged,
         *own,
     ]
+
+
+def _packaged(prepared: PreparedRun, extra: Sequence[str]) -> list[str]:
+    """The files of a few selected checks; or the folder of all, in which pytest looks at a thousand files."""
+    wheres = (HERE.parent / check.where.rpartition(":")[0] for check in prepared.checks)
+    files = dict.fromkeys(str(path) for path in wheres if is_packaged(path))
+    return list(files) if len(files) <= FEW_FILES and not extra else [str(HERE)]
 
 
 def _plugins(*, users: bool) -> list[str]:
