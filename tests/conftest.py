@@ -43,7 +43,16 @@ NEEDED = {
     "allure_commons": ["reports/test_allure.py"],
     "mitmproxy": ["proxy/test_mitm.py"],
 }
-TOGETHER = ("tests/pipeline/",)  # they share one Spark, whose start takes longer than most of them
+# Tests that share what takes seconds to make: one Spark, an environment, runs of the suite, generated pages.
+TOGETHER = (
+    "tests/adequacy/",
+    "tests/architecture/",
+    "tests/ci/test_bootstrap.py",
+    "tests/cli/test_verify_claims.py",
+    "tests/docs/test_generated.py",
+    "tests/docs/test_links.py",
+    "tests/pipeline/",
+)
 collect_ignore = [path for package, paths in NEEDED.items() if find_spec(package) is None for path in paths]
 
 try:
@@ -106,13 +115,13 @@ def rabbitmq() -> Iterator[RabbitMQ]:
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]  # has no types
-    """Gives each test to the next free process, but those of a folder in ``TOGETHER`` all to one.
+    """Gives each test to the next free process, but those of a place in ``TOGETHER`` all to one.
 
     Marks of groups (``xdist_group``) do not reach the scheduler of pytest-xdist 3.8 with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -64,7 +65,8 @@ class Page(Struct, frozen=True):
         return any(block.language == RUN and "not-run" not in block.marks for block in self.blocks)
 
 
-def pages() -> list[Page]:
+@cache
+def pages() -> tuple[Page, ...]:
     """README.md, CONTRIBUTING.md and every page of docs/ that a person wrote."""
     generated = (DOCS / "reference" / "commands", DOCS / "reference" / "requirements")
     written = [
@@ -72,7 +74,7 @@ def pages() -> list[Page]:
         for path in sorted(DOCS.rglob("*.md"))
         if path.parent not in generated and not path.name.startswith("_")
     ]
-    return [page(path) for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written)]
+    return tuple(page(path) for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written))
 
 
 def page(path: Path) -> Page:

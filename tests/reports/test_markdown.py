@@ -121,7 +121,7 @@ def test_a_megabyte_of_anything_makes_a_short_page() -> None:
 
 
 def test_a_page_of_many_failures_stays_short() -> None:
-    text = render(big_result(5_000, failing_every=1))
+    text = render(big_result(1_000, failing_every=1))
     assert text.count("### ") == MAX_RED_CHECKS
-    assert f"{5_000 - MAX_RED_CHECKS} more red checks" in text
+    assert f"{1_000 - MAX_RED_CHECKS} more red checks" in text
     assert len(text.encode()) < 200_000
