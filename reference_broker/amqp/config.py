@@ -50,6 +50,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str | None = None  # None: nothing survives
     max_pending: int = 4 * 1024 * 1024  # unread bytes beyond which a connection is sent no more deliveries
     write_deadline: float = 30.0
+    queue_types: tuple[str, ...] = ("classic",)  # "quorum" may be there, too: on one node
+    product: str = "Plumbline reference broker"  # what it calls itself in connection.start
     confirms: str = ""  # a script of confirms, as ``confirm_script`` reads it; "": as they come
 
     @classmethod

@@ -29,6 +29,7 @@ from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Phase
 from plumbline.reference_broker.amqp.messages.acknowledging import Acknowledging, Transactions
 from plumbline.reference_broker.amqp.messages.consuming import Consuming
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
+from plumbline.reference_broker.amqp.messages.direct_replies import DirectReplies
 from plumbline.reference_broker.amqp.messages.publishing import Confirms, Publishing
 from plumbline.reference_broker.amqp.names import unique_names
 from plumbline.reference_broker.amqp.outbox import CloseOutput, Outbox, Output, SendOutput
@@ -69,13 +70,28 @@ class Broker:
         self.topology = Topology(
             self.vhosts, self.deliveries, self.access, self.store, self.alarms, self.outbox
         )
-        self.queue_methods = QueueMethods(self.topology, self.deliveries, self.store, self.outbox, unique)
+        self.replies = DirectReplies(self.outbox, unique)
+        self.queue_methods = QueueMethods(
+            self.topology,
+            self.deliveries,
+            self.store,
+            self.replies,
+            self.outbox,
+            unique,
+            config.queue_types,
+        )
         self.exchange_methods = ExchangeMethods(self.topology, self.store, self.outbox)
         self.confirms = Confirms(self.outbox)
         self.publishing = Publishing(
-            self.vhosts, self.deliveries, self.confirms, self.access, self.outbox, config.max_message_size
+            self.vhosts,
+            self.deliveries,
+            self.confirms,
+            self.replies,
+            self.access,
+            self.outbox,
+            config.max_message_size,
         )
-        self.consuming = Consuming(self.topology, self.deliveries, self.outbox, unique)
+        self.consuming = Consuming(self.topology, self.deliveries, self.replies, self.outbox, unique)
         self.acknowledging = Acknowledging(self.deliveries, self.outbox)
         self.transactions = Transactions(self.publishing, self.acknowledging, self.outbox)
         self.channels = Channels(self.topology, self.deliveries, self.transactions, self.outbox)

@@ -85,3 +85,5 @@ class Channel:
         self.acked: list[int] = []  # to be confirmed at the end of this event
         self.nacked: list[int] = []
         self.transaction: Transaction | None = None
+        self.reply_address = ""  # where direct replies to this channel go; "": it takes none
+        self.reply_tag = ""  # of the consumer that gets them

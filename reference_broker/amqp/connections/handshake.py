@@ -40,13 +40,12 @@ SERVER_PROPERTIES = {
         "consumer_priorities": True,
         "authentication_failure_close": True,
         "per_consumer_qos": True,
-        "direct_reply_to": False,
+        "direct_reply_to": True,
     },
     "cluster_name": "plumbline@localhost",
     "copyright": "The Plumbline authors",
     "information": "Licensed under the Apache License 2.0",
     "platform": "Python",
-    "product": "Plumbline reference broker",
     "version": "3.10.8",  # whose behaviour this is
 }
 EXTERNAL = "EXTERNAL"
@@ -74,6 +73,7 @@ class Handshake:
         outbox: Outbox,
     ) -> None:
         self.config = config
+        self.server_properties = {**SERVER_PROPERTIES, "product": config.product}
         self.vhosts = vhosts
         self.access = access
         self.closing = closing
@@ -95,7 +95,7 @@ class Handshake:
             0,
             "connection.start",
             *VERSIONS[header.raw],
-            SERVER_PROPERTIES,
+            self.server_properties,
             mechanisms,
             LOCALES,
         )

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from plumbline.reference_broker.amqp.config import DEFAULT_USER, Config, ConfigError, Permission
 from plumbline.reference_broker.amqp.drop_in.language import Line
+from plumbline.reference_broker.amqp.topology.queues import CLASSIC, QUORUM
 
 EVERYWHERE = "0.0.0.0"
 AMQP_PORT, MANAGEMENT_ABOVE = 5672, 10_000
@@ -21,6 +22,7 @@ ANY = 0  # a free port
 MAX_PORT = 65535
 ADMINISTRATOR = "administrator"
 NODE = "rabbit@localhost"
+PRODUCT = "RabbitMQ"  # clients and their test suites look for this name
 LOGINS = ("distinguished_name", "common_name")  # what a client certificate names its user with
 
 # Accepted; they change nothing that a client sees of this one server.
@@ -217,6 +219,8 @@ def _config(left: Lines, host: str, port: int, environment: Mapping[str, str]) -
     local = left.below("loopback_users")
     usual = Config()
     return Config(
+        product=PRODUCT,
+        queue_types=(CLASSIC, QUORUM),
         host=host,
         port=port,
         users={user: password},

@@ -125,7 +125,7 @@ class TopologyPages:
         return {
             "name": plain(queue.name),
             "vhost": plain(queue.vhost),
-            "type": "classic",
+            "type": queue.kind,
             "durable": queue.durable,
             "auto_delete": queue.auto_delete,
             "exclusive": queue.exclusive,

@@ -18,9 +18,10 @@ from plumbline.reference_broker.amqp.errors import (
     quoted,
 )
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
+from plumbline.reference_broker.amqp.messages.direct_replies import REPLY_TO, DirectReplies
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.topology.arguments import check_priority
-from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
+from plumbline.reference_broker.amqp.topology.queues import QUORUM, Queue, QueueConsumer
 from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
 from plumbline.wire.amqp.fields import encode_short
@@ -33,10 +34,16 @@ class Consuming:
     """Consumers, and single gets."""
 
     def __init__(
-        self, topology: Topology, deliveries: Deliveries, outbox: Outbox, unique: Callable[[str], str]
+        self,
+        topology: Topology,
+        deliveries: Deliveries,
+        replies: DirectReplies,
+        outbox: Outbox,
+        unique: Callable[[str], str],
     ) -> None:
         self.topology = topology
         self.deliveries = deliveries
+        self.replies = replies
         self.outbox = outbox
         self.unique = unique  # a name that begins with what it is given
 
@@ -45,7 +52,13 @@ class Consuming:
         arguments = operation.arguments
         tag = arguments["consumer_tag"]
         self.check_tag(channel, tag)
+        if arguments["queue"] == REPLY_TO:
+            self.replies.consume(channel, operation)
+            return
         queue = self.readable_queue(channel, arguments["queue"])
+        if channel.limit and queue.kind == QUORUM:
+            what = quoted("queue", queue.name, queue.vhost)
+            raise AmqpReplyError(NOT_IMPLEMENTED, f"{what} does not support global qos")
         tag = tag or self.unique("amq.ctag-")
         priority = check_priority(queue, arguments["arguments"])
         self.check_exclusive_use(queue, exclusive=arguments["exclusive"])
@@ -86,6 +99,7 @@ class Consuming:
         """basic.cancel. What was delivered stays outstanding; an unknown tag is no error."""
         tag = operation.arguments["consumer_tag"]
         consumer = channel.consumers.pop(tag, None)
+        self.replies.cancel(channel, tag)
         if consumer is not None:
             consumer.queue.remove(consumer)
         if not operation.arguments["no_wait"]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.reference_broker.amqp.config import NS
-from plumbline.reference_broker.amqp.messages.message import PublishedMessage, altered
+from plumbline.reference_broker.amqp.messages.message import CC, PublishedMessage, altered, further_keys
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Timestamp
 
-REJECTED, EXPIRED, MAXLEN = "rejected", "expired", "maxlen"
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
 
 def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> PublishedMessage:
@@ -21,7 +21,7 @@ def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) 
     key = queue.dead_letter_routing_key
     headers = dict(message.headers)
     if key is not None:
-        headers.pop("CC", None)
+        headers.pop(CC, None)
     deaths = headers.get("x-death")
     headers["x-death"] = _deaths(deaths if isinstance(deaths, list) else [], queue, message, reason, now)
     if not isinstance(deaths, list):
@@ -47,7 +47,7 @@ def _deaths(deaths: list[Any], queue: Queue, message: PublishedMessage, reason: 
             "exchange": message.exchange,
             "queue": queue.name,
             "reason": reason,
-            "routing-keys": [message.routing_key],
+            "routing-keys": [message.routing_key, *further_keys(message.headers)],
             "time": Timestamp(now // NS),
         }
         if (own := message.properties.get("expiration")) is not None:

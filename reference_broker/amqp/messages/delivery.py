@@ -15,14 +15,22 @@ from plumbline.reference_broker.amqp.connections.connection import (
     Channel,
     UnackedDelivery,
 )
-from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, MAXLEN, dead_letter, would_cycle
-from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
+from plumbline.reference_broker.amqp.messages.dead_letters import (
+    DELIVERY_LIMIT,
+    EXPIRED,
+    MAXLEN,
+    dead_letter,
+    would_cycle,
+)
+from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry, altered
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
-from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
+from plumbline.reference_broker.amqp.topology.queues import QUORUM, Queue, QueueConsumer
+from plumbline.wire.amqp import Integer
 from plumbline.wire.amqp.frames import FRAME_HEAD
 
+DELIVERY_COUNT = "x-delivery-count"
 MILLISECOND = 1_000_000
 _TAG = struct.Struct(">QB")
 _METHOD_FRAME = 1
@@ -121,7 +129,7 @@ class Deliveries:
         if exchange is None:
             return
         letter = dead_letter(queue, message, reason, now)
-        for target in vhost.route(exchange, letter.routing_key, letter.headers):
+        for target in vhost.route_all(exchange, letter.routing_key, letter.headers):
             if not would_cycle(letter, target, reason):
                 self.enqueue(target, letter, now)
 
@@ -245,9 +253,26 @@ class Deliveries:
             if queue.deleted:
                 continue
             entry.redelivered = True
+            if queue.kind == QUORUM and not self.count_delivery(queue, entry, now):
+                continue
             self.put_back(queue, entry)
             queues.add(queue)
         return queues
+
+    def count_delivery(self, queue: Queue, entry: QueueEntry, now: int) -> bool:
+        """A quorum queue says how often it has delivered a message, and dead-letters it beyond its limit:
+        then it is False. RabbitMQ, "Quorum Queues" ("Poison Message Handling")."""
+        message = entry.message
+        before = message.headers.get(DELIVERY_COUNT)
+        count = before + 1 if isinstance(before, int) else 1
+        headers = {**message.headers, DELIVERY_COUNT: Integer(count, "l")}
+        properties = {**message.properties, "headers": headers}
+        if queue.delivery_limit is not None and count > queue.delivery_limit:
+            self.discard(queue, entry)
+            self.dead_letter(queue, message, DELIVERY_LIMIT, now)
+            return False
+        entry.message = altered(message, message.exchange, message.routing_key, properties)
+        return True
 
     def put_back(self, queue: Queue, entry: QueueEntry) -> None:
         """To its original position if possible. RabbitMQ, "Consumer Acknowledgements", requeueing."""

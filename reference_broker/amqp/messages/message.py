@@ -13,6 +13,7 @@ from plumbline.wire.amqp import Method, content_frames, encode_properties
 from plumbline.wire.amqp.fields import encode_short
 
 PERSISTENT = 2
+KEY_HEADERS = (CC, BCC) = ("CC", "BCC")  # the receiver does not see BCC
 _NO_HEADERS: Mapping[str, Any] = {}
 
 
@@ -71,6 +72,20 @@ def altered(
     return PublishedMessage.make(
         exchange, routing_key, properties, encode_properties(properties), message.operation.body
     )
+
+
+def further_keys(headers: Mapping[str, Any]) -> list[str]:
+    """The routing keys that a message has besides that of basic.publish. RabbitMQ, "Sender-selected
+    Distribution"."""
+    lists = (headers.get(name) for name in KEY_HEADERS)
+    return [key for keys in lists if isinstance(keys, list) for key in keys if isinstance(key, str)]
+
+
+def without_header(message: PublishedMessage, name: str) -> PublishedMessage:
+    """The same message without one of its headers."""
+    headers = {one: value for one, value in message.headers.items() if one != name}
+    properties = {**message.properties, "headers": headers}
+    return altered(message, message.exchange, message.routing_key, properties)
 
 
 def encode_route(exchange: str, routing_key: str) -> bytes:

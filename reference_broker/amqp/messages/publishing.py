@@ -22,9 +22,15 @@ from plumbline.reference_broker.amqp.errors import (
     quoted,
 )
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
-from plumbline.reference_broker.amqp.messages.message import PublishedMessage
+from plumbline.reference_broker.amqp.messages.direct_replies import DirectReplies
+from plumbline.reference_broker.amqp.messages.message import (
+    BCC,
+    KEY_HEADERS,
+    PublishedMessage,
+    without_header,
+)
 from plumbline.reference_broker.amqp.outbox import Outbox
-from plumbline.reference_broker.amqp.topology.arguments import MAX_TTL_MS
+from plumbline.reference_broker.amqp.topology.arguments import MAX_TTL_MS, type_name
 from plumbline.reference_broker.amqp.topology.exchanges import Exchange, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import SHAPES, FrameType, Method, frame
@@ -88,6 +94,7 @@ class Publishing:
         vhosts: Mapping[str, VirtualHost],
         deliveries: Deliveries,
         confirms: Confirms,
+        replies: DirectReplies,
         access: Access,
         outbox: Outbox,
         max_message_size: int,
@@ -95,6 +102,7 @@ class Publishing:
         self.vhosts = vhosts
         self.deliveries = deliveries
         self.confirms = confirms
+        self.replies = replies
         self.access = access
         self.outbox = outbox
         self.max_message_size = max_message_size  # bytes
@@ -119,7 +127,12 @@ class Publishing:
             raise AmqpReplyError(ACCESS_REFUSED, f"cannot publish to {what}")
         if message.properties:
             self.check_properties(channel, message.properties)
+            message = self.replies.with_address(channel, message)
         queues = self.route(channel, exchange, message)
+        if message.properties and BCC in message.headers:
+            message = without_header(message, BCC)
+        if not queues and not exchange.name:
+            self.replies.deliver(message)
         transaction = channel.transaction
         if transaction is not None:
             transaction.publishes.append((message, arguments["mandatory"], list(queues)))
@@ -147,7 +160,8 @@ class Publishing:
         return PublishedMessage(operation, exchange, key, route)
 
     def route(self, channel: Channel, exchange: Exchange, message: PublishedMessage) -> Sequence[Queue]:
-        return self.vhosts[channel.connection.vhost].route(exchange, message.routing_key, message.headers)
+        vhost = self.vhosts[channel.connection.vhost]
+        return vhost.route_all(exchange, message.routing_key, message.headers)
 
     def distribute(self, queues: Iterable[Queue], message: PublishedMessage, now: int) -> bool:
         """One copy for each queue; whether all of them took it."""
@@ -166,6 +180,11 @@ class Publishing:
         if user is not None and user != channel.connection.user:
             text = f"user_id property set to '{user}' but authenticated user was '{channel.connection.user}'"
             raise AmqpReplyError(PRECONDITION_FAILED, text)
+        for name in KEY_HEADERS:
+            keys = (properties.get("headers") or {}).get(name, [])
+            if not isinstance(keys, list):
+                fault = f'{{unacceptable_type_in_header,"{name}",{type_name(keys)}}}'
+                raise AmqpReplyError(PRECONDITION_FAILED, f"invalid message: {fault}")
         expiration = properties.get("expiration")
         if expiration is not None and (why := _invalid_expiration(expiration)) is not None:
             raise AmqpReplyError(PRECONDITION_FAILED, f"invalid expiration '{expiration}': {why}")

@@ -12,7 +12,7 @@ from plumbline.reference_broker.amqp.storage.restoring import RestoredState, rea
 from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
 from plumbline.reference_broker.amqp.topology.arguments import configure
 from plumbline.reference_broker.amqp.topology.exchanges import VirtualHost
-from plumbline.reference_broker.amqp.topology.queues import Queue
+from plumbline.reference_broker.amqp.topology.queues import CLASSIC, QUORUM, Queue
 from plumbline.reference_broker.amqp.topology.topology import Topology
 from plumbline.wire.amqp import decode_entries
 
@@ -53,7 +53,7 @@ class Recovery:
         queues = []
         for number, declared in restored.declared():
             queue = Queue(declared.vhost, declared.name, durable=True, auto_delete=declared.auto_delete)
-            configure(queue, decode_entries(declared.arguments))
+            configure(queue, decode_entries(declared.arguments), (CLASSIC, QUORUM))
             queue.number = number
             for entry in restored.entries(number):
                 queue.append(entry)

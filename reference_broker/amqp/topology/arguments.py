@@ -6,11 +6,17 @@ Letter Exchanges", "Priority Queue Support"; AMQP 0-9-1 XML, queue.declare, rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError, quoted
-from plumbline.reference_broker.amqp.topology.queues import PriorityEntryQueue, Queue
+from plumbline.reference_broker.amqp.topology.queues import (
+    CLASSIC,
+    QUEUE_TYPE,
+    QUORUM,
+    PriorityEntryQueue,
+    Queue,
+)
 from plumbline.wire.amqp import Decimal, Float, Integer, Timestamp
 
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
@@ -22,13 +28,14 @@ _NUMBERS = {
     "x-max-length": None,
     "x-max-length-bytes": None,
     "x-max-priority": MAX_PRIORITIES,
+    "x-delivery-limit": None,
 }
 _NAMES = ("x-dead-letter-exchange", "x-dead-letter-routing-key")
 _COMPARED = (
     *_NUMBERS,
     *_NAMES,
     "x-overflow",
-    "x-queue-type",
+    QUEUE_TYPE,
     "x-queue-mode",
     "x-single-active-consumer",
 )
@@ -89,8 +96,12 @@ def invalid(name: str, kind: str, where: str, vhost: str, why: str) -> AmqpReply
     )
 
 
-def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
-    """Give ``queue`` what its arguments ask for. Raises ``AmqpReplyError`` (406)."""
+def configure(queue: Queue, arguments: Mapping[str, Any], types: Container[str] = (CLASSIC,)) -> None:
+    """Give ``queue`` what its arguments ask for; ``types`` are those that it may have. Raises
+    ``AmqpReplyError`` (406)."""
+    kind = arguments.get(QUEUE_TYPE, CLASSIC)
+    if not isinstance(kind, str) or kind not in types:
+        raise invalid(QUEUE_TYPE, "queue", queue.name, queue.vhost, f"\"unsupported queue type '{kind}'\"")
     for name, value in arguments.items():
         if name in _NAMES and not isinstance(value, str):
             where = quoted("queue", queue.name, queue.vhost)
@@ -110,6 +121,7 @@ def configure(queue: Queue, arguments: Mapping[str, Any]) -> None:
     queue.overflow = arguments.get("x-overflow", queue.overflow)
     queue.dead_letter_exchange = arguments.get("x-dead-letter-exchange")
     queue.dead_letter_routing_key = arguments.get("x-dead-letter-routing-key")
+    queue.delivery_limit = arguments.get("x-delivery-limit") if queue.kind == QUORUM else None
     queue.single_active = arguments.get("x-single-active-consumer") is True
     if "x-max-priority" in arguments:
         queue.ready = PriorityEntryQueue(arguments["x-max-priority"])
@@ -134,9 +146,24 @@ def _argument_error(name: str, value: Any) -> str | None:
         if not isinstance(value, str):
             return f"{{unacceptable_type,{type_name(value)}}}"
         return None if value in OVERFLOWS else "invalid_overflow"
-    if name == "x-queue-type" and value != "classic":
-        return f"\"unsupported queue type '{value}'\""
     return None
+
+
+def check_quorum(queue: Queue, *, exclusive: bool) -> None:
+    """A quorum queue lasts, and is for everybody. RabbitMQ, "Quorum Queues". Raises ``AmqpReplyError``
+    (406)."""
+    where = quoted("queue", queue.name, queue.vhost)
+    wrong = {"auto-delete": queue.auto_delete, "exclusive-owner": exclusive, "non-durable": not queue.durable}
+    for what, is_so in wrong.items():
+        if is_so:
+            raise AmqpReplyError(PRECONDITION_FAILED, f"invalid property '{what}' for {where}")
+
+
+def check_may_be_unnamed(arguments: Mapping[str, Any]) -> None:
+    """The server gives no names to quorum queues. Raises ``AmqpReplyError`` (406)."""
+    if arguments.get(QUEUE_TYPE) == QUORUM:
+        text = f"Cannot declare a server-named queue for type rabbit_{QUORUM}_queue"
+        raise AmqpReplyError(PRECONDITION_FAILED, text)
 
 
 def check_priority(queue: Queue, arguments: Mapping[str, Any]) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.reference_broker.amqp.messages.message import further_keys
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import encode_table
 
@@ -116,6 +117,18 @@ class VirtualHost:
                     self._routes.clear()
                 self._routes[key] = found
         return found
+
+    def route_all(
+        self, exchange: Exchange, routing_key: str, headers: Mapping[str, Any]
+    ) -> tuple[Queue, ...]:
+        """The same for all routing keys of a message: those in the headers CC and BCC, too."""
+        found = self.route(exchange, routing_key, headers)
+        if not headers:
+            return found
+        queues = dict.fromkeys(found)
+        for key in further_keys(headers):
+            queues.update(dict.fromkeys(self.route(exchange, key, headers)))
+        return tuple(queues)
 
     def _find_queues(
         self, start: Exchange, routing_key: str, headers: Mapping[str, Any]

@@ -5,19 +5,30 @@ Sources: AMQP 0-9-1 XML, class queue; RabbitMQ, "Queues", "AMQP 0-9-1 Errata".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from plumbline.reference_broker.amqp.access import CONFIGURE, READ, WRITE
 from plumbline.reference_broker.amqp.connections.connection import Channel
-from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError, quoted
+from plumbline.reference_broker.amqp.errors import (
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    AmqpReplyError,
+    quoted,
+)
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
+from plumbline.reference_broker.amqp.messages.direct_replies import DirectReplies, is_reply_name
 from plumbline.reference_broker.amqp.messages.message import QueueEntry
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
-from plumbline.reference_broker.amqp.topology.arguments import check_equivalent, configure
+from plumbline.reference_broker.amqp.topology.arguments import (
+    check_equivalent,
+    check_may_be_unnamed,
+    check_quorum,
+    configure,
+)
 from plumbline.reference_broker.amqp.topology.exchanges import Binding, VirtualHost
-from plumbline.reference_broker.amqp.topology.queues import Queue
+from plumbline.reference_broker.amqp.topology.queues import QUORUM, Queue
 from plumbline.reference_broker.amqp.topology.topology import (
     Topology,
     check_same,
@@ -34,13 +45,17 @@ class QueueMethods:
         topology: Topology,
         deliveries: Deliveries,
         store: AmqpRecordStore,
+        replies: DirectReplies,
         outbox: Outbox,
         unique: Callable[[str], str],
+        types: Container[str],
     ) -> None:
         self.topology = topology
         self.deliveries = deliveries
         self.store = store
+        self.replies = replies
         self.outbox = outbox
+        self.types = types  # that a queue may have
         self.unique = unique  # a name that begins with what it is given
 
     def on_queue_declare(self, channel: Channel, operation: Method, now: int) -> None:
@@ -48,6 +63,9 @@ class QueueMethods:
         arguments = operation.arguments
         name = strip_line_ends(arguments["queue"])
         vhost = self.topology.vhosts[channel.connection.vhost]
+        if is_reply_name(name):
+            self.replies.declare(channel, operation)
+            return
         if arguments["passive"]:
             queue = self.topology.usable_queue(channel, name)
         elif (existing := vhost.queues.get(name)) is not None and name:
@@ -56,6 +74,7 @@ class QueueMethods:
             queue = existing
         else:
             if not name and not arguments["queue"]:
+                check_may_be_unnamed(arguments["arguments"])
                 name = self.unique("amq.gen-")
             else:
                 self.topology.check_name("queue", name)
@@ -78,7 +97,9 @@ class QueueMethods:
 
     def make_queue(self, vhost: VirtualHost, name: str, channel: Channel, arguments: Any) -> Queue:
         queue = Queue(vhost.name, name, durable=arguments["durable"], auto_delete=arguments["auto_delete"])
-        configure(queue, arguments["arguments"])
+        configure(queue, arguments["arguments"], self.types)
+        if queue.kind == QUORUM:
+            check_quorum(queue, exclusive=arguments["exclusive"])
         if arguments["exclusive"]:
             queue.owner = channel.connection
             channel.connection.exclusive_queues.add(queue)
@@ -157,6 +178,13 @@ class QueueMethods:
         if (queue := vhost.queues.get(name)) is not None:
             self.topology.check_owner(queue, channel)
             what = quoted("queue", queue.name, queue.vhost)
+            for flag in ("if_unused", "if_empty"):
+                if queue.kind == QUORUM and arguments[flag]:
+                    text = (
+                        f"cannot delete {what}. queue.delete operations with {flag.replace('_', '-')} flag "
+                        "set are not supported by quorum queues"
+                    )
+                    raise AmqpReplyError(NOT_IMPLEMENTED, text)
             if arguments["if_unused"] and queue.consumers:
                 raise AmqpReplyError(PRECONDITION_FAILED, f"{what} in use")
             if arguments["if_empty"] and len(queue.ready):

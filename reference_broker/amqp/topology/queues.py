@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 
 
+QUEUE_TYPE = "x-queue-type"
+CLASSIC, QUORUM = "classic", "quorum"
+
+
 class EntryQueue:
     """Entries by position: what is new comes last, what is requeued goes where it was."""
 
@@ -138,6 +142,7 @@ class Queue:
         self.ready: EntryQueue | PriorityEntryQueue = EntryQueue()
         self.bytes_ready = 0  # kept only with max_length_bytes
         self.last_position = 0
+        self.delivery_limit: int | None = None  # of a quorum queue
         self.single_active = False  # only the first consumer has a turn
         self.limited = False  # a length limit or a time to live: publishing takes a look
         self.number = 0  # its name in the store
@@ -145,6 +150,11 @@ class Queue:
         self.consumers: list[QueueConsumer] = []
         self.turn: deque[QueueConsumer] = deque()  # those that may take a message, the next one first
         self.deleted = False
+
+    @property
+    def kind(self) -> str:
+        """``CLASSIC`` or ``QUORUM``."""
+        return str(self.arguments.get(QUEUE_TYPE, CLASSIC))
 
     @property
     def exclusive(self) -> bool:

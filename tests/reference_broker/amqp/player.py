@@ -22,6 +22,7 @@ CLIENT_CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_c
 HIDDEN = {"reserved_1", "server_properties"}
 
 _GENERATED = re.compile(r"amq\.(gen|ctag)-[A-Za-z0-9_-]{22}")
+_ADDRESS = re.compile(r"(amq\.rabbitmq\.reply-to)\.[^ ']+")
 _FRAME_DETAIL = re.compile(r"^((?:FRAME|INTERNAL|SYNTAX)_ERROR|UNEXPECTED_FRAME)( - .*)?$", re.DOTALL)
 
 
@@ -256,7 +257,7 @@ def told(operation: Operation) -> str:
 
 
 def steady(text: str) -> str:
-    return _GENERATED.sub(r"amq.\1-NAME", text)
+    return _ADDRESS.sub(r"\1.ADDRESS", _GENERATED.sub(r"amq.\1-NAME", text))
 
 
 def _value(name: str, value: Any) -> Any:

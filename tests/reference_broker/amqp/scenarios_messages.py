@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.wire.amqp import Decimal, Float, Timestamp
+from plumbline.wire.amqp import Decimal, Float, Method, Timestamp
 from tests.reference_broker.amqp.player import Player, Scenario
 from tests.reference_broker.amqp.scenarios_topology import refused
 
+REPLY_TO = "amq.rabbitmq.reply-to"
 PROPERTIES: dict[str, Any] = {
     "content_type": "text/plain",
     "content_encoding": "gzip",
@@ -43,6 +44,66 @@ def publishing(p: Player) -> None:
     refused(p, "basic.publish", properties={"expiration": ""})
     refused(p, "basic.publish", properties={"expiration": "1 s"})
     refused(p, "basic.publish", properties={"user_id": "other"})
+
+
+def further_routing_keys(p: Player) -> None:
+    """The headers CC and BCC; dead letters keep CC unless they get a key of their own."""
+    p.connect()
+    for name in ("to", "cc", "bcc"):
+        p.queue(name)
+    for name, more in (("dead", {}), ("keyed", {"x-dead-letter-routing-key": "to"})):
+        p.queue(name, arguments={"x-dead-letter-exchange": "amq.direct", "x-max-length": 0, **more})
+        p.ask("queue.bind", queue="cc", exchange="amq.direct", routing_key=name)
+    for name in ("to", "far"):
+        p.ask("queue.bind", queue="to", exchange="amq.direct", routing_key=name)
+    headers = {"CC": ["cc", "nowhere", 3, "to"], "BCC": ["bcc"], "other": 1}
+    p.publish("to", "m", mandatory=True, properties={"headers": headers, "content_type": "text/plain"})
+    p.send("basic.publish", exchange="amq.direct", routing_key="none", properties={"headers": headers})
+    p.count("to", 2)
+    for name in ("to", "cc", "bcc"):
+        p.drain(name)
+    for name in ("dead", "keyed"):
+        p.publish(name, name, properties={"headers": {"CC": ["far"]}})
+        p.count("to", 1)
+        for target in ("to", "cc"):
+            p.drain(target)
+    refused(p, "basic.publish", routing_key="to", properties={"headers": {"CC": "cc"}})
+    refused(p, "basic.publish", routing_key="to", properties={"headers": {"BCC": 3}})
+
+
+def direct_replies(p: Player) -> None:
+    """Requests and replies by amq.rabbitmq.reply-to."""
+    p.connect("a", 2)
+    p.connect("b")
+    p.queue("q")
+    refused(p, "basic.publish", routing_key="q", properties={"reply_to": REPLY_TO})
+    refused(p, "basic.consume", queue=REPLY_TO, consumer_tag="c")
+    for method in ("basic.get", "queue.purge"):
+        refused(p, method, queue=REPLY_TO)
+    p.queue(REPLY_TO, passive=True)
+    p.queue(REPLY_TO)
+    refused(p, "queue.declare", queue=f"{REPLY_TO}.none")
+    p.ask("basic.consume", queue=REPLY_TO, consumer_tag="c", no_ack=True)
+    refused(p, "basic.consume", queue=REPLY_TO, consumer_tag="d", no_ack=True)
+    p.ask("basic.consume", queue=REPLY_TO, no_ack=True, consumer_tag="c")
+    p.ask("basic.consume", 2, queue=REPLY_TO, no_ack=True)
+    p.publish("q", "request", properties={"reply_to": REPLY_TO, "correlation_id": "1"})
+    p.count("q", 1)
+    (request,) = p.ask("basic.get", 1, "b", queue="q", no_ack=True)
+    assert isinstance(request, Method)
+    address = (request.properties or {})["reply_to"]
+    p.queue(address, "b", passive=True)
+    for number in range(2):
+        p.publish(address, f"reply {number}", link="b", properties={"correlation_id": str(number)})
+        p.expect(1)
+    p.publish(address, "returned", link="b", mandatory=True)
+    p.expect(1, "b")
+    p.expect(1)
+    p.send("basic.publish", 1, "b", exchange="amq.direct", routing_key=address, body=b"no reply")
+    p.ask("basic.cancel", consumer_tag="c")
+    p.publish(address, "too late", link="b")
+    refused(p, "basic.publish", routing_key="q", properties={"reply_to": REPLY_TO})
+    p.ask("queue.declare", 1, "b", queue=address, passive=True)
 
 
 def returning(p: Player) -> None:
@@ -284,6 +345,8 @@ def priorities(p: Player) -> None:
 
 SCENARIOS: list[Scenario] = [
     publishing,
+    further_routing_keys,
+    direct_replies,
     returning,
     confirming,
     modes,

@@ -87,3 +87,60 @@ def test_a_body_of_many_frames_comes_back_whole(channel: BlockingChannel) -> Non
     body = bytes(range(256)) * 4096
     channel.basic_publish("", "q", body)
     assert channel.basic_get("q", auto_ack=True)[2] == body
+
+
+def test_a_reply_comes_without_a_queue(channel: BlockingChannel) -> None:
+    replies: list[tuple[str, bytes]] = []
+    channel.queue_declare("requests")
+    request = pika.BasicProperties(reply_to="amq.rabbitmq.reply-to")
+    with pytest.raises(ChannelClosedByBroker, match="reply consumer cannot acknowledge"):
+        channel.connection.channel().basic_consume("amq.rabbitmq.reply-to", lambda *delivery: None)
+    channel.basic_consume(
+        "amq.rabbitmq.reply-to",
+        lambda _, method, properties, body: replies.append((properties.correlation_id, body)),
+        auto_ack=True,
+    )
+    channel.basic_publish("", "requests", b"ping", request)
+    responder = channel.connection.channel()
+    _, properties, _ = responder.basic_get("requests", auto_ack=True)
+    assert properties is not None
+    address = properties.reply_to
+    assert responder.queue_declare(address, passive=True).method.consumer_count == 1
+    responder.basic_publish("", address, b"pong", pika.BasicProperties(correlation_id="1"))
+    while not replies:
+        channel.connection.process_data_events(5)
+    assert replies == [("1", b"pong")]
+    channel.close()
+    with pytest.raises(ChannelClosedByBroker, match="no queue"):
+        responder.queue_declare(address, passive=True)
+
+
+def test_a_request_without_a_consumer_of_replies_is_refused(channel: BlockingChannel) -> None:
+    channel.confirm_delivery()
+    with pytest.raises(ChannelClosedByBroker, match="fast reply consumer does not exist"):
+        channel.basic_publish("", "q", b"", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to"))
+
+
+def test_a_message_goes_to_the_keys_in_cc_and_bcc(channel: BlockingChannel) -> None:
+    for name in ("to", "cc", "bcc"):
+        channel.queue_declare(name)
+    headers = {"CC": ["cc", "nowhere", "to"], "BCC": ["bcc"], "other": 1}
+    channel.basic_publish("", "to", b"m", pika.BasicProperties(headers=headers))
+    for name in ("to", "cc", "bcc"):
+        _, properties, _ = channel.basic_get(name, auto_ack=True)
+        assert properties is not None
+        assert properties.headers == {"CC": ["cc", "nowhere", "to"], "other": 1}
+        assert channel.basic_get(name)[0] is None
+    channel.confirm_delivery()
+    with pytest.raises(ChannelClosedByBroker, match='unacceptable_type_in_header,"CC",longstr'):
+        channel.basic_publish("", "to", b"m", pika.BasicProperties(headers={"CC": "cc"}))
+
+
+def test_dead_letters_go_to_the_keys_in_cc(channel: BlockingChannel) -> None:
+    channel.queue_declare("dead", arguments={"x-dead-letter-exchange": "amq.direct", "x-max-length": 0})
+    channel.queue_declare("q")
+    channel.queue_bind("q", "amq.direct", "further")
+    channel.basic_publish("", "dead", b"m", pika.BasicProperties(headers={"CC": ["further"]}))
+    _, properties, _ = channel.basic_get("q")
+    assert properties is not None
+    assert properties.headers["x-death"][0]["routing-keys"] == ["dead", "further"]

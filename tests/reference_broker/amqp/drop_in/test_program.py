@@ -100,6 +100,40 @@ def test_an_empty_pattern_is_for_nothing(tmp_path: Path) -> None:
             channel.basic_publish("", "q", b"1")
 
 
+def test_it_calls_itself_rabbitmq(tmp_path: Path) -> None:
+    with rabbit_drop_in(folder=tmp_path) as server, server.connect() as connection:
+        assert connection._impl.server_properties["product"] == "RabbitMQ"
+
+
+def test_quorum_queues_count_deliveries_and_limit_them(tmp_path: Path) -> None:
+    quorum = {"x-queue-type": "quorum"}
+    with rabbit_drop_in(folder=tmp_path) as server, server.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("dead")
+        limited = {**quorum, "x-delivery-limit": 1, "x-dead-letter-exchange": ""}
+        channel.queue_declare("q", durable=True, arguments={**limited, "x-dead-letter-routing-key": "dead"})
+        assert server.get("/api/queues/%2F/q")["type"] == "quorum"
+        channel.basic_publish("", "q", b"m", pika.BasicProperties(headers={"x-delivery-count": "none"}))
+        for headers in ({"x-delivery-count": "none"}, {"x-delivery-count": 1}):
+            method, properties, _ = channel.basic_get("q")
+            assert properties.headers == headers
+            channel.basic_reject(method.delivery_tag)
+        _, properties, _ = channel.basic_get("dead")
+        assert [death["reason"] for death in properties.headers["x-death"]] == ["delivery_limit"]
+        refused: dict[str, dict[str, Any]] = {
+            "invalid property 'non-durable'": {"queue": "r"},
+            "invalid property 'auto-delete'": {"queue": "r", "auto_delete": True, "durable": True},
+            "invalid property 'exclusive-owner'": {"queue": "r", "exclusive": True, "durable": True},
+            "Cannot declare a server-named queue": {"queue": "", "durable": True},
+        }
+        for text, fields in refused.items():
+            with pytest.raises(ChannelClosedByBroker, match=text):
+                connection.channel().queue_declare(**fields, arguments=quorum)
+        channel.basic_qos(prefetch_count=1, global_qos=True)
+        with pytest.raises(ConnectionClosedByBroker, match="does not support global qos"):
+            channel.basic_consume("q", lambda *delivery: None)
+
+
 def test_logins_need_the_password_and_a_virtual_host(tmp_path: Path) -> None:
     with rabbit_drop_in(LIMITED, folder=tmp_path) as server:
         with pytest.raises(ProbableAuthenticationError), server.connect("shop", "wrong", "orders"):
