@@ -20,12 +20,14 @@ Start = Callable[..., str]
 @pytest.fixture
 def plumbline() -> Iterator[Start]:
     """A function that runs plumbline until the test ends: the URL at the beginning of its first line."""
-    running = []
+    running: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> str:
         command = [os.environ.get("PLUMBLINE", "plumbline"), *arguments]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        line = running[-1].stdout.readline()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
         assert line, f"{' '.join(command)} did not start"
         return line.split()[0]
 
