@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.amqp.storage.records import JOURNAL
 from plumbline.reference_broker.durable import DurableShell
+from plumbline.reference_broker.nats.jetstream.files import layout
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.store_folder import StoreError
-from tests.durability.damage import amqp_store, nats_store
+from tests.durability.damage import amqp_store, check_nats, nats_store
 from tests.durability.nonsense import amqp_nonsense, nats_nonsense
 
 SOME = 40  # stores of each kind of file
@@ -67,3 +69,18 @@ def test_a_nats_broker_starts_or_gives_one_clear_error(path: str, tmp_path: Path
         folder = tmp_path / str(number)
         reason = refusal(_nats, folder, {**NATS.files, path: data})
         assert not reason or str(folder) in reason
+
+
+@pytest.mark.parametrize("name", ["W", "", "a.b", "../x"])
+def test_a_stream_under_the_name_of_another_is_set_aside(name: str) -> None:
+    path = "streams/L/stream.json"
+    metadata = json.loads(NATS.files[path].partition(b"\n")[0])
+    metadata["config"]["name"] = name
+    check_nats(NATS, path, layout.seal(metadata))
+
+
+@pytest.mark.parametrize("name", ["D", "", "a.b"])
+def test_a_consumer_under_the_name_of_another_is_set_aside(name: str) -> None:
+    path = "streams/L/consumers/C.json"
+    metadata = json.loads(NATS.files[path].partition(b"\n")[0])
+    check_nats(NATS, path, layout.seal({**metadata, "name": name}))

@@ -1,7 +1,7 @@
 """From the files to the streams and consumers that a broker had when it ended, however it ended.
 
-What is not whole is not served: the damaged end of a file is cut, a folder without readable metadata is put
-aside, and each of these is a warning that says what was lost.
+What is not whole is not served: the damaged end of a file is cut, a folder without readable metadata or with
+that of another one is put aside, and each of these is a warning that says what was lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Recovery:
                 continue
             path = layout.stream_metadata(folder)
             metadata = layout.unseal(self.files.get(path, b""), StreamMetadata)
-            if metadata is None:
+            if metadata is None or layout.stream_folder(metadata.config.name) != folder:
                 self.set_aside_damaged(folder, path, "the stream is not served")
             else:
                 found.append((metadata.created, folder, metadata))
@@ -123,7 +123,7 @@ class _Recovery:
         for path in [path for path in self.files if path.startswith(prefix) and path.endswith(".json")]:
             log = path.removesuffix(".json") + ".log"
             metadata = layout.unseal(self.files[path], ConsumerMetadata)
-            if metadata is None:
+            if metadata is None or layout.consumer_metadata(folder, metadata.name) != path:
                 self.set_aside_damaged(path, path, f"a consumer of stream {stream.config.name!r} is lost")
             else:
                 logs.discard(log)
