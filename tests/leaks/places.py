@@ -15,9 +15,9 @@ import tarfile
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from msgspec import Struct
 
@@ -36,6 +36,8 @@ CAPTURES = (
     b"\x4d\x3c\xb2\xa1",
     b"\xa1\xb2\x3c\x4d",
 )
+BEGINNINGS = {"gz": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0"}
+COMPRESSED: dict[str, Callable[[IO[bytes]], Any]] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
 Data = bytes | mmap.mmap | memoryview
 
 
@@ -73,25 +75,19 @@ def _packed(place: str, file: IO[bytes], levels: int) -> Iterator[Piece]:
     head = file.read(8)
     file.seek(0)
     try:
-        if levels and head[:2] == b"\x1f\x8b":
-            with gzip.open(file) as gz:
-                yield from _stream(f"{place}!gz", gz, levels - 1)
-        elif levels and head[:3] == b"BZh":
-            with bz2.open(file) as bz:
-                yield from _stream(f"{place}!bz2", bz, levels - 1)
-        elif levels and head[:6] == b"\xfd7zXZ\0":
-            with lzma.open(file) as xz:
-                yield from _stream(f"{place}!xz", xz, levels - 1)
+        if levels and (kind := _compression(head)):
+            with COMPRESSED[kind](file) as unpacked:
+                yield from _stream(f"{place}!{kind}", unpacked, levels - 1)
         elif levels and head[:4] == b"PK\x03\x04":
             with zipfile.ZipFile(file) as archive:
                 for member in archive.infolist():
-                    with archive.open(member) as packed:
-                        yield from _stream(f"{place}!{member.filename}", packed, levels - 1)
+                    with archive.open(member) as opened:
+                        yield from _stream(f"{place}!{member.filename}", opened, levels - 1)
         elif levels and _is_tar(file):
             with tarfile.open(fileobj=file) as archive:
                 for entry in archive:
-                    if (opened := archive.extractfile(entry)) is not None:
-                        yield from _stream(f"{place}!{entry.name}", opened, levels - 1)
+                    if (member_file := archive.extractfile(entry)) is not None:
+                        yield from _stream(f"{place}!{entry.name}", member_file, levels - 1)
         elif head[:4] == b"PAR1":
             yield from _parquet(place, file)
         elif head.startswith(CAPTURES):
@@ -110,6 +106,11 @@ def _packed(place: str, file: IO[bytes], levels: int) -> Iterator[Piece]:
         return
 
 
+def _compression(head: bytes) -> str:
+    """Of a file that begins like this; empty if it is not compressed."""
+    return next((kind for kind, begin in BEGINNINGS.items() if head.startswith(begin)), "")
+
+
 def _is_tar(file: IO[bytes]) -> bool:
     file.seek(257)
     found = file.read(5) == b"ustar"
@@ -117,7 +118,7 @@ def _is_tar(file: IO[bytes]) -> bool:
     return found
 
 
-def _stream(place: str, opened: IO[bytes] | gzip.GzipFile, levels: int) -> Iterator[Piece]:
+def _stream(place: str, opened: IO[bytes], levels: int) -> Iterator[Piece]:
     """What comes out of an archive, and what is packed in that."""
     read, kept = 0, b""
     first = opened.read(PIECE)

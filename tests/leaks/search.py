@@ -25,6 +25,7 @@ ALLOWED = {
     "*.key": "a private key",
     "*.pem": "a certificate with its private key",
     "*.pyc": "a compiled test",
+    "secret": "a password, read by the command under test",
 }
 
 
