@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +30,7 @@ from plumbline.conformance.clients.gate import WORKERS, GateOptions
 from plumbline.conformance.clients.gate import gate as run_gate
 from plumbline.conformance.clients.new_adapter import LANGUAGES, write_adapter
 from plumbline.errors import ExitCode, UsageProblem
+from plumbline.passwords import Passwords
 from plumbline.reports import ReportOptions
 
 EPILOG = """
@@ -98,6 +100,7 @@ def gate(
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
+    Passwords.taken_from(os.environ)  # the adapter gets none of them
     if new:
         _write_adapter(new, folder, protocol)
         return

@@ -6,6 +6,7 @@ The spellings are made here a second time, independent of ``plumbline.masking``.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -141,6 +142,13 @@ def test_no_command_shows_a_password(protocol: str, tmp_path: Path) -> None:
     if protocol == "amqp":  # the checks of NATS above get no message, of which there would be a trace
         suffixes.add(".trace")
     assert {path.suffix for path in files} >= suffixes
+
+
+def test_an_adapter_gets_no_password(tmp_path: Path) -> None:
+    adapter = (sys.executable, "-c", "import os; open('environment', 'w').write(repr(sorted(os.environ)))")
+    with_password(tmp_path, "gate", "--", *adapter)
+    names = (tmp_path / "environment").read_text()
+    assert ("'PATH'" in names, "PLUMBLINE_PASSWORD" in names) == (True, False)
 
 
 @pytest.mark.parametrize("command", ["verify", "explore", "replay"])
