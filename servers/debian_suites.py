@@ -21,6 +21,7 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SOURCES = Path("/etc/apt")
 DEBIAN_MIRROR = "http://deb.debian.org/debian"  # what apt verifies needs no TLS
 TOOLS = ("apt-get", "dpkg-deb", "tar", "unshare", "chroot")
+OF_ROOT = ":/usr/sbin:/sbin"  # not on the PATH of an ordinary user of Debian, and chroot is there
 # What start scripts call, and what an installed Debian always has.
 ESSENTIAL = ("base-files", "bash", "coreutils", "gawk", "grep", "hostname", "procps", "sed", "util-linux")
 FETCHED_WITHIN_S = 600.0
@@ -36,8 +37,9 @@ Signed-By: {keyring}
 """
 
 # The folder with configuration and data is the working directory; it has the same path inside.
-WRAPPER = """\
-#!/bin/sh
+WRAPPER = (
+    f"#!/bin/sh\nPATH=$PATH{OF_ROOT}\n"
+    + """\
 [ "$(id -u)" = 0 ] || user=--map-root-user
 exec unshare $user --mount --propagation private sh -c '
   root=$0 data=$1 program=$2; shift 2
@@ -46,11 +48,13 @@ exec unshare $user --mount --propagation private sh -c '
   exec chroot "$root" /bin/sh -c "cd \\"\\$0\\" && exec \\"\\$@\\"" "$data" "$program" "$@"
 ' '{root}' "$PWD" '{program}' "$@"
 """
+)
 
 
 def missing() -> str:
     """What this machine lacks to unpack and run a package of another suite; empty if nothing."""
-    if lacking := [name for name in TOOLS if shutil.which(name) is None]:
+    path = os.environ.get("PATH", os.defpath) + OF_ROOT
+    if lacking := [name for name in TOOLS if shutil.which(name, path=path) is None]:
         return f"not on PATH: {', '.join(lacking)}"
     if not KEYRING.exists():
         return f"{KEYRING} is missing: apt-get install debian-archive-keyring"
