@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -103,3 +104,25 @@ def _require_subject(option: str, prefix: str) -> None:
     """Raises ``UsageProblem`` unless subjects may begin with it."""
     if not re.fullmatch(r"[^\s.*>\x00-\x1f]+(\.[^\s.*>\x00-\x1f]+)*", prefix):
         raise UsageProblem(f"{option} {prefix!r}: expected tokens of a subject, such as _INBOX_alice")
+
+
+def access_of(
+    tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, tls_name: str | None, **others: Any
+) -> Access:
+    """What the options of ``plumbline.access_options`` say, each by its name."""
+    whole: dict[str, Any] = {
+        name: _whole(value) if isinstance(value, Path) else value for name, value in others.items()
+    }
+    return Access(tls=tls_options_of(tls_ca, tls_cert, tls_key, tls_name), **whole)
+
+
+def tls_options_of(
+    tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, tls_name: str | None
+) -> TlsOptions:
+    """What the options for TLS say."""
+    return TlsOptions(_whole(tls_ca), _whole(tls_cert), _whole(tls_key), tls_name or "")
+
+
+def _whole(path: Path | None) -> Path | None:
+    """Independent of the working folder: reports show how to repeat a check."""
+    return path.resolve() if path else None

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from plumbline.access_options import ACCESS_OPTIONS
+
 if TYPE_CHECKING:
     from plumbline.proxy.record import RecordingProxy
     from plumbline.verdicts import Event
@@ -69,6 +71,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--plumbline-waivers", metavar="FILE", type=Path, help="known failures (TOML)")
     group.addoption("--plumbline-strict", action="store_true", help="a failed SHOULD also fails the run")
+    for option in ACCESS_OPTIONS:
+        group.addoption(
+            f"--plumbline-{option.name.replace('_', '-')}",
+            metavar=option.metavar,
+            type=Path if option.is_file else str,
+            help=option.help,
+        )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -113,16 +113,20 @@ def _prepared(config: pytest.Config) -> PreparedRun:
     from plumbline.passwords import Passwords
 
     passwords = Passwords.taken_from(os.environ)
+    options = _run_options(config)
     url = parse_url(config.getoption("plumbline_target"))
-    running = RunningTarget(url if passwords.url is None else url.with_password(passwords.url))
+    url = options.access.applied_to(url if passwords.url is None else url.with_password(passwords.url))
     shared = tempfile.TemporaryDirectory(prefix="plumbline-")
     config.add_cleanup(shared.cleanup)
-    return prepare(replace(_run_options(config), passwords=passwords), running, Path(shared.name))
+    return prepare(replace(options, passwords=passwords), RunningTarget(url), Path(shared.name))
 
 
 def _run_options(config: pytest.Config) -> RunOptions:
+    from plumbline.access_options import ACCESS_OPTIONS
+    from plumbline.conformance.access import access_of
     from plumbline.conformance.runner.prepare import RunOptions
 
+    given = {option.name: config.getoption(f"plumbline_{option.name}") for option in ACCESS_OPTIONS}
     paths = [Path(arg.partition("::")[0]) for arg in config.args]
     return RunOptions(
         level=config.getoption("plumbline_level"),
@@ -131,4 +135,5 @@ def _run_options(config: pytest.Config) -> RunOptions:
         waivers=config.getoption("plumbline_waivers"),
         traces=tuple(path.resolve() for path in paths if path.suffix == ".trace" and not is_packaged(path)),
         strict=config.getoption("plumbline_strict"),
+        access=access_of(**given),
     )

@@ -120,6 +120,9 @@ def test_without_a_target_it_says_what_to_add(tmp_path: Path, options: tuple[str
         (("--target", "nats://h", "--plumbline-waivers", "none.toml"), 2, "No such file"),
         (("--target", "nats://h", "--plumbline-level", "new"), 2, "for example 2.9"),
         (("--target", "nats://h", "--plumbline-variant", "aut=nats://h"), 2, "did you mean auth"),
+        (("--target", "nats://h", "--plumbline-tls-ca", "ca.pem"), 2, "begins with tls://"),
+        (("--target", "nats://h", "--plumbline-inbox-prefix", "a b"), 2, "expected tokens of a subject"),
+        (("--target", "nats://h", "--plumbline-auth-mechanism", "PLAIN"), 2, "a URL of an AMQP server"),
     ],
 )
 def test_exit_codes_and_sentences_are_those_of_verify(
