@@ -26,6 +26,7 @@ WRITE_BUFFER = 4 * 1024 * 1024  # beyond this, producers are held back
 PAUSE_READING_S = 0.01  # how long, per read: as long as nats-server does
 CATCH_UP_S = 0.1  # how long a consumer may lag before max_pending counts
 LINGER_S = 1.0  # how long a client we close is read from, so that no reset swallows what it was told
+EVICTIONS_A_SECOND = 100  # at least
 STOP_S = 1.0  # how long clients have to take what they were sent when the broker stops
 ACCEPT_AT_ONCE = 16  # connections in one turn of the event loop
 BACKLOG = 1024  # connections that wait to be accepted
@@ -132,6 +133,16 @@ class Shell:
     def refusal(self, client_id: int, peer: str) -> bytes:
         """What a client is sent that is one too many, before it is closed."""
         return b""
+
+    async def evict_clients(self, grace_period_s: float, duration_s: float) -> None:
+        """Close one client after the other, after a grace period; all of it lasts ``duration_s``."""
+        if self.clients:
+            await asyncio.sleep(grace_period_s)
+        pause = max(duration_s - grace_period_s, 0.0) / max(len(self.clients), 1)
+        while self.clients:
+            for client in list(self.clients.values())[: 1 if pause * EVICTIONS_A_SECOND > 1 else None]:
+                client.transport.close()
+            await asyncio.sleep(min(pause, 1.0))
 
     def effect(self, output: Any) -> None:
         """What a core asks for beyond sending and closing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,6 @@ from plumbline.reference_broker.write_queue import WriteQueue
 from plumbline.wire.nats import Info
 
 __all__ = ["BrokerThread", "NatsBroker"]
-
-EVICTIONS_A_SECOND = 100  # at least, in lame duck mode
 
 
 class NatsBroker(DurableShell):
@@ -100,11 +97,4 @@ class NatsBroker(DurableShell):
         for connection in [one for core in self.cores for one in core.connections.values()]:
             if connection.options.protocol >= 1 and (client := self.clients.get(connection.id)):
                 client.transport.write(Info.make(self.broker.identity.fields(connection)).raw)
-        if not self.clients:
-            return
-        await asyncio.sleep(self.lame_duck_grace_period)
-        pause = max(self.lame_duck_duration - self.lame_duck_grace_period, 0.0) / max(len(self.clients), 1)
-        while self.clients:
-            for client in list(self.clients.values())[: 1 if pause * EVICTIONS_A_SECOND > 1 else None]:
-                client.transport.close()
-            await asyncio.sleep(min(pause, 1.0))
+        await self.evict_clients(self.lame_duck_grace_period, self.lame_duck_duration)
