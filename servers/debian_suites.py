@@ -39,7 +39,7 @@ Signed-By: {keyring}
 # The folder with configuration and data is the working directory; it has the same path inside.
 WRAPPER = (
     f"#!/bin/sh\nPATH=$PATH{OF_ROOT}\n"
-     """\
+    """\
 [ "$(id -u)" = 0 ] || user=--map-root-user
 exec unshare $user --mount --propagation private sh -c '
   root=$0 data=$1 program=$2; shift 2
