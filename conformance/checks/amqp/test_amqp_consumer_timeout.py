@@ -12,7 +12,7 @@ from plumbline.wire.amqp import Method
 
 TIMEOUT = 'RabbitMQ, "Consumers", "Delivery Acknowledgement Timeout"'
 VARIANT = "amqp-settings"
-HELD = 0.5  # of the timeout, each delivery
+HELD = 0.4  # of the timeout, each delivery: the timeout is no multiple of it
 TOGETHER = 1.6  # of the timeout, so long a consumer consumes
 
 
