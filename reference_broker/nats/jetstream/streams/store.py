@@ -14,6 +14,7 @@ from msgspec import Struct
 T = TypeVar("T")
 SubjectTest = Callable[[bytes], bool]
 SizeOf = Callable[[bytes, bytes, bytes], int]
+SHORT_WALK = 100  # sequences
 
 
 class StoredMessage(Struct, gc=False):
@@ -126,19 +127,26 @@ class MemoryStore:
         return self.last_seq
 
     def next(self, start: int, subject_filter: SubjectTest | None) -> StoredMessage | None:
-        load = self.load
-        for seq in range(max(start, self.first_seq), self.last_seq + 1):
+        load, seq, last_seq = self.load, max(start, self.first_seq), self.last_seq
+        while seq <= last_seq:
             message = load(seq)
-            if message is not None and (subject_filter is None or subject_filter(message.subject)):
+            if message is None:
+                seq = self._stored_from(seq)
+            elif subject_filter is None or subject_filter(message.subject):
                 return message
+            else:
+                seq += 1
         return None
 
     def messages(self, start: int = 0) -> Iterator[StoredMessage]:
-        load = self.load
-        for seq in range(max(start, self.first_seq), self.last_seq + 1):
+        load, seq, last_seq = self.load, max(start, self.first_seq), self.last_seq
+        while seq <= last_seq:
             message = load(seq)
-            if message is not None:
+            if message is None:
+                seq = self._stored_from(seq)
+            else:
                 yield message
+                seq += 1
 
     def subjects(self) -> Iterator[bytes]:
         return iter(self._subjects)
@@ -153,7 +161,7 @@ class MemoryStore:
             return None
         known.first = max(known.first, self.first_seq)
         while (message := self.load(known.first)) is None or message.subject != subject:
-            known.first += 1
+            known.first = self._stored_from(known.first + 1)
         return message
 
     def last_of(self, subject: bytes) -> StoredMessage | None:
@@ -161,7 +169,7 @@ class MemoryStore:
         if known is None:
             return None
         while (message := self.load(known.last)) is None or message.subject != subject:
-            known.last -= 1
+            known.last = self._stored_until(known.last - 1)
         return message
 
     def remove(self, seq: int) -> StoredMessage | None:
@@ -191,7 +199,26 @@ class MemoryStore:
         if not self._messages:
             self.first_seq = self.last_seq + 1
             return
-        seq, load = self.first_seq + 1, self.load
-        while load(seq) is None:
-            seq += 1
-        self.first_seq = seq
+        self.first_seq = self._stored_from(self.first_seq + 1)
+
+    # A gap may be long: a file can say that two messages have any sequences. So where a walk over sequences
+    # would take longer than a look at every message, every message is looked at.
+
+    def _stored_from(self, start: int) -> int:
+        """The first sequence from ``start`` on that has a message, or the one after the last."""
+        load, end = self.load, self.last_seq + 1
+        for seq in range(start, min(start + self._longest_walk(), end)):
+            if load(seq) is not None:
+                return seq
+        return min((seq for seq in self._messages if seq >= start), default=end)
+
+    def _stored_until(self, end: int) -> int:
+        """The last sequence up to ``end`` that has a message, or the one before the first."""
+        load = self.load
+        for seq in range(end, max(end - self._longest_walk(), self.first_seq - 1), -1):
+            if load(seq) is not None:
+                return seq
+        return max((seq for seq in self._messages if seq <= end), default=self.first_seq - 1)
+
+    def _longest_walk(self) -> int:
+        return max(SHORT_WALK, len(self._messages))
