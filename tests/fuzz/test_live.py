@@ -13,6 +13,7 @@ from tests.fuzz.live.programs import Broken, Program
 from tests.fuzz.live.running import MB, SETTLED_S, Memory, Run, Sample
 from tests.fuzz.test_fuzz import SEED
 
+pytestmark = pytest.mark.slow  # programs that take their time: make test-all runs them
 SECONDS = 4
 UNTIL_FOUND_S = 60  # a defect is found long before
 END_S = 1800
