@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.interpreter import SAFE_PATH
+
 pytestmark = pytest.mark.slow  # make test-all runs it
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +21,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINKS = {path.name for path in (ROOT / "plumbline").iterdir() if path.is_symlink()}
 ROOMS = sorted(LINKS - {"ci"})  # which serves the project itself
 DATA = {".toml", ".trace", ".html", ".j2", ".ini", ".md", ".typed", ".json", ".css", ".js", ".svg"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark, started in this process by another test, names the checkout for its workers."""
+    for name in ("PYTHONPATH", SAFE_PATH):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="module")
