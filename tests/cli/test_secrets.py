@@ -1,24 +1,28 @@
 """No password reaches a report, a capture, a terminal or the list of processes, in any spelling.
 
-The spellings are made here a second time, independent of ``plumbline.masking``.
+The spellings are those of ``tests.leaks``, independent of ``plumbline.masking``.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote, quote_plus
 
 import pytest
 
 from plumbline.captures.files import read
 from plumbline.reports import FORMATS
-from tests.cli.command import PLUMBLINE, Ended, environment, run, started, verify
+from tests.cli.command import BY_HAND, PLUMBLINE, Ended, environment, run, started, verify
+from tests.leaks.search import Search
+from tests.leaks.spellings import spellings as known_spellings
+from tests.reference_broker.amqp.drop_in.process import rabbit_drop_in
+from tests.reference_broker.drop_in.process import drop_in
 
 PASSWORD = 's3c/r3t"PW+é'
 # A defect that shows the CONNECT of a failed check in every report.
@@ -26,26 +30,8 @@ DEFECTS = {"nats": "connect-is-not-acknowledged", "amqp": "no-english"}
 SELECTED = {"nats": ("CORE-001", "CORE-008"), "amqp": ("AMQP-CONN-001", "AMQP-CONN-007")}
 
 
-def spellings(secret: str) -> list[bytes]:
-    """What must be nowhere."""
-    escaped = [
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        json.dumps(json.dumps(secret))[3:-3],
-        repr(secret)[1:-1],
-        ascii(secret)[1:-1],
-        repr(secret.encode())[2:-1],
-        quote(secret),
-        quote(secret, safe=""),
-        quote_plus(secret),
-        secret.replace('"', '\\"').replace("/", "\\/"),
-    ]
-    inside = [b64encode(b"-" * offset + secret.encode())[4:-4] for offset in range(3)]
-    return [*(text.encode() for text in escaped), *inside, b"s3c", b"r3t"]  # and its parts
-
-
-FORBIDDEN = spellings(PASSWORD)
+# What must be nowhere: its spellings, and parts of it.
+FORBIDDEN = [*known_spellings(PASSWORD), b"s3c", b"r3t"]
 
 
 def shows(data: bytes) -> list[bytes]:
@@ -58,9 +44,17 @@ def shows(data: bytes) -> list[bytes]:
     return found
 
 
+def _is_below(process: Path, ancestor: int) -> bool:
+    """Whether a folder of /proc is of a process that ``ancestor`` has started, itself or through others."""
+    number = int(process.name)
+    while number not in (0, ancestor):
+        number = int((process.parent / str(number) / "stat").read_text().rpartition(")")[2].split()[1])
+    return number == ancestor
+
+
 @contextmanager
 def watched_processes() -> Iterator[list[str]]:
-    """The command lines, seen while the block runs, that show the password."""
+    """The command lines of processes of this one, seen while the block runs, that show the password."""
     seen: list[str] = []
     ended = threading.Event()
 
@@ -68,8 +62,9 @@ def watched_processes() -> Iterator[list[str]]:
         while not ended.wait(0.2):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
-                    if shows(path.read_bytes()):
-                        seen.append(str(path))
+                    words = path.read_bytes()
+                    if shows(words) and _is_below(path.parent, os.getpid()):
+                        seen.append(f"{path}: {words!r}")
                 except (FileNotFoundError, ProcessLookupError):
                     continue  # ended meanwhile
 
@@ -142,6 +137,62 @@ def test_no_command_shows_a_password(protocol: str, tmp_path: Path) -> None:
     if protocol == "amqp":  # the checks of NATS above get no message, of which there would be a trace
         suffixes.add(".trace")
     assert {path.suffix for path in files} >= suffixes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # a dozen commands
+def test_what_needs_no_password_passes_none_on(tmp_path: Path) -> None:
+    """The commands that read what others wrote, those that start programs, and the plugin."""
+    (tmp_path / "work").mkdir()
+    secret, work = tmp_path / "secret", tmp_path / "work"
+    secret.write_text(f"{PASSWORD}\n")
+    adapter = (sys.executable, "-c", "import os; open('environment', 'w').write(repr(os.environ))")
+    flags = ("-p", "-1", "-js", "--user", "alice", "--pass-file", secret)
+    with watched_processes() as seen, serving(work, "broker", "nats", *flags) as address:
+        url = f"nats://alice@{address}"
+        recording = ("record", f"nats://{address}", "-l", "127.0.0.1:0", "-o", "cap", "--live")
+        with serving(work, *recording) as front:
+            through = f"nats://alice@{front}"
+            plugin = (*BY_HAND, "--pyargs", "plumbline.conformance", "--plumbline-target", through)
+            env = environment(PLUMBLINE_PASSWORD=PASSWORD)
+            ended = [run((*plugin, "--plumbline-select", "CORE-008", "-v", "--junit-xml=p.xml"), work, env)]
+            ended.append(with_password(work, "verify", through, "--select", "CORE-008", "--json", "r.json"))
+        assert [one.code for one in ended] == [0, 0], ended
+        ended.append(
+            with_password(work, "cluster", url, url, url, "--for=5s", "--json=c.json", "--html=c.html")
+        )
+        assert "Authorization" not in ended[-1].out + ended[-1].err
+        ended.append(with_password(work, "gate", "--", *adapter))
+        ended.append(with_password(work, "gate", "--nats-compat", "--", *adapter))
+        ended.append(with_password(work, "judge", "cap", "-o", "judged"))
+        ended.append(with_password(work, "report", "r.json", "--html", "again.html", "--sarif", "r.sarif"))
+        ended.append(with_password(work, "matrix", "r.json", "-o", "site"))
+    assert not seen
+    assert all("Traceback" not in one.err for one in ended)
+    assert not shows("".join(one.out + one.err for one in ended).encode())
+    files = [path for path in work.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"p.xml", "r.json", "c.json", "environment", "index.html"}
+    assert [str(hit) for hit in Search({PASSWORD: "here"}).hits(work)] == []
+
+
+@pytest.mark.slow
+def test_the_programs_show_no_password_of_their_configuration(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    configuration, work = tmp_path / "server.conf", tmp_path / "work"
+    login = json.dumps(PASSWORD, ensure_ascii=False)
+    configuration.write_text(f"port: -1\nauthorization {{ user: alice, password: {login} }}\n")
+    with watched_processes() as seen:
+        with drop_in("-c", str(configuration), "-DV", folder=work) as server:
+            ended = with_password(work, "verify", server.url.replace("//", "//alice@"), "--select=CORE-008")
+        settings = f"default_user = alice\ndefault_pass = '{PASSWORD}'\n"
+        with rabbit_drop_in(settings, folder=tmp_path) as broker:
+            url = f"amqp://alice@127.0.0.1:{broker.port}"
+            again = with_password(work, "verify", url, "--select=AMQP-CONN-001")
+    assert [ended.code, again.code] == [0, 0], (ended, again)
+    assert not seen
+    printed = [*server.lines, *broker.lines, ended.out, ended.err, again.out, again.err]
+    assert not shows("\n".join(printed).encode())
+    assert [str(hit) for hit in Search({PASSWORD: "here"}).hits(work)] == []
 
 
 def test_an_adapter_gets_no_password(tmp_path: Path) -> None:
