@@ -172,7 +172,7 @@ def test_what_needs_no_password_passes_none_on(tmp_path: Path) -> None:
     assert not shows("".join(one.out + one.err for one in ended).encode())
     files = [path for path in work.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"p.xml", "r.json", "c.json", "environment", "index.html"}
-    assert [str(hit) for hit in Search({PASSWORD: "here"}).hits(work)] == []
+    assert [str(hit) for hit in Search(dict.fromkeys([PASSWORD], "the password")).hits(work)] == []
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_the_programs_show_no_password_of_their_configuration(tmp_path: Path) ->
     assert not seen
     printed = [*server.lines, *broker.lines, ended.out, ended.err, again.out, again.err]
     assert not shows("\n".join(printed).encode())
-    assert [str(hit) for hit in Search({PASSWORD: "here"}).hits(work)] == []
+    assert [str(hit) for hit in Search(dict.fromkeys([PASSWORD], "the password")).hits(work)] == []
 
 
 def test_an_adapter_gets_no_password(tmp_path: Path) -> None:
