@@ -79,8 +79,8 @@ MaxTime = Annotated[
     typer.Option(
         "--max-time",
         metavar="TIME",
-        help="End the run after this time, e.g. 90s or 1h. The reports list what was not run; the exit code "
-        "is 3. Default: 10m; for a slow server up to 30m.",
+        help="End the run within this time, e.g. 90s or 1h, clean-up and reports included. The reports list "
+        "what was not run; the exit code is 3. Default: 10m; for a slow server up to 30m.",
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Count a failed SHOULD as a failure of the run, too.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from plumbline.conformance.clients.compat.run import CompatResult, run_compat
 from plumbline.conformance.clients.gate import WORKERS, GateOptions
 from plumbline.conformance.clients.gate import gate as run_gate
 from plumbline.conformance.clients.new_adapter import LANGUAGES, write_adapter
+from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.passwords import Passwords
 from plumbline.reports import ReportOptions
@@ -100,6 +102,7 @@ def gate(
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
+    started_at = time.monotonic()
     Passwords.taken_from(os.environ)  # the adapter gets none of them
     if new:
         _write_adapter(new, folder, protocol)
@@ -113,7 +116,7 @@ def gate(
         waivers=waivers,
         strict=strict,
         workers=workers,
-        max_time_s=read_max_time(max_time) or MAX_TIME_S,
+        limit=TimeLimit(read_max_time(max_time) or MAX_TIME_S, started_at),
     )
     raise typer.Exit(_gate(wanted, reports))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -36,6 +37,7 @@ from plumbline.conformance.access import Access
 from plumbline.conformance.claims import draft_claims
 from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.runner.prepare import RunOptions, prepare
+from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.conformance.runner.verify import Finished, run_suite
 from plumbline.conformance.waivers import draft_waivers
 from plumbline.errors import ExitCode, UsageProblem
@@ -153,6 +155,7 @@ def verify(
     reports: ReportOptions,
 ) -> None:
     """Verify a server and report a verdict per requirement."""
+    started_at = time.monotonic()
     passwords = given_passwords(url, password_file)
     wanted = RunOptions(
         level=level,
@@ -183,6 +186,7 @@ def verify(
         write_claims=write_claims,
         workers=workers,
         max_time_s=read_max_time(max_time),
+        started_at=started_at,
         pytest_args=after_dashes(context),
     )
     raise typer.Exit(_verify(asked))
@@ -198,6 +202,7 @@ class _Asked(Struct, frozen=True):
     write_claims: Path | None
     workers: int | None
     max_time_s: float | None
+    started_at: float  # a monotonic time
     pytest_args: tuple[str, ...]
 
 
@@ -228,7 +233,9 @@ def _run(asked: _Asked) -> Finished:
             reports,
             workers=asked.workers,
             pytest_args=asked.pytest_args,
-            max_time_s=asked.max_time_s or MAX_TIME_S * (1 + prepared.run.target.slack_s),
+            limit=TimeLimit(
+                asked.max_time_s or MAX_TIME_S * (1 + prepared.run.target.slack_s), asked.started_at
+            ),
         )
     if asked.write_waivers is not None and finished.result is not None:
         text = draft_waivers(finished.result.checks, finished.result.target.version)

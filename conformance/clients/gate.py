@@ -26,7 +26,8 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import not_run_result
 from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.prepare import require_known
-from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of, time_limit_reached
+from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of
+from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.conformance.suite import select
 from plumbline.conformance.waivers import Waiver, apply_waivers, load_waivers
 from plumbline.errors import TargetUnreachable, UsageProblem
@@ -63,7 +64,7 @@ class GateOptions(Struct, frozen=True):
     waivers: Path | None = None
     strict: bool = False
     workers: int = WORKERS
-    max_time_s: float | None = None  # for all scenarios
+    limit: TimeLimit | None = None
 
 
 class GateResult(Struct, frozen=True):
@@ -158,11 +159,14 @@ class _GateRun:
         self, scenarios: Sequence[Scenario], rules: Sequence[ClientRule], hello: AdapterHello
     ) -> list[CheckResult]:
         """As ``_play``. When the time is over, what was not played is inconclusive."""
+        limit = self._options.limit
+        if limit is None:
+            return self._play(scenarios, rules, hello)
         try:
-            with ended_after(self._options.max_time_s):
+            with ended_after(limit.left_for_checks(time.monotonic())):
                 return self._play(scenarios, rules, hello)
         except TimeIsUp:
-            self._time_limit = time_limit_reached(self._options.max_time_s)
+            self._time_limit = limit.sentence
         return [
             self._apply_waivers(self._played[check.id].result, hello)
             if check.id in self._played

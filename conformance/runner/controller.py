@@ -25,8 +25,9 @@ from plumbline.conformance.runner.items import RESULT, is_check
 from plumbline.conformance.runner.judge import SHARED, lost_reason, shared_folder, write_worker_context
 from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import PreparedRun
-from plumbline.conformance.runner.run import RunEnd, conclude, suite_of, time_limit_reached
+from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
 from plumbline.conformance.runner.sweep import sweep
+from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.conformance.unanswered import UnansweredApis
 from plumbline.interpreter import safe_path_for_children
 from plumbline.interrupts import (
@@ -56,8 +57,9 @@ MESSAGE_LIMIT = 500
 class Controller:
     """Registered by ``conformance.runner.plugin``.
 
-    ``complete`` tells that nothing may be deselected, so a check without a result is an error. After
-    ``max_time_s`` the run ends as with Ctrl-C, and what was not run is inconclusive.
+    ``complete`` tells that nothing may be deselected, so a check without a result is an error. So that
+    the run ends within ``limit``, its checks end before that as with Ctrl-C, and what was not run is
+    inconclusive.
     ``problem`` is what the user did wrong, found only when the run had begun.
     """
 
@@ -67,14 +69,14 @@ class Controller:
         prepared: PreparedRun,
         *,
         complete: bool,
-        max_time_s: float | None = None,
+        limit: TimeLimit | None = None,
     ) -> None:
         self._config = config
         self._run = prepared.run
         self._target = prepared.run.target
         self._checks = prepared.checks
         self._complete = complete
-        self._max_time_s = max_time_s
+        self._limit = limit
         self._titles = {check.id: check.title for check in prepared.checks}
         self._results: dict[str, CheckResult] = {}
         self._running: dict[str, str] = {}  # nodeid -> check
@@ -105,9 +107,10 @@ class Controller:
         write_worker_context(self._run)
         self._lifeline = Lifeline(shared_folder(self._run))
         self._cleanup.callback(self._lifeline.cut)
-        self._timer.enter_context(ended_after(self._max_time_s))
         with kept_from_children(), safe_path_for_children():  # xdist starts its workers here
             yield
+        if self._limit is not None:  # only now: of a session that has not started pytest reports no end
+            self._timer.enter_context(ended_after(self._limit.left_for_checks(time.monotonic())))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -185,8 +188,8 @@ class Controller:
         """Also called when the session ends itself, by ``pytest.exit`` or, in a subclass, by -x."""
         self._timer.close()
         self._interrupted = excinfo.type is KeyboardInterrupt
-        if excinfo.type is TimeIsUp:
-            self._time_limit = time_limit_reached(self._max_time_s)
+        if excinfo.type is TimeIsUp and self._limit is not None:
+            self._time_limit = self._limit.sentence
         self._cleanup.enter_context(uninterrupted())
         if self._lifeline is not None:
             self._lifeline.cut()  # xdist would wait for the checks that run
@@ -252,6 +255,8 @@ class Controller:
             return f"{lost} Running then: {during}." if during else lost, []
         notes = UnansweredApis(access.shared).all_given_up()
         until = time.monotonic() + SWEEP_S
+        if self._limit is not None:
+            until = min(until, self._limit.deletion_ends_at)
         try:
             # A request of a worker that was killed may still be on its way: look until nothing is left.
             while sweep(access, until) and self._is_cut_off:

@@ -20,6 +20,7 @@ from plumbline.errors import PlumblineError
 
 if TYPE_CHECKING:
     from plumbline.conformance.runner.prepare import PreparedRun, RunDescription, RunOptions
+    from plumbline.conformance.runner.time_limit import TimeLimit
 
 PREPARED = "plumbline-prepared"  # the name under which `plumbline verify` registers what it prepared
 ITEMS = "plumbline-items"
@@ -29,13 +30,13 @@ CONTROLLER = "plumbline-controller"
 class PreparedPlugin:
     """Carries what ``plumbline verify`` prepared, so that it is not prepared twice.
 
-    ``complete``: every check that was prepared must give a result. ``max_time_s``: for all of them.
+    ``complete``: every check that was prepared must give a result. ``limit``: for all of the run.
     """
 
-    def __init__(self, prepared: PreparedRun, *, complete: bool, max_time_s: float | None = None) -> None:
+    def __init__(self, prepared: PreparedRun, *, complete: bool, limit: TimeLimit | None = None) -> None:
         self.prepared = prepared
         self.complete = complete
-        self.max_time_s = max_time_s
+        self.limit = limit
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -100,7 +101,7 @@ def _configure_controller(config: pytest.Config) -> None:
         config,
         prepared,
         complete=prepared_plugin is not None and prepared_plugin.complete,
-        max_time_s=prepared_plugin.max_time_s if prepared_plugin else None,
+        limit=prepared_plugin.limit if prepared_plugin else None,
     )
     config.pluginmanager.register(controller, CONTROLLER)
 

@@ -30,7 +30,6 @@ from plumbline.verdicts import (
     tally,
     with_red,
 )
-from plumbline.wire.units import SECOND, format_duration
 
 NOT_SELECTED = "not selected"
 NOT_SCORED = "not scored"
@@ -64,12 +63,6 @@ class RunEnd(Struct, frozen=True):
     interrupted: bool = False
     time_limit: str = ""  # which one was reached, if so
     claims: ClaimsReport | None = None  # claimed and announced
-
-
-def time_limit_reached(seconds: float | None) -> str:
-    """The sentence for a run that took longer than it may."""
-    limit = format_duration(round((seconds or 0) * SECOND))
-    return f"the time limit of {limit} was reached (--max-time)"
 
 
 def suite_of() -> Suite:

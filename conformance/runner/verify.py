@@ -15,6 +15,7 @@ from plumbline.conformance.packaged import HERE, is_packaged
 from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from plumbline.conformance.runner.prepare import PreparedRun
+from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
 
 __all__ = ["EventListener", "Finished", "default_workers", "run_suite"]
@@ -75,13 +76,13 @@ def run_suite(
     *,
     workers: int | None = None,
     pytest_args: Sequence[str] = (),
-    max_time_s: float | None = None,
+    limit: TimeLimit | None = None,
 ) -> Finished:
     """Run the prepared checks. ``pytest_args`` go to pytest as they are; with any, its plugins load too.
 
-    ``max_time_s``: after so many seconds what was not run is inconclusive.
+    ``limit``: the run ends within it, and what was not run is inconclusive.
     """
-    plugin = PreparedPlugin(prepared, complete=not pytest_args, max_time_s=max_time_s)
+    plugin = PreparedPlugin(prepared, complete=not pytest_args, limit=limit)
     listener = _Listener(plugin, consumers)
     count = default_workers(len(prepared.checks)) if workers is None else workers
     try:
