@@ -15,7 +15,7 @@ from plumbline.captures.operations import UNKNOWN, OperationReader, OperationRow
 from plumbline.captures.reassembly import ConnectionNumbers
 from plumbline.captures.segments import ACK, SYN, Address, Segment
 from plumbline.wire.sender import Direction
-from tests.captures.shapes import HELLO, SHAPES, sent
+from tests.captures.shapes import ANNOUNCED, HELLO, SHAPES, sent
 
 FEW, MANY = 300, 2000
 SLACK = 1.25  # of the work per packet
@@ -93,6 +93,14 @@ def test_the_work_for_a_packet_is_the_same_for_many(shape: str) -> None:
     few, many = (work_per_packet(SHAPES[shape](count)) for count in (FEW, MANY))
     assert many[0] <= few[0] * SLACK
     assert many[1] <= few[1] * SLACK + 1
+
+
+@pytest.mark.parametrize("starts", [FEW, MANY])
+def test_the_work_for_one_large_packet_is_bounded_by_its_size(starts: int) -> None:
+    """In which an operation could begin at very many places."""
+    data = b"NONSENSE\r\n" + ANNOUNCED * starts
+    _, looked_at = work_per_packet([sent(0, data)])
+    assert looked_at <= 3 * bounds.CAPTURE_START_WORK * (len(data) + bounds.CAPTURE_ENTRY_BYTES)
 
 
 def rows(segments: Iterable[Segment]) -> list[OperationRow]:

@@ -31,6 +31,7 @@ from plumbline.wire.nats.jetstream import (
     exceeded_max_request_max_bytes,
     next_subject,
 )
+from plumbline.wire.nats.jetstream.acks import without_account
 from tests.wire.strategies import json_objects, json_values, refusal
 
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -220,6 +221,20 @@ def test_an_ack_is_read_as_written(ack: Ack) -> None:
 )
 def test_the_delay_of_a_nak(payload: bytes, nanoseconds: int | None) -> None:
     assert Ack.parse(payload).delay == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("subject", "short"),
+    [
+        ("$JS.ACK.hub.HASH.S.C.1.2.3.4.5.RND", "$JS.ACK.S.C.1.2.3.4.5"),
+        ("$JS.ACK._.HASH.S.C.1.2.3.4.5", "$JS.ACK.S.C.1.2.3.4.5"),
+        ("$JS.ACK.S.C.1.2.3.4.5", "$JS.ACK.S.C.1.2.3.4.5"),
+        ("$JS.ACK.S.C.1.2.3.4.5.6", "$JS.ACK.S.C.1.2.3.4.5.6"),  # ten tokens are neither layout
+        ("orders.a.b.c.d.e.f.g.h.i.j", "orders.a.b.c.d.e.f.g.h.i.j"),
+    ],
+)
+def test_an_ack_subject_has_one_meaning_in_both_layouts(subject: str, short: str) -> None:
+    assert without_account(subject) == short
 
 
 def test_next_argument_is_a_pull_request() -> None:

@@ -14,6 +14,7 @@ from plumbline.wire.units import (
     format_duration,
     parse_duration,
     read_duration,
+    read_number,
     read_size,
 )
 
@@ -142,3 +143,22 @@ def test_what_the_pattern_of_durations_finds_is_read(text: str) -> None:
 @pytest.mark.parametrize(("pattern", "text"), [(DURATION_PATTERN, "10mb"), (SIZE_PATTERN, "10ms")])
 def test_patterns_do_not_take_each_other_s_units(pattern: str, text: str) -> None:
     assert re.match(pattern, text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        (b"007", 7),
+        ("9" * 19, 10**19 - 1),
+        ("1" * 20, None),
+        ("", None),
+        ("-1", None),
+        ("1.0", None),
+        ("\u00b2", None),  # a digit, and int() raises
+        ("\u0661", None),  # a digit, and int() reads it
+        ("1" * 5000, None),
+    ],
+)
+def test_a_number_is_a_few_ascii_digits(text: str | bytes, number: int | None) -> None:
+    assert read_number(text) == number

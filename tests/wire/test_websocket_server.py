@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.websocket import Opcode, WebSocketDecoder, frame, upgrade_request
+from plumbline.wire.websocket import MAX_FRAME, Opcode, WebSocketDecoder, frame, upgrade_request
 from plumbline.wire.websocket_server import WebSocketServer
 
 NONCE = b"the sample nonce"
@@ -68,6 +68,62 @@ def test_long_messages_are_compressed_if_both_sides_agree() -> None:
     assert b"permessage" not in opened().outgoing
 
 
+@pytest.mark.parametrize(
+    "offer",
+    [
+        b"x-other",
+        b"permessage-deflate",  # would keep a window from message to message
+        b"permessage-deflate; server_no_context_takeover",
+        b"permessage-deflate; server_no_context_takeover\r\nSec-WebSocket-Extensions: x-other",
+    ],
+)
+def test_no_compression_is_agreed_that_keeps_a_window(offer: bytes) -> None:
+    server = WebSocketServer(compression=True)
+    server.receive(upgrade_request("h", NONCE)[:-2] + b"Sec-WebSocket-Extensions: " + offer + b"\r\n\r\n")
+    assert (server.is_open, server.compresses) == (True, False)
+    assert b"permessage" not in server.outgoing
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65535, 65536])
+def test_a_message_of_any_size_is_one_frame(size: int) -> None:
+    client, server = WebSocketDecoder(NONCE), opened()
+    client.feed(server.outgoing)
+    sent = server.send(bytes(size))
+    assert len(sent) == size + (2 if size < 126 else 4 if size < 65536 else 10)
+    assert client.feed(sent) == bytes(size)
+
+
+def test_a_pong_adds_nothing() -> None:
+    client, server = WebSocketDecoder(NONCE), opened()
+    client.feed(server.outgoing)
+    assert server.receive(frame(Opcode.PONG, b"x", KEY) + frame(Opcode.BINARY, b"PING", KEY)) == b"PING"
+    assert client.feed(b"\x8a\x01x" + server.send(b"PONG")) == b"PONG"
+    assert client.answers == []
+
+
+def test_a_normal_end_is_a_close_frame() -> None:
+    client, server = WebSocketDecoder(NONCE), opened()
+    client.feed(server.outgoing + server.close())
+    assert client.is_closed
+    assert client.answers == [(Opcode.CLOSE, (1000).to_bytes(2))]
+
+
+def test_a_message_of_too_many_frames_is_refused() -> None:
+    first = bytearray(frame(Opcode.BINARY, bytes(MAX_FRAME), KEY))
+    first[0] &= 0x7F
+    server = opened()
+    assert server.receive(bytes(first)) == b""
+    with pytest.raises(ProtocolError, match="too long"):
+        server.receive(frame(Opcode.CONTINUATION, b"x", KEY))
+
+
+def test_what_cannot_be_inflated_is_refused() -> None:
+    broken = bytearray(frame(Opcode.BINARY, b"\xff\xff\xff", KEY))
+    broken[0] |= 0x40
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        opened(compression=True).receive(bytes(broken))
+
+
 def test_a_small_message_that_inflates_without_end_is_refused() -> None:
     deflater = zlib.compressobj(wbits=-15)
     packed = (deflater.compress(bytes(64 * 1024 * 1024)) + deflater.flush(zlib.Z_SYNC_FLUSH))[:-4]
@@ -110,6 +166,9 @@ def test_a_frame_that_no_client_may_send_is_refused_again_and_again(data: bytes)
         b"POST / HTTP/1.1\r\nHost: h\r\n\r\n",
         upgrade_request("h", NONCE).replace(b"Version: 13", b"Version: 12"),
         upgrade_request("h", NONCE).replace(b"Upgrade: websocket\r\n", b""),
+        upgrade_request("h", NONCE).replace(b"Connection: Upgrade\r\n", b""),
+        upgrade_request("h", NONCE).replace(b"Sec-WebSocket-Key", b"Another-Key"),
+        upgrade_request("h", NONCE).replace(b"Host: h\r\n", b""),
         upgrade_request("h", NONCE, "/leafnode"),
         b"G" * 20000,
     ],

@@ -1,14 +1,12 @@
-"""Parts with a contract of their own: timers, times, the store."""
+"""Parts with a contract of their own: timers, the store."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.reference_broker.nats.jetstream.streams.store import MemoryStore, memory_record_size
 from plumbline.reference_broker.nats.jetstream.timers import Timers
-from plumbline.wire.nats.jetstream.times import format_time, parse_time
 
 
 def test_timers_run_in_order_and_only_their_latest_setting_counts() -> None:
@@ -40,24 +38,6 @@ def test_a_timer_that_sets_itself_again_runs_until_it_is_late() -> None:
     timers.run(25)
     assert len(ran) == 3
     assert timers.next() == 30
-
-
-@given(st.integers(min_value=0, max_value=4_000_000_000 * 10**9))
-def test_times_round_trip(nanoseconds: int) -> None:
-    assert parse_time(format_time(nanoseconds)) == nanoseconds
-
-
-@pytest.mark.parametrize(
-    ("text", "nanoseconds"),
-    [
-        ("1970-01-01T00:00:01.5Z", 1_500_000_000),
-        ("1970-01-01T01:00:00+01:00", 0),
-        ("2020-13-01T00:00:00Z", None),
-        ("yesterday", None),
-    ],
-)
-def test_times_are_rfc_3339(text: str, nanoseconds: int | None) -> None:
-    assert parse_time(text) == nanoseconds
 
 
 GAPS = st.sampled_from([0, 0, 0, 1, 150, 2**58])  # a file may say that two messages have any sequences

@@ -104,6 +104,7 @@ REFUSED = {
     "unknown method": (frame(1, 1, b"\x00\x3c\x03\xe7"), ErrorKind.UNKNOWN_OPERATION, 503),
     "arguments cut": (frame(1, 1, METHOD[7:-3]), ErrorKind.ARGUMENTS, 501),
     "arguments and more": (frame(1, 1, METHOD[7:-1] + b"x"), ErrorKind.ARGUMENTS, 501),
+    "bits cut": (frame(1, 1, b"\x00\x3c\x00\x14\x00\x00\x01q\x01c"), ErrorKind.ARGUMENTS, 501),
     "short string beyond the frame": (frame(1, 1, b"\x00\x14\x00\x0a\xff"), ErrorKind.ARGUMENTS, 501),
     "unknown value type": (
         frame(1, 1, b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01aQ"), ErrorKind.TABLE, 501,
@@ -125,6 +126,7 @@ REFUSED = {
     "header with a weight": (
         METHOD + frame(2, 1, header_payload(NONE, 0, weight=1)), ErrorKind.UNEXPECTED_FRAME, 505,
     ),
+    "no flags": (METHOD + frame(2, 1, header_payload(b"", 0)), ErrorKind.PROPERTIES, 501),
     "header cut": (METHOD + frame(2, 1, header_payload(NONE, 0)[:10]), ErrorKind.ARGUMENTS, 501),
     "property cut": (METHOD + frame(2, 1, header_payload(b"\x80\x00\x05ab", 0)), ErrorKind.PROPERTIES, 501),
     "flags of nothing": (METHOD + frame(2, 1, header_payload(b"\x00\x01", 0)), ErrorKind.PROPERTIES, 501),

@@ -86,6 +86,31 @@ def test_unencodable_value_is_rejected(value: object) -> None:
         encode_value(value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("priority", 256), ("timestamp", 2**64), ("delivery-mode", -1), ("expiration", "x" * 256)],
+)
+def test_a_property_that_does_not_fit_is_rejected(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        encode_properties({name: value})
+
+
+@pytest.mark.parametrize(
+    "cut", [b"S", b"S\0\0\0", b"S\0\0\0\x05ab", b"A\0\0", b"I\0", b"D\x02", b"F\0\0\0\x05\x01a"]
+)
+def test_a_value_that_is_cut_short_is_refused(cut: bytes) -> None:
+    with pytest.raises(AmqpError) as caught:
+        decode_value(cut, 0)
+    assert caught.value.kind is ErrorKind.ARGUMENTS
+
+
+@pytest.mark.parametrize("cut", [b"", b"\x80", b"\x80\x00", b"\x08\x00", b"\x00\x40\x00\x00"])
+def test_properties_that_are_cut_short_are_refused(cut: bytes) -> None:
+    with pytest.raises(AmqpError) as caught:
+        decode_properties(cut)
+    assert caught.value.kind is ErrorKind.PROPERTIES
+
+
 @pytest.mark.parametrize(("opening", "closing"), [(b"A", b""), (b"F", b"\x01a")])
 def test_tables_within_each_other_are_refused_at_the_limit(opening: bytes, closing: bytes) -> None:
     data = b"V"
