@@ -28,7 +28,7 @@ ARRIVED_BYTES_OF_CHECK = 28 * 1024 * 1024
 # A run of checks or scenarios ends after this time, unless --max-time says otherwise. For a slow target it is
 # longer by MAX_TIME_S for each second that is added to time limits, which is at most two.
 MAX_TIME_S = 600.0
-# Of that time so much, and at most a quarter, is kept for its end: the deletion, the last look, the reports.
+# Of that time so much, and at most a third, is kept for its end: the deletion, the last look, the reports.
 ENDING_S = 45.0
 # Within it, what is left on the target is deleted for so long. If more is left, the result says so.
 SWEEP_S = 30.0

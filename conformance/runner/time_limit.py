@@ -19,7 +19,7 @@ class TimeLimit(Struct, frozen=True):
     @property
     def _ending(self) -> float:
         """Seconds at the end of the run: for the deletion, and then for the reports."""
-        return min(ENDING_S, self.seconds / 4)
+        return min(ENDING_S, self.seconds / 3)
 
     @property
     def deletion_ends_at(self) -> float:
