@@ -20,7 +20,8 @@ def masked(data: bytes, cuts: tuple[int, ...] | list[int] = ()) -> bytes:
     return b"".join(redactor.feed(data[start:end]) for start, end in pairwise(places))
 
 
-@pytest.mark.parametrize("name", sorted(SECRETS))
+# Those that nats-server reads (ClientOpts): the list of the masks is compared with them.
+@pytest.mark.parametrize("name", ["auth_token", "jwt", "nkey", "pass", "proxy_sig", "sig"])
 def test_each_secret_is_masked_at_equal_length_and_the_rest_stays(name: str) -> None:
     line = Connect.make({"user": "ann", name: "s3cr3t", "verbose": False}).raw
     assert masked(line) == line.replace(b"s3cr3t", b"******")
