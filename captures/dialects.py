@@ -26,7 +26,7 @@ class CaptureDialect(Protocol):
     ports: frozenset[int]  # that servers usually listen on
 
     def sent_by_server(self, data: bytes) -> bool | None:
-        """Who sent bytes that begin like these; None if neither, or if it cannot be told."""
+        """Who sent bytes that begin like these; None if neither, or if that is not clear."""
 
     def decoder(self, direction: Direction) -> StreamDecoder:
         """A new decoder for that direction, from the connection's first byte."""

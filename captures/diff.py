@@ -4,7 +4,7 @@ Connections are paired by what their clients call themselves and by what crossed
 direction by their order: how the two directions interleave is a matter of time, and so it is with the
 channels of AMQP, its confirms and deliveries. A confirm of several messages is as many confirms. What is in
 both, but elsewhere, was reordered; of what stands at the same place with the same verb and subject the fields
-are told.
+are shown.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def _single_difference(kind: DifferenceKind, seen: ComparedOperation) -> Operati
 def _position(
     difference: OperationDifference, one: ComparedConversation, other: ComparedConversation
 ) -> float:
-    """How far into its recording it is, so that both are told in one order."""
+    """How far into its recording it is, so that both are shown in one order."""
     side, seen = (one, difference.first) if difference.first else (other, difference.second)
     assert seen is not None
     return seen.row.number / max(side.operations[-1].row.number, 1)

@@ -69,7 +69,7 @@ class Normalizer:
         return _MADE_UP.sub(lambda found: self._number(found[0]), text)
 
     def _number(self, name: str) -> str:
-        """An inbox is told by its own name, what stands behind it by its own."""
+        """An inbox has a name of its own, and what follows it another."""
         if name.startswith("_INBOX."):
             _, inbox, *request = name.split(".")
             return ".".join(["_INBOX", self._known(inbox), *map(self._known, request)])

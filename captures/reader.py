@@ -45,7 +45,7 @@ class Interface(Struct, frozen=True):
 
 
 class BlockPosition(Struct, frozen=True):
-    """Where a block of a file begins, and what the file said before it: enough to read from there."""
+    """Where a block of a file begins, and what the file declared before it: enough to read from there."""
 
     offset: int
     kind: str

@@ -1,7 +1,7 @@
 """TCP segments to the bytes of each connection, in order, and what is known to be missing.
 
 A segment that came twice counts once, one that came early waits, and of overlapping ones the first is
-believed. What the receiver acknowledged and the capture does not have is a loss, told as such: its bytes
+believed. What the receiver acknowledged and the capture does not have is a loss, reported as such: its bytes
 passed, unseen. A connection whose beginning was not captured starts where it is first seen.
 
 The work for a segment does not depend on how many came before it, and memory is bounded: see ``bounds``.
@@ -38,7 +38,7 @@ class TcpConnection:
         self.client = client
         self.server = server
         self.addresses = str(client), str(server)
-        self.protocol = protocol  # as the recorder said; empty if nobody did
+        self.protocol = protocol  # as the recorder noted; empty if it did not
         self.mid_stream = False
 
 
@@ -253,7 +253,7 @@ class Reassembler:
         yield StreamBytes(flow.connection, segment.time, direction, data)
 
     def finish(self, time: int) -> Iterator[Event]:
-        """The capture is over: what still waits for something before it is told."""
+        """The capture is over: what still waits for something before it is an event."""
         for flow in dict.fromkeys(flow for flow, _ in self._flows.values()):
             yield from self._flush(flow, time)
 

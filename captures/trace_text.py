@@ -20,7 +20,7 @@ class TraceHeader(Struct, frozen=True):
     verifies: tuple[str, ...] = ()
 
     def header(self, otherwise: str) -> list[str]:
-        """The lines at the top; ``otherwise`` is what it verifies if nobody said."""
+        """The lines at the top; ``otherwise`` is what it verifies by default."""
         return [
             f"title     {one_line(self.title)}",
             f"source    {one_line(self.source)}",

@@ -17,7 +17,7 @@ def main() -> int:
         print("plumbline: 'make lock' needs uv: pip install uv", file=sys.stderr)
         return 2
     resolve = [uv, "pip", "compile", "pyproject.toml", "--universal", "--python-version=3.11"]
-    # uv writes no index into the file unless told to: whoever installs from it has an index of their own.
+    # uv writes no index into the file unless asked to: whoever installs from it has an index of their own.
     write = ["--generate-hashes", "--custom-compile-command=make lock", "--quiet", *sys.argv[1:]]
     work = ["--extra=dev", "--output-file=requirements-dev.lock"]
     # The smaller sets have the versions of the larger one, so that all fit into one environment.

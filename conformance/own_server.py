@@ -71,7 +71,7 @@ class OwnServer:
         return self.url
 
     def _arguments(self, start_folder: Path, store: Path) -> list[str]:
-        """What the program is told, beside what it is: to store in ``store`` and to take a free port."""
+        """The program's arguments beside its configuration: to store in ``store`` and to take a free port."""
         config_file = start_folder / "server.conf"
         whole = {
             "host": "127.0.0.1",

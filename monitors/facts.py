@@ -15,7 +15,7 @@ class Fact(Struct, frozen=True, tag=True, kw_only=True):
 
 
 class StreamFact(Fact, frozen=True, kw_only=True):
-    """A fact about a stream, whoever saw it. ``domain`` is that of JetStream, empty if none was told."""
+    """A fact about a stream, whoever saw it. ``domain`` is that of JetStream, empty if none is known."""
 
     stream: str
     domain: str = ""

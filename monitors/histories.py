@@ -24,7 +24,7 @@ class PublishOutcome(StrEnum):
 class Settlement(StrEnum):
     """What happened to one delivery."""
 
-    CONFIRMED = "confirmed"  # acknowledged, and the server said so: never again
+    CONFIRMED = "confirmed"  # acknowledged, and the server confirmed it: never again
     OPEN = "open"  # surely not acknowledged: it must come again
     UNKNOWN = "unknown"  # acknowledged perhaps: it may come again or not
 
@@ -66,7 +66,7 @@ class HistoryOutcome(StrEnum):
 class Judgement(Struct, frozen=True):
     """Ids by what became of them, in the order of publishing (``unexpected``: of delivery).
 
-    What is lost is told by where: before everything that arrived (``prefix``), between (``middle``), or after
+    Losses are counted by place: before everything that arrived (``prefix``), between (``middle``), or after
     it (``postfix``), since a log that lost its end has another fault than one that skips.
     """
 
@@ -84,7 +84,7 @@ class Judgement(Struct, frozen=True):
 
     @property
     def outcome(self) -> HistoryOutcome:
-        """The worst that was found; of an empty history nothing can be said."""
+        """The worst that was found; an empty history has no verdict."""
         for outcome in (
             HistoryOutcome.LOST,
             HistoryOutcome.DUPLICATED,

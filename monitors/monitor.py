@@ -62,7 +62,7 @@ class Monitor(ABC):
         """What ``fact`` breaks, after all that came before it."""
 
     def finish(self) -> Iterator[Violation]:
-        """What can be said only at the end, if all traffic of the server is known."""
+        """What is certain only at the end, if all traffic of the server is known."""
         yield from ()
 
     def violation(

@@ -161,7 +161,7 @@ class FollowRun:
         self._out.flush()
 
     def _finish(self) -> None:
-        """The captures are over: what flows still hold is told, and the tables over time are made."""
+        """The captures are over: what flows still hold is written, and the tables over time are made."""
         bundles = self._spark.createDataFrame([], spark_schema(BUNDLES))
         if self._batch >= 0:
             remembered = transforms.as_bundles(self._staging("operations", self._batch, STAGED))

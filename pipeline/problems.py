@@ -32,7 +32,7 @@ def rows_of_problems(problems: Sequence[CaptureProblem]) -> list[dict[str, Any]]
 
 
 def problems_of_files(staged: DataFrame) -> DataFrame:
-    """Of files, as reading them told."""
+    """Of files, found while they were read."""
     from pyspark.sql import functions as F  # noqa: N812  # as the style guide of PySpark writes it
 
     missing = F.lit(None).cast("bigint")

@@ -41,7 +41,7 @@ def latency(deliveries: AnyFrame, by: Sequence[str] = BY_SUBJECT) -> AnyFrame:
 
 
 def redeliveries(deliveries: AnyFrame, by: Sequence[str] = BY_RECEIVER) -> AnyFrame:
-    """How many deliveries were not the first of their message. ``most``: of one message, in AMQP not told."""
+    """How many deliveries were not the first of their message. ``most``: of one message, unknown in AMQP."""
     F = functions_of(deliveries)  # noqa: N806  # as the style guide of PySpark writes it
     return (
         with_receiver(deliveries)

@@ -43,7 +43,7 @@ class LiveDisplay:
         self._errors.print(Text(f"plumbline: the recording stopped: {one_line(why)}"), soft_wrap=True)
 
     def on_violation(self, found: Violation) -> None:
-        """A rule was broken; told from another thread."""
+        """A rule was broken; called from another thread."""
         console = self._console if self._display is None else self._display.console
         console.print(Text(str(found)), soft_wrap=True)
 

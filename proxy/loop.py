@@ -77,7 +77,7 @@ class Loop:
         self._epoll.register(fd, mask)
 
     def modify(self, fd: int, mask: int) -> None:
-        """Waits for ``mask`` from now on; for 0, only errors and hang-ups are told."""
+        """Waits for ``mask`` from now on; for 0, only errors and hang-ups are reported."""
         self._epoll.modify(fd, mask)
 
     def remove(self, fd: int) -> None:

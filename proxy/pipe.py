@@ -66,7 +66,7 @@ class Pipe:
         # Records what is alone in its turn, and says whether it may be forwarded. None: wait for the end.
         self.record_alone: Callable[[bytes], bool] | None = None
         self.ended = False  # the source has nothing more to say
-        self.shut = False  # and the sink was told
+        self.shut = False  # and the sink was notified
         self.bytes = 0
         self._recv = source.socket.recv
         self._send = sink.socket.send
@@ -213,7 +213,7 @@ class SocketEnd:
         self._loop.remove(self.fd)
 
     def ready(self, mask: int) -> None:
-        """What epoll told."""
+        """The event mask of epoll."""
         incoming = self.incoming
         if mask == _IN and not incoming.link.closed:
             incoming.read()
@@ -222,7 +222,7 @@ class SocketEnd:
             self.outgoing.drain()
         if mask & _HANGUP_EVENTS and incoming.ended:
             if self.outgoing.shut:
-                self.unregister()  # it has said all, was told all, and is gone
+                self.unregister()  # all of both directions has passed, and it is gone
             else:
                 incoming.link.abort(incoming.direction, "connection reset")
         elif mask & (_IN | _HANGUP_EVENTS) and not incoming.link.closed:

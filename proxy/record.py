@@ -34,8 +34,9 @@ ANY_PORT = "127.0.0.1:0"
 class RecordingProxy:
     """Listens from construction on. Raises ``AddressError``, and ``OSError`` if the capture cannot be begun.
 
-    ``on_stopped`` is told why nothing more is recorded, from the thread that runs. ``told`` is the address
-    that a server's INFO tells to clients: ``here`` for where the proxy listens; empty for what it says.
+    ``on_stopped`` gets the reason why nothing more is recorded, from the thread that
+    runs. ``info_address``: the address that clients find in INFO: ``here`` for where the proxy listens;
+    empty for that of the server.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class _ConnectionState:
 
 
 class Recorder:
-    """See ``relay.Tap``. ``on_stopped`` is told, once, why nothing more is recorded."""
+    """See ``relay.Tap``. ``on_stopped`` gets, once, the reason why nothing more is recorded."""
 
     def __init__(
         self,

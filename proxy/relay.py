@@ -32,7 +32,7 @@ FLUSH_POLL_S = 0.01
 
 
 class Tap(Protocol):
-    """Who is told what passed. Times are nanoseconds since the epoch. A tap must not raise."""
+    """Gets what passed. Times are nanoseconds since the epoch. A tap must not raise."""
 
     def connected(self, link: Link, now: int) -> None:
         """The server was reached."""
@@ -53,10 +53,10 @@ class Tap(Protocol):
         """The connection is gone; the reset is passed on in that direction."""
 
     def closed(self, link: Link) -> None:
-        """Nothing more is told of that connection."""
+        """Nothing more comes of that connection."""
 
     def commit(self) -> bool:
-        """Before what was told this turn is forwarded. False: do not forward it; close everything."""
+        """Before what was reported in this turn is forwarded. False: do not forward it; close everything."""
 
 
 class NullTap:

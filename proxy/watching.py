@@ -5,7 +5,7 @@
         proxy.wait(lambda: any(seen.operation.verb == "SUB" for seen in proxy.observations), within=2)
 
 Two relays stand in a row: the faults are behind the one that watches. So what is kept is what the client
-sent and what it was sent, when, and ``inject`` adds what no server said.
+sent and what it was sent, when, and ``inject`` adds what no server sent.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class WatchedProxy:
         self._in_loop(self._disturbing, silence)
 
     def inject(self, data: bytes, connection: str | None = None) -> None:
-        """Sends to the client (of that connection, or the last one) what no server said: whole operations."""
+        """Sends to the client (of that connection, or the last one) what no server sent: whole operations."""
         with self._changed:
             chosen = [name for name in self._links if connection in (None, name)]
             if not chosen:

@@ -91,7 +91,7 @@ class DurableShell(Shell):
 
     async def stop(self) -> None:
         """All is on the disk when it returns, unless ``failed`` is done or the configuration says never."""
-        self._commit()  # what waits for the disk is said before the connections close
+        self._commit()  # what waits for the disk is sent before the connections close
         await super().stop()
         if self._has_ended:
             return
@@ -108,7 +108,7 @@ class DurableShell(Shell):
 
     @property
     def is_broken(self) -> bool:
-        """Whether a write has failed: then nothing is written, and nobody is told anything, any more."""
+        """Whether a write has failed: then nothing is written and nothing is sent any more."""
         return self.failed is not None and self.failed.done()
 
     def carry_out(self, outputs: Iterable[Any], producer: Client | None = None) -> None:

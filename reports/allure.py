@@ -64,7 +64,7 @@ STEP_LIMIT = 300
 VALUE_LIMIT = 10_000
 TRANSCRIPT_LIMIT = 1_000_000  # characters
 NAME_LIMIT = 200
-LATE_S = 60.0  # after its run a check may be told of
+LATE_S = 60.0  # after its run a check may be reported
 LINK = re.compile(r"https?://[^\s<>\"'`\\)\]]{1,500}")
 
 Object = dict[str, Any]

@@ -1,8 +1,8 @@
 """An exchange as a sequence diagram: one SVG, drawn from the operations that a check saw.
 
-Lifelines are the check's connections, left, and the server, right; between them stands what was said, so no
-text crosses a lifeline. Time runs downwards and is told, not drawn to scale. Text is escaped here and nowhere
-else; how much of it is shown is limited here, too.
+Lifelines are the check's connections, left, and the server, right; between them stands what was sent, so no
+text crosses a lifeline. Time runs downwards and is written, not drawn to scale. Text is escaped here and
+nowhere else; how much of it is shown is limited here, too.
 """
 
 from __future__ import annotations

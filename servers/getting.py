@@ -131,7 +131,7 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
 
 
 def obtain_program(target: NamedServer, report: Callable[[str], None]) -> Path:
-    """The program to start, got first if need be; ``report`` is told what takes a while.
+    """The program to start, got first if need be; ``report`` gets a sentence about what takes a while.
 
     Raises ``TargetError`` that says, for every way, why it does not work here.
     """
@@ -316,7 +316,9 @@ def main(names: Sequence[str]) -> int:
     status = 0
     for name in names:
         try:
-            print(obtain_program(named(name), lambda said: print(f"plumbline: {said}", file=sys.stderr)))
+            print(
+                obtain_program(named(name), lambda sentence: print(f"plumbline: {sentence}", file=sys.stderr))
+            )
         except TargetError as problem:
             print(f"plumbline: {problem}", file=sys.stderr)
             status = 1

@@ -113,7 +113,7 @@ class RequirementResult(Struct, frozen=True):
 
 class Target(Struct, frozen=True):
     """What is under test, as it described itself: a server, or (``kind``) a client library, whose name is
-    ``server_name`` then. ``level`` is the protocol level checks are held to.
+    ``server_name`` then. ``level`` is the protocol level by which checks judge.
 
     ``rtt_s`` is the measured median round trip, ``slack_s`` what is added to every time limit.
     ``variants`` maps a variant name (``auth``, ``permissions``, ...) to the URL of the same server
@@ -161,7 +161,7 @@ class Summary(Struct, frozen=True):
     """The end of a run. ``claimed`` requirements are those the target claims (selected, in its level and
     profiles); ``tested`` of them had a check with evidence; ``passed`` of those passed."""
 
-    verdict: str  # "conformant" or "not conformant", or why neither can be said
+    verdict: str  # "conformant" or "not conformant", or why it is neither
     exit_code: int
     claimed: int
     tested: int

@@ -87,7 +87,7 @@ class AmqpRedactor:
 
 
 class EitherRedactor:
-    """Where nobody said what is spoken: AMQP, if it begins so, else lines as NATS has them."""
+    """Where the protocol is not known: AMQP, if it begins so, else lines as NATS has them."""
 
     def __init__(self) -> None:
         self._redactor: Redactor | None = None

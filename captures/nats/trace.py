@@ -82,7 +82,7 @@ class _NatsTraceWriter:
         self._subscribed: dict[
             int, str
         ] = {}  # connections whose last word was a subscription, and their prefix
-        self._pings: dict[int, list[bool]] = {}  # PINGs of the client without their PONG: are they told
+        self._pings: dict[int, list[bool]] = {}  # PINGs of the client without their PONG: are they shown
 
     def text(self) -> str:
         steps = [line for row in self._rows for line in self._lines(row)]

@@ -84,7 +84,7 @@ class AmqpConnection(BaseConnection):
         self.opens_channels = True
         self._used: set[int] = set()  # channels that are not opened by themselves any more
         self._open_channels: set[int] = set()  # channels that are open, as far as we know
-        self.declared: set[str] = set()  # queues that the server has told the names of: it may make them up
+        self.declared: set[str] = set()  # queues that the server has named: it may make up a name
         self.missing_permission = ""  # the server's refusal, if the login lacked a permission
         self.queue_type: Callable[[], str] | None = None  # what queues are declared as: queue_types
         self.blocked = ""  # why the server makes publishers wait, while it does

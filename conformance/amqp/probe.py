@@ -115,7 +115,7 @@ class _Probe:
         return time.monotonic() - began
 
     def _send(self, *operations: Operation) -> None:
-        """If the server has closed already, what it said before is still to be read: no error here."""
+        """If the server has closed already, what it sent before is still to be read: no error here."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._link.sendall(b"".join(operation.raw for operation in operations))
 

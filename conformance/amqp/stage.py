@@ -125,14 +125,14 @@ class AmqpStage:
     # -- objects -----------------------------------------------------------------------------
 
     def queue(self, label: str, **arguments: Any) -> str:
-        """Declare a queue, durable unless told otherwise since some brokers refuse others; its name there."""
+        """Declare a queue, durable by default, since some brokers refuse others; its name there."""
         name = self._session.name(label)
         extensions = [name for name in arguments.get("arguments", {}) if name.startswith(EXTENSION)]
         self._declare("queue", extensions, **{"queue": name, "durable": True, **arguments})
         return name
 
     def exchange(self, label: str, **arguments: Any) -> str:
-        """Declare an exchange (direct and durable unless told otherwise); its name on the target."""
+        """Declare an exchange (by default direct and durable); its name on the target."""
         name = self._session.name(label)
         extensions = [*arguments.get("arguments", {}), *(flag for flag in FLAGS if arguments.get(flag))]
         declared = {"exchange": name, "type": "direct", "durable": True, **arguments}

@@ -217,7 +217,7 @@ class ClientUnderTest:
             self._changed.notify_all()
 
     def reset(self) -> None:
-        """Begin anew in the same process, with the command for it. What it said stays in the hands of those
+        """Begin anew in the same process, with the command for it. What it wrote stays in the hands of those
         who have it. Raises ``AdapterError``."""
         answer = self._answer_to(self._send(protocol.RESET, {}), RESET_WITHIN_S, protocol.RESET)
         if answer.error is not None:

@@ -123,7 +123,7 @@ class AdapterHello(Struct, frozen=True):
 
 
 class ErrorReport(Struct, frozen=True):
-    """An error as the library told it."""
+    """An error as the library reports it."""
 
     text: str = ""
     type: str = ""

@@ -64,7 +64,7 @@ class ScenarioBroker(Protocol):
         """Another URL of this broker, as of another server of a cluster: connections ``b1``, ``b2``, ..."""
 
     def inject(self, data: bytes, connection: str | None = None) -> None:
-        """Send to the testee what no broker said (on that connection, or its last): whole operations."""
+        """Send to the testee what no broker sent (on that connection, or its last): whole operations."""
 
     def wait_until(self, condition: Callable[[], bool], within: float) -> bool:
         """Whether ``condition()`` came true in time; it is asked again after everything that passes."""

@@ -48,7 +48,7 @@ class Scene:
         return self.testee.send_command(command, within=max(within, own), **fields)
 
     def run_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
-        """One command that must succeed. Raises ``Failed`` with what the library said."""
+        """One command that must succeed. Raises ``Failed`` with the text of the library."""
         answer = self.try_command(command, within=within, **fields)
         if answer.error is not None:
             self.fail(
@@ -64,7 +64,7 @@ class Scene:
 
     @property
     def events(self) -> list[AdapterEvent]:
-        """What the library told by itself so far."""
+        """What the library reported by itself so far."""
         return list(self.testee.events)
 
     def messages(self, subscription: str) -> list[AdapterMessage]:
@@ -165,7 +165,7 @@ class Scene:
             collected += list(self.broker.observations)[before:]
 
     def transcript(self) -> tuple[WireLine, ...]:
-        """Everything, for reports: wire, remarks, and what adapter and Plumbline said to each other."""
+        """Everything, for reports: wire, remarks, and what adapter and Plumbline wrote to each other."""
         found: list[tuple[int, WireLine]] = []
         for seen in self.broker.observations:
             raw = seen.operation.raw[:MAX_RAW_BYTES]

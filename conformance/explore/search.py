@@ -55,7 +55,7 @@ class SearchProgress(Struct):
     restarts: int = 0
     shapes: set[str] = set()  # which commands with which settings, and how each was answered
     unsteady: Counter[str] = field(default_factory=Counter)  # differences that did not show again
-    unclear: Counter[str] = field(default_factory=Counter)  # why nothing could be said of a program
+    unclear: Counter[str] = field(default_factory=Counter)  # why a program had no verdict
     known: Counter[str] = field(default_factory=Counter)  # of differences found already: how often seen since
     faults: Counter[str] = field(default_factory=Counter)  # of released servers, in ``known.toml``
     elapsed_s: float = 0.0
@@ -144,7 +144,7 @@ class Search:
         return len({id(found) for found in self.divergences.values()})
 
     def difference(self, program: Program) -> TrialDifference | None:
-        """What a program shows on the target, soon; None too if nothing can be said.
+        """What a program shows on the target, soon; None too if that stays unclear.
 
         After a restart it has all the time it wants: what it shows then is believed even if only once.
         """

@@ -113,7 +113,7 @@ def requirement_of(command: Command) -> str:
 def play_script(
     script: Script, program: Sequence[Command], access: TargetAccess, *, patience: str = ""
 ) -> TrialDifference | None:
-    """Play it; the first difference, or None. Raises ``Inconclusive`` if nothing can be said,
+    """Play it; the first difference, or None. Raises ``Inconclusive`` if that stays unclear,
     ``TargetLostError``.
 
     A server that does not come back from a restart differs.

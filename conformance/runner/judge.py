@@ -85,7 +85,7 @@ class Judge:
         return replace(result, known=tuple(found))
 
     def _report_target_lost(self) -> bool:
-        """Whether the target is gone; if so, everyone is told."""
+        """Whether the target is gone; if so, every worker learns it."""
         reason = ""
         for _ in range(LOST_AFTER):
             reason = self._run.target.absence_reason()

@@ -1,6 +1,6 @@
 """Turns the options of a run into its checks, waivers and calibrated target.
 
-Every mistake of the user is found here, before anything runs, and said in one sentence.
+Every mistake of the user is found here, before anything runs, and reported in one sentence.
 """
 
 from __future__ import annotations

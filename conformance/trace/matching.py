@@ -22,7 +22,7 @@ class Nearest(Struct, frozen=True):
 
 
 def closest(expects: Sequence[Expect], operation: Any, scope: TraceScope) -> Nearest | None:
-    """None if ``operation`` fits one of the lines, as far as that can be said of it alone."""
+    """None if ``operation`` fits one of the lines, as far as one operation alone shows that."""
     found = [
         Nearest(expect.line, tuple(expect.pattern.differences(operation, scope.fork()))) for expect in expects
     ]

@@ -48,7 +48,7 @@ class ConsumerStarted(ChannelFact, frozen=True, kw_only=True):
 class ConsumerCancelled(ChannelFact, frozen=True, kw_only=True):
     """basic.cancel-ok, or the server's own basic.cancel, or the client's with no_wait.
 
-    ``final``: no delivery may follow; false where the server has not said yet that it knows.
+    ``final``: no delivery may follow; false where the server has not confirmed yet that it knows.
     """
 
     consumer_tag: str

@@ -96,7 +96,7 @@ class LiveSubscriptions(Monitor):
 
 
 class SubjectsState(Struct):
-    """By sid: what it was subscribed to, each subject with the SUB that said so. A sid may be used again."""
+    """By sid: what it was subscribed to, each subject with its SUB. A sid may be used again."""
 
     subjects: dict[str, dict[str, Place]] = {}
 

@@ -121,7 +121,7 @@ class ReceiverAudit(Struct, frozen=True):
 
 
 class _AuditedMessage(Struct):
-    """One message to be delivered, with its attempts and what came of it."""
+    """One message to be delivered, with its attempts and their outcome."""
 
     id: str
     attempts: list[Attempt]
@@ -268,7 +268,7 @@ def _published_at(message: _AuditedMessage) -> int:
     return message.attempts[0].place.at
 
 
-# -- what cannot be told --
+# -- what is not decidable --
 
 
 class _OrderTracker:

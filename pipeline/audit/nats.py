@@ -147,7 +147,7 @@ class NatsAuditor:
                 one.read = one.read or at
 
     def _answered(self, attempt: Attempt, operation: nats.Payload, place: Place) -> None:
-        """By a stream that refuses it, or by a service; a PubAck is told apart before."""
+        """By a stream that refuses it, or by a service; a PubAck is recognised before."""
         attempt.read = attempt.read or place.at
         try:
             refused = jetstream.ApiError.of(json_object(operation.payload)) is not None

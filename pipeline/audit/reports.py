@@ -14,12 +14,12 @@ from plumbline.monitors.histories import HistoryOutcome, Judgement
 from plumbline.pipeline.audit.delivery_audit import ReceiverAudit
 from plumbline.visible import visible_json
 
-# In this order, worst first: the fields of a Judgement that are told message by message.
+# In this order, worst first: the fields of a Judgement that are listed message by message.
 REPORTED_KINDS = ("lost_prefix", "lost_middle", "lost_postfix", "duplicated", "unexpected", "indeterminate")
 
 
 def exit_code(audited: Sequence[ReceiverAudit]) -> int:
-    """1 if something is lost, duplicated or made up, and if nothing at all was told for certain."""
+    """1 if something is lost, duplicated or made up, and if nothing at all was certain."""
     is_told = any(one.judgement.ok for one in audited)
     return int(not is_told or any(one.judgement.has_fault for one in audited))
 

@@ -1,7 +1,7 @@
 """Capture files that Python can open: which there are, how they are cut for parallel reading, their packets.
 
 A file is read in sections. A large plain file is walked once, from block header to block header, so that
-every section begins at a block and knows the interfaces and the byte order that were told before it.
+every section begins at a block and knows the interfaces and the byte order that were declared before it.
 Compressed files are one section each.
 """
 
@@ -153,7 +153,7 @@ def _walk_pcap(data: mmap.mmap, section_bytes: int) -> Iterator[tuple[BlockPosit
 
 
 class BlockScanner:
-    """How far a file that is being written consists of whole blocks, told again and again.
+    """How far a file that is being written consists of whole blocks, reported again and again.
 
     A compressed file, and one that is damaged or no capture, is taken to be whole as it is found: what is
     written to it later is not looked at.
@@ -188,7 +188,7 @@ class BlockScanner:
         return self._parser.offset
 
     def at(self, offset: int) -> tuple[BlockPosition | None, int]:
-        """What was known there, and the packets before; ``forward`` has told that offset."""
+        """What was known there, and the packets before; ``forward`` has reported that offset."""
         for older in [known for known in self._known if known < offset]:
             if older:
                 del self._known[older]

@@ -2,7 +2,7 @@
 capture.
 
 Bytes carry the time when each of them may go on, so that delays of several faults do not add up by waiting
-in turn; nothing overtakes unless it is told to, and nothing is lost when a fault is taken away. Faults of
+in turn; nothing overtakes unless a fault makes it, and nothing is lost when a fault is taken away. Faults of
 operations look at whole operations, and pass their exact bytes on, or not.
 """
 

@@ -69,7 +69,7 @@ ACKNOWLEDGEMENTS = ("+ACK", "-NAK", "+WPI", "+TERM")
 
 
 class Fault(Struct, frozen=True):
-    """One fault. Times in seconds, sizes in bytes; 0 is what was not said."""
+    """One fault. Times in seconds, sizes in bytes; 0 is what was not given."""
 
     text: str
     kind: FaultKind

@@ -35,7 +35,7 @@ _BEHIND_START = ("channel_max", "frame_max", "heartbeat")
 
 
 class ServerReferences:
-    """What a server said on one connection, then or now, as far as a client refers to it."""
+    """What a server sent on one connection, then or now, as far as a client refers to it."""
 
     def __init__(self) -> None:
         self.names: defaultdict[tuple[int, str], list[str]] = defaultdict(list)

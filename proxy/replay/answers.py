@@ -73,7 +73,7 @@ class ServerReplay(ABC):
 
     @abstractmethod
     def translated(self, operation: Any) -> bytes:
-        """What the server said then, for now."""
+        """What the server sent then, for now."""
 
     @abstractmethod
     def _is_same_operation(self, recorded: Any, now: Any) -> bool: ...

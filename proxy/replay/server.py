@@ -1,7 +1,7 @@
 """Replays the server of a capture for real clients: each client gets the recorded answers.
 
-The n-th client to connect is the n-th of the recording. What the server said after some operation of the
-client is said when the client has sent one like it, in whatever order; a message that another client caused,
+The n-th client to connect is the n-th of the recording. What the server sent after some operation of the
+client is sent when the client has sent one like it, in whatever order; a message that another client caused,
 when that one has sent what it had sent then. What is of the run is translated: ``serving``.
 """
 
@@ -32,7 +32,7 @@ class _ReplayedConversation:
         self.speaker = speaker
         self.client: socket.socket | None = None
         self.ended = False
-        self.ready = 0.0  # when the next row may be said
+        self.ready = 0.0  # when the next row may be sent
 
     @property
     def number(self) -> int:
@@ -77,7 +77,7 @@ class ReplayedServer:
         return len(self._conversations)
 
     def run(self) -> None:
-        """Until all has been said, or nothing has happened for ``PATIENCE_S``."""
+        """Until all has been sent, or nothing has happened for ``PATIENCE_S``."""
         self._moved = time.monotonic() + FIRST_CLIENT_S - PATIENCE_S
         try:
             while not all(one.is_done for one in self._conversations):
@@ -130,7 +130,7 @@ class ReplayedServer:
             self._selector.unregister(one.client)
 
     def _send_due(self, one: _ReplayedConversation) -> None:
-        """Says what can be said now."""
+        """Sends what can be sent now."""
         assert one.client is not None
         while not one.is_done and time.monotonic() >= one.ready:
             place, row = one.rows[one.at]

@@ -1,6 +1,6 @@
 """TLS ended and begun by the proxy, so that what it records can be read: certificates and trust.
 
-How a connection comes to be encrypted is told in ``tls_opening``.
+``tls_opening`` describes how a connection comes to be encrypted.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Waits = Generator[tuple[int, int], None, Any]  # for a descriptor and an epoll m
 
 
 class TlsOpenings:
-    """See ``link.Opening``. ``greeted`` is told the INFO that came, and what was done with it.
+    """See ``link.Opening``. ``greeted`` gets the INFO that came, and what was done with it.
 
     ``changes`` are made to it for the client, besides what it says of TLS.
     """

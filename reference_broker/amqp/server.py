@@ -88,7 +88,7 @@ class AmqpBroker(DurableShell):
         return f"the password of {DEFAULT_USER} is the default" if user == DEFAULT_USER else ""
 
     def block(self, reason: str) -> None:
-        """As a broker does that runs out of memory or disk: publishers are told, and have to wait."""
+        """As a broker that runs out of memory or disk: publishers get connection.blocked, and wait."""
         self.carry_out(self.broker.block(reason, self.now()))
 
     def unblock(self) -> None:

@@ -148,7 +148,7 @@ class Router:
         )
 
     def route_with_subject(self, route: Route, subject: bytes) -> Route:
-        """The same receivers, told of another subject."""
+        """The same receivers, with another subject."""
         plain = [(subscription, self.head(subject, subscription)) for subscription, _ in route.plain]
         groups = [[(member, self.head(subject, member)) for member, _ in group] for group in route.groups]
         return Route(plain, groups)

@@ -43,7 +43,7 @@ from plumbline.reports.digest import (
 from plumbline.reports.text import hex_dump, is_binary
 from plumbline.verdicts import CheckResult, Level, Outcome, RequirementResult, RunResult, WireLine
 
-CARDS = 200  # checks with a card of their own; the rest are told in one line beside their requirement
+CARDS = 200  # checks with a card of their own; the rest are shown in one line beside their requirement
 OPEN_CARDS = 20
 MAX_ID_LENGTH = 200
 FOLDED = 2_000  # requirements; a fold each would make a larger page slow to open

@@ -36,7 +36,7 @@ class FailedTarget(Struct, frozen=True):
 def run_all(
     target_runs: Iterable[TargetRun], on_progress: ProgressCallback, verify: Sequence[str] = VERIFY
 ) -> Iterator[TargetRunResult | FailedTarget]:
-    """Each target in turn; ``on_progress`` is told when one begins and how it ended."""
+    """Each target in turn; ``on_progress`` is called when one begins and when it has ended."""
     with tempfile.TemporaryDirectory(prefix="plumbline-matrix-") as folder:
         for number, target in enumerate(target_runs):
             on_progress(f"{target.name} ...")

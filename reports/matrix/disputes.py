@@ -1,4 +1,4 @@
-"""The record of disputes: who said that a requirement or its check is wrong, and what was decided.
+"""The record of disputes: who claims that a requirement or its check is wrong, and what was decided.
 
 ::
 

@@ -32,16 +32,16 @@ class Change(Protocol):
 
 def feed(changes: Sequence[Change], *, title: str, url: str) -> bytes:
     """The feed. ``url``: where the site is; without it links are relative to the feed."""
-    told = [one for one in changes if one.comparison.newly_failing or one.comparison.newly_passing]
-    told = sorted(told, key=_updated, reverse=True)[:MOST_ENTRIES]
+    entries = [one for one in changes if one.comparison.newly_failing or one.comparison.newly_passing]
+    entries = sorted(entries, key=_updated, reverse=True)[:MOST_ENTRIES]
     root = Element("feed", xmlns=_ATOM)
     _text(root, "title", title)
     _text(root, "id", url or _name(title))
-    _text(root, "updated", _updated(told[0]) if told else _NEVER)
+    _text(root, "updated", _updated(entries[0]) if entries else _NEVER)
     SubElement(SubElement(root, "author"), "name").text = "plumbline matrix"
     SubElement(root, "link", rel="self", href=urljoin(url, "feed.xml"))
     SubElement(root, "link", rel="alternate", type="text/html", href=urljoin(url, "index.html"))
-    for change in told:
+    for change in entries:
         _entry(SubElement(root, "entry"), change, url)
     text: str = tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()

@@ -38,7 +38,7 @@ class TargetRunResult(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """What stands behind it, or what the server said of itself."""
+        """What stands behind it, or what the server announced."""
         return self.target.partition("@")[2] or self.result.target.version
 
     @property

@@ -63,7 +63,7 @@ class RunComparison(Struct, frozen=True):
 
     @property
     def page(self) -> str:
-        """Its path in the site; two runs of one target are told apart by when they began."""
+        """Its path in the site; two runs of one target differ by when they began."""
         if self.before.target == self.after.target:
             return f"changes/{self.after.slug}/{self.before.stamp}..{self.after.stamp}.html"
         return f"changes/{self.before.slug}..{self.after.slug}.html"

@@ -52,7 +52,7 @@ MIN_WIDTH = 20
 
 
 def print_result(console: Console, result: RunResult, reports: Sequence[Path]) -> None:
-    """Everything that is said at the end."""
+    """Everything that is printed at the end."""
     red = red_checks(result)
     for check in red[:RED_IN_FULL]:
         _print_red(console, check, result)

@@ -103,7 +103,7 @@ class Qpid(ServerProcess):
     ready_within_s = 180.0  # a Java program on a machine that does much else
     stopped_within_s = 10.0
     stop_signal = signal.SIGKILL
-    attempts = 3  # it is told its port, and another may take that first
+    attempts = 3  # its port is an argument, and another program may take that first
 
     @classmethod
     def installed(cls) -> ServerBinary | MissingServer:

@@ -185,7 +185,7 @@ class Method(Operation, frozen=True, gc=False):
 
 
 def _is_printed(name: str, value: Any) -> bool:
-    """Reserved arguments are told only where they are not what everybody sends."""
+    """Reserved arguments are shown only where they are not what everybody sends."""
     return bool(value) or not name.startswith("reserved_")
 
 

@@ -19,7 +19,7 @@ SUCCESS = 200
 
 
 def bare(session: AmqpSession, name: str = "client") -> AmqpConnection:
-    """A connection over which nothing was said."""
+    """A connection on which nothing was sent."""
     return session.connect(name, handshake=False)
 
 

@@ -269,7 +269,7 @@ def _told(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     shares=RESTARTS,
 )
 def test_clients_are_told_of_the_end(session: AmqpSession) -> None:
-    """A client is told with connection.close 320 that the broker is stopped in order."""
+    """A broker that is stopped in order sends connection.close 320 to its clients."""
     judge_part(session, _told, PARTS, ENDINGS)
 
 

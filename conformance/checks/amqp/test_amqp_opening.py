@@ -153,7 +153,7 @@ def test_wrong_password_ends_the_connection(session: AmqpSession) -> None:
 
 @verifies("AMQP-CONN-010", source=FAILURES)
 def test_wrong_password_is_told(session: AmqpSession) -> None:
-    """A client with authentication_failure_close is told of a wrong password with 403."""
+    """A client with authentication_failure_close gets 403 for a wrong password."""
     connection, start = greeted(session)
     claimed = start.arguments["server_properties"].get("capabilities") or {}
     if not claimed.get("authentication_failure_close"):

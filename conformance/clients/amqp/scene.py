@@ -22,7 +22,7 @@ from plumbline.wire.amqp import Method, Operation
 QUEUE = "orders"
 ONE_AND_NO_MORE = {"x-max-length": 1, "x-overflow": "reject-publish"}  # arguments of a queue
 SETTLING = ("basic.ack", "basic.nack", "basic.reject")
-LOST_WITHIN_S = 5.0  # until a library has told that its connection is gone
+LOST_WITHIN_S = 5.0  # until a library has reported that its connection is gone
 
 
 class ObservedPublish(Struct, frozen=True):
@@ -119,7 +119,7 @@ class AmqpScene(Scene):
         return messages
 
     def confirms(self) -> dict[int, list[bool]]:
-        """What the testee was told of its publishes, by their numbers."""
+        """What the testee reported of its publishes, by their numbers."""
         found: dict[int, list[bool]] = {}
         for event in self.events_named("confirmed"):
             if event.publish is not None and event.ack is not None:
@@ -127,7 +127,7 @@ class AmqpScene(Scene):
         return found
 
     def expect_confirms(self, expected: Mapping[int, bool], within: float = LOST_WITHIN_S) -> None:
-        """Evidence: exactly these were told, each once, none before the broker had said so."""
+        """Evidence: exactly these were reported, each once, none before the broker had sent it."""
         self.await_events(lambda: set(self.confirms()) >= set(expected), within)
         confirms = self.confirms()
         self.require(
@@ -139,7 +139,7 @@ class AmqpScene(Scene):
         self.expect_no_confirm_ahead()
 
     def expect_no_confirm_ahead(self) -> None:
-        """Evidence: no publish was told to be confirmed before its basic.ack was on the wire."""
+        """Evidence: no publish was reported as confirmed before its basic.ack was on the wire."""
         for number, at in self._confirmed_at():
             acks = [
                 seen
@@ -230,7 +230,7 @@ class AmqpScene(Scene):
         self.run_command("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
 
     def disconnect_events(self) -> list[AdapterEvent]:
-        """What the testee told of its connection's end."""
+        """What the testee reported of its connection's end."""
         return self.events_named("disconnected", "closed")
 
 

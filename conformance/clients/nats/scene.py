@@ -29,7 +29,7 @@ NEXT = f"{API_PREFIX}.CONSUMER.MSG.NEXT."
 
 
 class FetchResult(Struct, frozen=True):
-    """What came of one fetch: what the library handed over, the error it told, and the wire meanwhile."""
+    """One fetch: what the library handed over, the error that it reported, and the wire meanwhile."""
 
     messages: tuple[AdapterMessage, ...]
     error: ErrorReport | None

@@ -33,7 +33,7 @@ def publish(scene: AmqpScene, count: int) -> None:
 
 @scenario("CLIENT-CONFIRM-001", "CLIENT-CONFIRM-002", needs=ONE)
 def an_acked_publish_is_told_as_confirmed(scene: AmqpScene) -> None:
-    """confirm.select comes first, and the publish after it is told as confirmed."""
+    """confirm.select comes first, and the publish after it is reported as confirmed."""
     publish(scene, 1)
     scene.expect_confirms({1: True})
     sent = scene.sent_methods("confirm.select", "basic.publish")
@@ -48,7 +48,7 @@ def an_acked_publish_is_told_as_confirmed(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-CONFIRM-002", "CLIENT-CONFIRM-013", needs=ONE, confirms="1: pause 1500, ack 1")
 def a_publish_is_not_confirmed_before_its_ack(scene: AmqpScene) -> None:
-    """A confirm that takes its time is waited for: nothing is told before it comes, and then it is."""
+    """A confirm that takes its time is waited for: nothing is reported before it comes, and then it is."""
     publish(scene, 1)
     scene.expect_confirms({1: True})
 
@@ -83,14 +83,14 @@ def a_single_ack_confirms_nothing_below_it(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-CONFIRM-005", needs=SEVERAL, confirms="4: ack 3, nack 1, ack 4, ack 2")
 def confirms_out_of_order_find_their_publishes(scene: AmqpScene) -> None:
-    """Confirms come in another order than the publishes, and each is told of its own."""
+    """Confirms come in another order than the publishes, and each is reported for its own publish."""
     publish(scene, 4)
     scene.expect_confirms({1: False, 2: True, 3: True, 4: True})
 
 
 @scenario("CLIENT-CONFIRM-006", needs=ONE, confirms="1: nack 1")
 def a_nacked_publish_is_not_confirmed(scene: AmqpScene) -> None:
-    """basic.nack is told as a refusal."""
+    """basic.nack is reported as a refusal."""
     publish(scene, 1)
     scene.expect_confirms({1: False})
 

@@ -36,7 +36,7 @@ def a_redelivery_is_told_as_one(scene: AmqpScene) -> None:
     _, again = scene.await_messages("s", "a", "a")
     scene.require(
         (first.redelivered, again.redelivered) == (False, True),
-        "redelivered was not told as the server said it",
+        "redelivered was not reported as the server sent it",
         expected="false, then true",
         actual=(first.redelivered, again.redelivered),
     )
@@ -57,14 +57,14 @@ def a_consumer_that_the_server_cancels_is_told(scene: AmqpScene) -> None:
         actual=describe_observations(scene.sent_methods("connection.start-ok")),
     )
     scene.await_events(lambda: scene.events_named("ended", "error", "channel-closed"))
-    told = [
+    reported = [
         event
         for event in scene.events_named("ended", "error", "channel-closed")
         if event.subscription in ("", "s")
     ]
     scene.require(
-        told,
-        "the end of the consumer was not told",
+        reported,
+        "the end of the consumer was not reported",
         expected="the application hears that its consumer has ended",
         actual="nothing",
     )
@@ -112,7 +112,7 @@ def get_gives_the_message_or_none(scene: AmqpScene) -> None:
     first, second = scene.get(), scene.get()
     scene.require(
         first is not None and first.data == "a" and second is None,
-        "get did not give what the server said",
+        "get did not give what the server sent",
         expected="a, then nothing",
         actual=f"{first}, then {second}",
     )

@@ -21,7 +21,7 @@ SILENT_WITHIN_S = 8.0  # two heartbeats, and time for a busy machine
 
 
 def closed_by_the_server(scene: AmqpScene) -> AdapterEvent | None:
-    """A publish to an exchange that is not there; what was told of the channel, if anything was."""
+    """A publish to an exchange that is not there; the event about the channel, if there was one."""
     scene.queue()
     scene.open()
     refused_publish(scene)
@@ -29,8 +29,8 @@ def closed_by_the_server(scene: AmqpScene) -> AdapterEvent | None:
         answer = scene.try_command("get", channel=1, queue=QUEUE)
         if answer.error is not None:
             return AdapterEvent("channel-closed", text=answer.error.text, code=answer.error.code)
-    told = scene.events_named("channel-closed")
-    return told[0] if told else None
+    reported = scene.events_named("channel-closed")
+    return reported[0] if reported else None
 
 
 def refused_publish(scene: AmqpScene) -> None:
@@ -42,10 +42,10 @@ def refused_publish(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-END-001", needs=("publish", "get"))
 def a_channel_that_the_server_closes_is_told(scene: AmqpScene) -> None:
-    """The end of the channel is told: by an event, or by an error at its next use."""
-    told = closed_by_the_server(scene)
+    """The end of the channel is reported: by an event, or by an error at its next use."""
+    reported = closed_by_the_server(scene)
     scene.require(
-        told, "the end of the channel was not told", expected="an event or an error", actual="neither"
+        reported, "the end of the channel was not reported", expected="an event or an error", actual="neither"
     )
     answered = scene.await_wire(lambda: scene.sent_methods("channel.close-ok"))
     scene.require(answered, "channel.close was not answered", expected="channel.close-ok", actual="nothing")
@@ -54,12 +54,12 @@ def a_channel_that_the_server_closes_is_told(scene: AmqpScene) -> None:
 @scenario("CLIENT-END-002", needs=("publish", "get"))
 def why_a_channel_was_closed_is_told(scene: AmqpScene) -> None:
     """The reply code of the server reaches the user."""
-    told = closed_by_the_server(scene)
+    reported = closed_by_the_server(scene)
     scene.require(
-        told is not None and (told.code == NOT_FOUND or "NOT_FOUND" in told.text),
-        "why the channel was closed was not told",
+        reported is not None and (reported.code == NOT_FOUND or "NOT_FOUND" in reported.text),
+        "why the channel was closed was not reported",
         expected=f"reply code {NOT_FOUND}",
-        actual=told,
+        actual=reported,
     )
 
 
@@ -125,7 +125,7 @@ def connection_close_is_answered(scene: AmqpScene) -> None:
 
 
 def expect_lost(scene: AmqpScene) -> None:
-    """Evidence: the loss is told, at the latest at the next use."""
+    """Evidence: the loss is reported, at the latest at the next use."""
     if not scene.disconnect_events():
         answer = scene.try_command("declare", channel=1, queue="x")
         if answer.error is not None:
@@ -133,7 +133,7 @@ def expect_lost(scene: AmqpScene) -> None:
             return
     scene.require(
         scene.disconnect_events(),
-        "the loss of the connection was not told",
+        "the loss of the connection was not reported",
         expected="disconnected",
         actual="nothing",
     )
@@ -154,9 +154,9 @@ def a_silent_connection_is_lost(scene: AmqpScene) -> None:
     scene.run_command("connect", within=5.0, url=f"{scene.broker.url}?heartbeat={HEARTBEAT_S}")
     scene.run_command("channel", channel=1)
     scene.broker.silence_connections()
-    told = scene.await_events(scene.disconnect_events, SILENT_WITHIN_S)
+    reported = scene.await_events(scene.disconnect_events, SILENT_WITHIN_S)
     scene.require(
-        told,
+        reported,
         "a silent connection is not given up",
         expected=f"disconnected after two heartbeats of {HEARTBEAT_S} s",
         actual=f"nothing within {SILENT_WITHIN_S:g} s",
@@ -181,12 +181,12 @@ def redelivered(scene: AmqpScene, *, reconnect: bool = False) -> None:
 
 @scenario("CLIENT-LOSS-002", needs=("consume", "ack", "declare"))
 def what_was_not_acknowledged_comes_again(scene: AmqpScene) -> None:
-    """Deliveries of the lost connection come again on the next, told as redelivered, and are acknowledged."""
+    """Deliveries of a lost connection come again, reported as redelivered, and are acknowledged."""
     redelivered(scene)
     again = scene.messages("again")
     scene.require(
         [message.redelivered for message in again] == [True, True],
-        "a redelivery was not told as one",
+        "a redelivery was not reported as one",
         expected="redelivered true, twice",
         actual=[message.redelivered for message in again],
     )

@@ -13,12 +13,12 @@ CONFIRMED = (*MANDATORY, "confirm")
 
 
 def expect_returned(scene: AmqpScene, *bodies: str) -> list[AdapterEvent]:
-    """Evidence: exactly these were told to have come back."""
+    """Evidence: exactly these were reported as returned."""
     scene.await_events(lambda: len(scene.events_named("returned")) >= len(bodies))
     came = scene.events_named("returned")
     scene.require(
         sorted(event.data for event in came) == sorted(bodies),
-        "not the messages that came back were told",
+        "other messages were reported than those that were returned",
         expected=f"returned: {', '.join(sorted(bodies)) or 'nothing'}",
         actual=", ".join(sorted(event.data for event in came)) or "nothing",
     )
@@ -27,15 +27,15 @@ def expect_returned(scene: AmqpScene, *bodies: str) -> list[AdapterEvent]:
 
 @scenario("CLIENT-RETURN-001", "CLIENT-RETURN-004", needs=CONFIRMED)
 def a_returned_message_is_told_in_confirm_mode(scene: AmqpScene) -> None:
-    """A mandatory message that no queue takes comes back and is told, with what the server said."""
+    """A mandatory message that no queue takes is reported as returned, with the code of the server."""
     scene.open(confirms=True)
     scene.publish(1, key=NOWHERE, mandatory=True)
-    (told,) = expect_returned(scene, "message-1")
+    (reported,) = expect_returned(scene, "message-1")
     scene.require(
-        (told.code, told.routing_key) == (NO_ROUTE, NOWHERE),
-        "it was told otherwise than the server said it",
+        (reported.code, reported.routing_key) == (NO_ROUTE, NOWHERE),
+        "it was reported with other values than the server sent",
         expected=f"{NO_ROUTE}, routing key {NOWHERE}",
-        actual=f"{told.code}, routing key {told.routing_key}",
+        actual=f"{reported.code}, routing key {reported.routing_key}",
     )
 
 
@@ -49,20 +49,20 @@ def a_returned_message_is_told_without_confirms(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-RETURN-003", needs=CONFIRMED)
 def a_return_is_told_no_later_than_its_confirm(scene: AmqpScene) -> None:
-    """Nobody takes a message for confirmed that has come back: the return is told first."""
+    """Nobody takes a message for confirmed that has come back: the return is reported first."""
     scene.open(confirms=True)
     scene.publish(1, key=NOWHERE, mandatory=True)
     scene.await_events(lambda: scene.events_named("returned") and scene.events_named("confirmed"))
-    told = [
+    reported = [
         event.event
         for event in scene.events_named("returned", "confirmed")
         if event.event == "returned" or event.ack
     ]
     scene.require(
-        told[:1] == ["returned"],
+        reported[:1] == ["returned"],
         "a message that came back was taken for confirmed",
-        expected="returned before it is told as confirmed",
-        actual=", then ".join(told) or "nothing was told",
+        expected="returned before it is reported as confirmed",
+        actual=", then ".join(reported) or "nothing",
     )
 
 
@@ -75,12 +75,12 @@ def only_what_came_back_is_told_as_returned(scene: AmqpScene) -> None:
         scene.publish(number, key=key, mandatory=True)
     scene.await_events(lambda: set(scene.confirms()) >= {1, 3})
     expect_returned(scene, "message-2")
-    told = scene.confirms()
+    reported = scene.confirms()
     scene.require(
-        told.get(1) == told.get(3) == [True],
-        "a message that reached its queue was not told as confirmed",
+        reported.get(1) == reported.get(3) == [True],
+        "a message that reached its queue was not reported as confirmed",
         expected="1 and 3 confirmed",
-        actual=told,
+        actual=reported,
     )
 
 

@@ -27,7 +27,7 @@ def expect_methods(scene: AmqpScene, *names: str) -> None:
 
 @scenario("CLIENT-TX-001", needs=PUBLISH)
 def a_commit_publishes_what_was_said_before_it(scene: AmqpScene) -> None:
-    """tx.select, two publishes, tx.commit: both are in the queue once the commit is told as done."""
+    """tx.select, two publishes, tx.commit: both are in the queue once the commit is reported as done."""
     scene.queue()
     scene.open()
     scene.run_command("tx.select", channel=1)
@@ -61,12 +61,12 @@ def a_commit_is_told_as_done_after_commit_ok(scene: AmqpScene) -> None:
     scene.publish(1)
     scene.run_command("tx.commit", channel=1)
     answered = scene.testee.spoken[-1].at
-    told = [seen.at for seen in scene.received_methods("tx.commit-ok")]
+    reported = [seen.at for seen in scene.received_methods("tx.commit-ok")]
     scene.require(
-        told and told[0] <= answered,
-        "the commit was told as done before tx.commit-ok",
+        reported and reported[0] <= answered,
+        "the commit was reported as done before tx.commit-ok",
         expected="tx.commit-ok first",
-        actual="no tx.commit-ok" if not told else "tx.commit-ok later",
+        actual="no tx.commit-ok" if not reported else "tx.commit-ok later",
     )
 
 
@@ -80,7 +80,7 @@ def a_commit_that_fails_is_told_as_failed(scene: AmqpScene) -> None:
     answer = scene.try_command("tx.commit", channel=1)
     scene.require(
         answer.error is not None,
-        "a commit that failed was told as done",
+        "a commit that failed was reported as done",
         expected="an error",
         actual=describe_observations(scene.received_methods("channel.close", "tx.commit-ok")),
     )

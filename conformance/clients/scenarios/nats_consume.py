@@ -14,12 +14,12 @@ def missed_heartbeats_are_told(scene: NatsScene) -> None:
     _consume(scene, "m1", expires_ms=30_000, heartbeat_ms=1000)
     scene.await_events(lambda: scene.messages("a"))
     scene.broker.set_faults("drop HMSG on downstream", "drop MSG on downstream")
-    told = scene.await_events(lambda: scene.events_named("error", "ended"), HEARTBEATS_MISSED_S)
+    reported = scene.await_events(lambda: scene.events_named("error", "ended"), HEARTBEATS_MISSED_S)
     scene.require(
-        told,
+        reported,
         "missed heartbeats are not noticed",
         expected=f"an error within {HEARTBEATS_MISSED_S:.0f} s",
-        actual="nothing was told",
+        actual="nothing",
     )
 
 
@@ -37,12 +37,14 @@ def the_next_request_follows_the_last(scene: NatsScene) -> None:
 
 @scenario("CLIENT-CONSUME-003", needs=["consume"])
 def a_deleted_consumer_ends_it(scene: NatsScene) -> None:
-    """409 Consumer Deleted is told to the user."""
+    """409 Consumer Deleted is reported to the user."""
     _consume(scene, expires_ms=30_000, heartbeat_ms=1000)
     scene.stage.await_consumer(STREAM, CONSUMER, num_waiting=1)
     scene.stage.api("CONSUMER.DELETE", STREAM, CONSUMER)
-    told = scene.await_events(lambda: scene.events_named("error", "ended"))
-    scene.require(told, "the user is not told", expected="an error, or the end", actual="nothing")
+    reported = scene.await_events(lambda: scene.events_named("error", "ended"))
+    scene.require(
+        reported, "nothing is reported to the user", expected="an error, or the end", actual="nothing"
+    )
 
 
 @scenario("CLIENT-CONSUME-004", needs=["consume"])

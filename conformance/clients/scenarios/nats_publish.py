@@ -48,7 +48,9 @@ def a_refused_publish_is_an_error(scene: NatsScene) -> None:
     _stream(scene, max_msgs=1, discard="new")
     scene.run_command("js.publish", subject=SUBJECT, data="m1", timeout_ms=2000)
     answer = scene.try_command("js.publish", subject=SUBJECT, data="m2", timeout_ms=2000)
-    scene.require(answer.error, "a refused message is told as stored", expected="an error", actual=answer.ok)
+    scene.require(
+        answer.error, "a refused message is reported as stored", expected="an error", actual=answer.ok
+    )
 
 
 @scenario("CLIENT-PUB-004", needs=["js.publish"])
@@ -56,7 +58,12 @@ def a_publish_that_no_stream_takes_is_an_error(scene: NatsScene) -> None:
     """503 for a subject of no stream is an error for the user."""
     scene.connect()
     answer = scene.try_command("js.publish", subject="nobody.takes", data="m1", timeout_ms=1500)
-    scene.require(answer.error, "told as stored", expected="an error", actual=answer.ok)
+    scene.require(
+        answer.error,
+        "a publish that was not stored is reported as stored",
+        expected="an error",
+        actual=answer.ok,
+    )
 
 
 @scenario("CLIENT-PUB-005", needs=["js.publish"])
@@ -65,7 +72,9 @@ def a_lost_pub_ack_is_an_error(scene: NatsScene) -> None:
     _stream(scene)
     scene.broker.set_faults("drop MSG on downstream", "drop HMSG on downstream")
     answer = scene.try_command("js.publish", subject=SUBJECT, data="m1", timeout_ms=600)
-    scene.require(answer.error, "told as stored, and nobody said so", expected="an error", actual=answer.ok)
+    scene.require(
+        answer.error, "reported as stored, and no server sent that", expected="an error", actual=answer.ok
+    )
 
 
 @scenario("CLIENT-PUB-006", needs=["request"])

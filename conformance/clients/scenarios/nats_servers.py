@@ -61,8 +61,8 @@ def lame_duck_mode_is_reported(scene: NatsScene) -> None:
     scene.connect()
     scene.run_command("flush")
     inject_info(scene, ldm=True)
-    told = scene.await_events(lambda: scene.events_named("lame-duck"))
-    scene.require(told, "lame duck mode is not reported", expected="lame-duck", actual="nothing")
+    reported = scene.await_events(lambda: scene.events_named("lame-duck"))
+    scene.require(reported, "lame duck mode is not reported", expected="lame-duck", actual="nothing")
 
 
 @scenario("CLIENT-CONN-012", needs=["reconnect", "subscribe"])

@@ -1,6 +1,6 @@
 """Statuses are conditions for the library, never messages: ADR-13, "Errors and Status messages handling".
 
-Which statuses end a request and which are told to the user: ADR-37, "Status handling".
+Which statuses end a request and which are reported to the user: ADR-37, "Status handling".
 """
 
 from __future__ import annotations
@@ -189,7 +189,10 @@ def _fetch_from_what_was_deleted(scene: NatsScene) -> FetchResult:
 
 def _is_told(scene: NatsScene, fetched: FetchResult) -> None:
     scene.require(
-        fetched.error, "the user is not told", expected="an error", actual="an empty list, as if nothing came"
+        fetched.error,
+        "nothing is reported to the user",
+        expected="an error",
+        actual="an empty list, as if nothing came",
     )
 
 

@@ -37,5 +37,5 @@ class Blocking:
             self.outbox.send(connection, 0, "connection.unblocked")
 
     def is_known_to(self, connection: AmqpClientConnection) -> bool:
-        """Whether the client has said so among its capabilities."""
+        """Whether it is among the client's capabilities."""
         return connection.capabilities.get("connection.blocked") is True

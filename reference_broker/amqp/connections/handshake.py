@@ -162,7 +162,7 @@ class Handshake:
         return self.access.admits(user, password)
 
     def login_failed(self, connection: AmqpClientConnection, mechanism: str, now: int) -> None:
-        """Told only to clients that say they understand it."""
+        """Sent only to clients with the capability for it."""
         if connection.capabilities.get("authentication_failure_close") is True:
             code = ACCESS_REFUSED
             text = f"Login was refused using authentication mechanism {mechanism}. "

@@ -191,9 +191,9 @@ def everybody_hears_of_cancelled_consumers(broker: Broker) -> None:
 
     def notify_cancel(consumer: QueueConsumer) -> None:
         connection = consumer.channel.connection
-        told, connection.capabilities = connection.capabilities, {"consumer_cancel_notify": True}
+        kept, connection.capabilities = connection.capabilities, {"consumer_cancel_notify": True}
         original(consumer)
-        connection.capabilities = told
+        connection.capabilities = kept
 
     replace(broker.topology, "notify_cancel", notify_cancel)
 

@@ -15,7 +15,7 @@ from plumbline.wire.amqp import Method
 
 
 def _when_restored(broker: Broker, change: Any) -> None:
-    """What a journal told is changed before the broker takes it up."""
+    """What was read from a journal is changed before the broker takes it up."""
     original = broker.recovery.restore
 
     def restore(restored: RestoredState, now: int) -> None:

@@ -92,7 +92,7 @@ class Consuming:
             raise AmqpReplyError(ACCESS_REFUSED, f"{what} in exclusive use")
 
     def prefetch_of(self, channel: Channel) -> int:
-        """What basic.qos said before counts for each new consumer by itself."""
+        """What basic.qos set before counts for each new consumer by itself."""
         return channel.prefetch
 
     def on_basic_cancel(self, channel: Channel, operation: Method, now: int) -> None:

@@ -149,7 +149,7 @@ class Topology:
             return
         self.store.record_exchange_deleted(vhost.name, exchange)
         vhost.forget_routes()
-        vhost.exchanges[exchange.name] = exchange  # while its bindings are told
+        vhost.exchanges[exchange.name] = exchange  # while its bindings are reported
         for binding in vhost.bound_to(exchange.name, is_queue=False):
             self.remove_binding(vhost, binding)
         del vhost.exchanges[exchange.name]
@@ -176,7 +176,7 @@ class Topology:
             self.notify_cancel(consumer)
 
     def notify_cancel(self, consumer: QueueConsumer) -> None:
-        """Its queue went away. Told only to clients that know what that means."""
+        """Its queue went away. Sent only to clients with the capability for it."""
         channel = consumer.channel
         channel.consumers.pop(consumer.tag, None)
         if channel.connection.capabilities.get("consumer_cancel_notify") is True and not channel.closing:

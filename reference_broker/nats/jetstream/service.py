@@ -79,7 +79,7 @@ class JetStream:
         self.now = 0
         self.encode: Callable[[Any], bytes] = msgspec.json.encode
         self.api = Api(self)
-        self._capturing: dict[bytes, Stream | None] = {}  # what find_stream said, by subject
+        self._capturing: dict[bytes, Stream | None] = {}  # what find_stream returned, by subject
         self._domain_prefix = f"$JS.{config.domain}.API.".encode() if config.domain else None
         self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on
 
@@ -139,7 +139,7 @@ class JetStream:
     # Push consumers
 
     def watch_interest(self, consumer: PushDelivery) -> None:
-        """The consumer is to be told who subscribes to its deliver_subject."""
+        """The consumer gets notice of who subscribes to its deliver_subject."""
         self.targets.setdefault(consumer.target, []).append(consumer)
 
     def unwatch_interest(self, consumer: PushDelivery) -> None:
@@ -212,7 +212,7 @@ class JetStream:
         return consumer.config.ack_policy != "flow_control"
 
     def pull(self, names: bytes, reply: bytes | None, body: bytes, now: int) -> bool:
-        """A pull request. False if it finds nobody, so that the client is told 503."""
+        """A pull request. False if it finds nobody, so that the client gets 503."""
         stream, _, name = names.partition(b".")
         consumer = self.find_consumer(stream, name)
         if consumer is None:

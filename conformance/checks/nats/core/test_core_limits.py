@@ -170,7 +170,7 @@ def test_connection_over_the_maximum_is_refused(session: NatsSession) -> None:
 
 
 def filled(session: NatsSession) -> tuple[list[NatsConnection], NatsConnection, Operation | None]:
-    """The connections that are served, the first that is not, and what that was told.
+    """The connections that are served, the first that is not, and what that one received.
 
     Raises ``Failed`` if all are served; ``Inconclusive`` if none is for a while, because others hold them.
     """

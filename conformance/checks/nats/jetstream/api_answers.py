@@ -1,6 +1,6 @@
 """Answers of the JetStream API, as checks expect them: an error, or some fields. Holds no check.
 
-Errors are told by ``code`` and ``err_code``, which clients may rely on; descriptions may change (ADR-7).
+Errors are recognised by ``code`` and ``err_code``: clients may rely on them; descriptions may change (ADR-7).
 """
 
 from __future__ import annotations

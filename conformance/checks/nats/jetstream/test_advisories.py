@@ -65,7 +65,7 @@ def test_every_event_has_a_type_an_id_and_a_time(session: NatsSession) -> None:
 
 @verifies("JS-ADV-002", source=SOURCE)
 def test_requests_to_the_api_are_told(session: NatsSession) -> None:
-    """An API request is told on $JS.EVENT.ADVISORY.API: who asked, what for, and the answer."""
+    """An API request causes an advisory on $JS.EVENT.ADVISORY.API: who asked, what for, and the answer."""
     subject, stream = session.name("V"), session.name("V")
     client = session.connect()
     client.send(Sub.make(AUDIT, 1))
@@ -84,7 +84,10 @@ def test_requests_to_the_api_are_told(session: NatsSession) -> None:
     fits(session, body, "request", lambda found: found in (None, ""), "request: nothing, as was sent")
     error = ApiError.of(_object(_text(body, "response")))
     session.require(
-        error is not None, "the refusal is not told", expected="an error in response", actual=json.dumps(body)
+        error is not None,
+        "the advisory has no error",
+        expected="an error in response",
+        actual=json.dumps(body),
     )
 
 
@@ -159,7 +162,7 @@ def test_ack_time_is_how_long_a_message_was_held(session: NatsSession) -> None:
 
 @verifies("JS-ADV-015", source="observed, nats-server 2.9.10 and 2.15.2")
 def test_begin_and_end_of_a_snapshot_are_told(session: NatsSession) -> None:
-    """STREAM.SNAPSHOT is told when it begins and when all of it is sent."""
+    """STREAM.SNAPSHOT causes an advisory when it begins and when all of it is sent."""
     stream = session.stage.stream("V", [session.name("V")], storage="file")
     pieces = session.inbox("pieces")
     kinds = {f"{ADVISORY}.STREAM.SNAPSHOT_{step.upper()}.{stream}": step for step in ("create", "complete")}
@@ -169,18 +172,18 @@ def test_begin_and_end_of_a_snapshot_are_told(session: NatsSession) -> None:
     answer = session.stage.answer("STREAM.SNAPSHOT", stream, body={"deliver_subject": pieces})
     if (error := ApiError.of(answer)) is not None:
         raise Unsupported(f"STREAM.SNAPSHOT is refused: {error}")
-    told: dict[str, Answer] = {}
-    while len(told) < len(kinds):
-        piece = client.arrival(SNAPSHOT_WITHIN_S, "the snapshot is told, or a piece of it").operation
+    advisories: dict[str, Answer] = {}
+    while len(advisories) < len(kinds):
+        piece = client.arrival(SNAPSHOT_WITHIN_S, "an advisory of the snapshot, or a piece of it").operation
         if not isinstance(piece, Msg | HMsg):
             raise Failed("no message", expected="a piece of the snapshot, or an event", actual=str(piece))
         if piece.subject in kinds:
-            told[piece.subject] = _object(piece.payload)
+            advisories[piece.subject] = _object(piece.payload)
         elif piece.reply:
             client.send(Pub.make(piece.reply))
     for subject, step in kinds.items():
-        shows(session, told[subject], "type", f"io.nats.jetstream.advisory.v1.snapshot_{step}")
-        shows(session, told[subject], "stream", stream)
+        shows(session, advisories[subject], "type", f"io.nats.jetstream.advisory.v1.snapshot_{step}")
+        shows(session, advisories[subject], "stream", stream)
 
 
 @verifies("JS-ADV-016", source="observed, nats-server 2.11.17 and 2.15.2", since="2.11")

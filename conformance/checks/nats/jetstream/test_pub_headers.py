@@ -64,7 +64,7 @@ def test_id_is_accepted_again_after_the_window(session: NatsSession) -> None:
 
 @verifies("JS-PUB-022", source="observed, nats-server 2.9.10 and 2.15")
 def test_duplicate_with_a_wrong_expectation(session: NatsSession) -> None:
-    """A duplicate with a wrong Nats-Expected-Last-Sequence is not stored, whichever it is told."""
+    """A duplicate with a wrong Nats-Expected-Last-Sequence is not stored, whatever the answer names."""
     subject = session.name("orders")
     stream = session.stage.stream("ORDERS", [subject])
     session.stage.publish(subject, b"m1", [("Nats-Msg-Id", "m1")])
@@ -74,7 +74,7 @@ def test_duplicate_with_a_wrong_expectation(session: NatsSession) -> None:
     is_duplicate = answer.get("duplicate") is True and answer.get("seq") == 1
     session.require(
         is_duplicate or _err_code(answer) == WRONG_LAST_SEQUENCE,
-        "it is told neither of its faults",
+        "the answer names neither of its faults",
         expected=f"duplicate true and seq 1, or err_code {WRONG_LAST_SEQUENCE}",
         actual=json.dumps(answer),
     )

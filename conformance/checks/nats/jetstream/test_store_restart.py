@@ -164,21 +164,21 @@ def test_an_ephemeral_consumer_is_there_after_a_restart(session: NatsSession) ->
 
 @verifies("JS-STORE-022", source='docs.nats.io, "JetStream", "Persistent distributed storage"')
 def test_what_was_acknowledged_is_there_after_a_kill(session: NatsSession) -> None:
-    """After kill -9 every acknowledged message is in the stream, under the sequence that was told."""
+    """After kill -9 every acknowledged message is in the stream, under the sequence of its PubAck."""
     server, stage = _started(session)
     subject = session.name("f")
     stream = stage.stream("F", [subject], storage="file")
-    told = {stage.publish(subject, b"m%d" % number)["seq"]: b"m%d" % number for number in range(20)}
+    acknowledged = {stage.publish(subject, b"m%d" % number)["seq"]: b"m%d" % number for number in range(20)}
     server.kill()
     server.start()
     stage = session.stage_on(server)
-    stage.expect_stream(stream, messages=len(told), last_seq=len(told))
+    stage.expect_stream(stream, messages=len(acknowledged), last_seq=len(acknowledged))
     client, consumer = session.connect_to(server), stage.consumer(stream, "D")
     found = {
         _ack_of(message).stream_seq: message.payload
-        for message in _pulled(session, client, stream, consumer, len(told))
+        for message in _pulled(session, client, stream, consumer, len(acknowledged))
     }
-    session.require(found == told, "other messages", expected=str(told), actual=str(found))
+    session.require(found == acknowledged, "other messages", expected=str(acknowledged), actual=str(found))
 
 
 @verifies("JS-STORE-024", source=EXACTLY_ONCE)

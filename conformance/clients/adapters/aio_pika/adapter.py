@@ -33,16 +33,16 @@ def say(**line: Any) -> None:
 
 
 def trouble(error: BaseException) -> dict[str, Any]:
-    """An error as the library told it."""
+    """An error as the library reports it."""
     code = getattr(error, "errno", None)
-    told = {"text": str(error), "type": type(error).__name__}
-    return {**told, "code": int(code)} if isinstance(code, int) and code else told
+    found = {"text": str(error), "type": type(error).__name__}
+    return {**found, "code": int(code)} if isinstance(code, int) and code else found
 
 
 def reason(error: BaseException | None) -> dict[str, Any]:
     """Of an end: the code and the text that the server gave, as far as the library shows them."""
-    told = {} if error is None else trouble(error)
-    return {name: told[name] for name in ("code", "text") if name in told}
+    found = {} if error is None else trouble(error)
+    return {name: found[name] for name in ("code", "text") if name in found}
 
 
 class Adapter:
@@ -154,13 +154,13 @@ class Adapter:
 
     async def confirmed(self, number: int, publish: Coroutine[Any, Any, Any]) -> None:
         try:
-            told = await publish
+            confirmed = await publish
         except (AMQPError, OSError, RuntimeError, asyncio.CancelledError) as error:
             say(event="confirmed", publish=number, ack=False, text=str(error))
             return
-        if isinstance(told, DeliveredMessage):  # aio-pika gives it back in the place of the confirm
-            self.returned(told, publish=number)
-        say(event="confirmed", publish=number, ack=not isinstance(told, DeliveredMessage))
+        if isinstance(confirmed, DeliveredMessage):  # aio-pika gives it back in the place of the confirm
+            self.returned(confirmed, publish=number)
+        say(event="confirmed", publish=number, ack=not isinstance(confirmed, DeliveredMessage))
 
     async def do_consume(self, command: dict[str, Any]) -> None:
         subscription = command["subscription"]
@@ -235,12 +235,12 @@ class Adapter:
                 say(event="ended", subscription=subscription, text="cancelled by the server")
 
     def returned(self, message: Any, publish: int | None = None) -> None:
-        told = message.delivery
+        returned = message.delivery
         say(
             event="returned",
-            code=told.reply_code,
-            text=told.reply_text,
-            routing_key=told.routing_key,
+            code=returned.reply_code,
+            text=returned.reply_text,
+            routing_key=returned.routing_key,
             data=message.body.decode("latin-1"),
             **({} if publish is None else {"publish": publish}),
         )

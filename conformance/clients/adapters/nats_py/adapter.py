@@ -45,11 +45,11 @@ def say(**line: Any) -> None:
 
 def trouble(error: BaseException) -> dict[str, Any]:
     """An error as the library tells it."""
-    told: dict[str, Any] = {"text": str(error) or repr(error), "type": type(error).__name__}
+    found: dict[str, Any] = {"text": str(error) or repr(error), "type": type(error).__name__}
     for number in (getattr(error, "err_code", None), getattr(error, "code", None)):
         if str(number).isdigit() and int(str(number)):
-            return {**told, "code": int(str(number))}
-    return told
+            return {**found, "code": int(str(number))}
+    return found
 
 
 def headers_of(command: dict[str, Any]) -> dict[str, str] | None:
@@ -183,10 +183,14 @@ class Adapter:
         self, subject: str, data: str = "", msg_id: str = "", timeout_ms: int = 1000, **command: Any
     ) -> Any:
         headers = {**(headers_of(command) or {}), **({"Nats-Msg-Id": msg_id} if msg_id else {})}
-        told = await self.client.jetstream().publish(
+        acknowledged = await self.client.jetstream().publish(
             subject, data.encode("latin-1"), timeout=timeout_ms / 1000, headers=headers or None
         )
-        return {"stream": told.stream, "seq": told.seq, "duplicate": bool(told.duplicate)}
+        return {
+            "stream": acknowledged.stream,
+            "seq": acknowledged.seq,
+            "duplicate": bool(acknowledged.duplicate),
+        }
 
     async def js_subscribe(self, subscription: str, stream: str, consumer: str, **_: Any) -> None:
         info = await self.client.jsm().consumer_info(stream, consumer)

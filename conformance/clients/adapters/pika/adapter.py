@@ -37,7 +37,7 @@ def say(**line: Any) -> None:
 
 
 def trouble(error: BaseException) -> dict[str, Any]:
-    """An error as the library told it."""
+    """An error as the library reports it."""
     code = getattr(error, "reply_code", None)
     text = getattr(error, "reply_text", "") or str(error)
     return {"text": text, "type": type(error).__name__, **({} if code is None else {"code": code})}
@@ -93,10 +93,10 @@ class Adapter:
         try:
             return {"ok": action(command) or {}}
         except AMQPError as error:
-            told = {"error": trouble(error)}
+            answer = {"error": trouble(error)}
             if self.connection is not None and self.connection.is_closed:
                 self.lost(error)
-            return told
+            return answer
         except ValueError as error:
             return {"error": trouble(error)}
 
@@ -154,10 +154,10 @@ class Adapter:
 
     def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
         asked = ("queue", "durable", "exclusive", "auto_delete", "arguments")
-        told = self.channel(command).queue_declare(
+        declared = self.channel(command).queue_declare(
             **{name: command[name] for name in asked if name in command}
         )
-        return {"queue": told.method.queue}
+        return {"queue": declared.method.queue}
 
     def do_confirm(self, command: dict[str, Any]) -> None:
         self.channel(command).confirm_delivery()
@@ -197,8 +197,8 @@ class Adapter:
         self.consumers[subscription] = (number, tag)
         self.channel(command).basic_consume(
             command["queue"],
-            lambda channel, *told: say(
-                event="message", subscription=subscription, message=self.message(channel, *told)
+            lambda channel, *delivered: say(
+                event="message", subscription=subscription, message=self.message(channel, *delivered)
             ),
             auto_ack=command.get("no_ack", False),
             consumer_tag=tag,

@@ -154,7 +154,7 @@ def oversized_pub_does_not_close(broker: Broker) -> None:
 
 @defect("CORE-048")
 def largest_payload_is_refused(broker: Broker) -> None:
-    """max_payload is one byte less than told."""
+    """max_payload is one byte less than in INFO."""
     config = broker.config
     limits = Limits(config.max_control_line, config.max_payload - 1)
     replace(broker, "make_decoder", lambda: Decoder(Sender.CLIENT, limits))

@@ -36,7 +36,7 @@ def pull_timeout_tells_no_bytes(self: WaitingQueue, request: WaitingRequest, sta
 
 @method_defect(WaitingQueue.time_out, "JS-PULL-060")
 def pull_one_timeout_for_an_inbox(self: WaitingQueue, request: WaitingRequest) -> None:
-    """Requests of one inbox that time out together are told once."""
+    """Requests of one inbox that time out together are answered once."""
     if any(other is not request and other.reply == request.reply for other in self.requests):
         self.remove(request)
     else:
@@ -45,7 +45,7 @@ def pull_one_timeout_for_an_inbox(self: WaitingQueue, request: WaitingRequest) -
 
 @method_defect(WaitingQueue.time_out, "JS-PULL-065")
 def pull_goes_on_after_timeout(self: WaitingQueue, request: WaitingRequest) -> None:
-    """A request that was told 408 still takes the next message."""
+    """A request that was answered with 408 still takes the next message."""
     WaitingQueue.time_out(self, request)
     self.enqueue(WaitingRequest(request.reply, 1, 0, NEVER, 0, NEVER, no_wait=False))
 

@@ -89,7 +89,7 @@ def pull_exceeds_max_waiting(self: WaitingQueue) -> bool:
 
 @defect("JS-PULL-012")
 def pull_expired_keeps_its_place(broker: Broker) -> None:
-    """An expired request is told 408 but still counts as waiting."""
+    """An expired request is answered with 408 but still counts as waiting."""
 
     def time_out(self: WaitingQueue, request: WaitingRequest) -> None:
         WaitingQueue.time_out(self, request)
@@ -119,15 +119,15 @@ def pull_status_counts_twice_for_unsub(broker: Broker) -> None:
 @method_defect(WaitingQueue.send, "JS-PULL-015")
 def pull_no_wait_says_no_message(self: WaitingQueue, reply: bytes, status: Status) -> None:
     """The 404 to a no_wait pull says No Message."""
-    told = Status(404, "No Message") if status == NO_MESSAGES else status
-    WaitingQueue.send(self, reply, told)
+    other = Status(404, "No Message") if status == NO_MESSAGES else status
+    WaitingQueue.send(self, reply, other)
 
 
 @method_defect(WaitingQueue.accept, "JS-PULL-016")
 def pull_no_wait_waits_after_404(
     self: WaitingQueue, reply: bytes, body: bytes, available: int, now: int
 ) -> WaitingRequest | None:
-    """A no_wait pull that was told 404 stays in the queue."""
+    """A no_wait pull that was answered with 404 stays in the queue."""
     accepted = WaitingQueue.accept(self, reply, body, available, now)
     if accepted is None and available == 0 and b"no_wait" in body:
         self.enqueue(WaitingRequest(reply, 1, 0, NEVER, 0, NEVER, no_wait=False))
@@ -145,7 +145,7 @@ def pull_status_has_a_reply(self: WaitingQueue, reply: bytes, status: Status) ->
 def pull_no_wait_always_ends_with_404(
     self: WaitingQueue, request: WaitingRequest, size: int, now: int
 ) -> None:
-    """A no_wait pull that got its one message is told 404 as well."""
+    """A no_wait pull that got its one message is answered with 404 as well."""
     WaitingQueue.record_delivered(self, request, size, now)
     if request.no_wait and request.batch <= 0:
         self.send(request.reply, NO_MESSAGES)
@@ -159,15 +159,15 @@ def pull_no_wait_part_ends_silently(self: WaitingQueue, request: WaitingRequest)
 
 @defect("JS-PULL-022")
 def pull_inbox_is_used_up_by_404(broker: Broker) -> None:
-    """An inbox that was told 404 waits when it pulls with expires, and gets no message."""
+    """An inbox that was answered with 404 waits when it pulls with expires, and gets no message."""
 
     def send(self: WaitingQueue, reply: bytes, status: Status) -> None:
         WaitingQueue.send(self, reply, status)
-        vars(self).setdefault("told", set()).add(reply)
+        vars(self).setdefault("answered", set()).add(reply)
 
     def pull_one(self: Consumer, now: int) -> bool:
-        told = vars(self.waiting).get("told", ())
-        return self.waiting.requests[0].reply not in told and Consumer.pull_one(self, now)
+        answered = vars(self.waiting).get("answered", ())
+        return self.waiting.requests[0].reply not in answered and Consumer.pull_one(self, now)
 
     alter_waiting(broker, send=send)
     alter_consumers(broker, pull_one=pull_one)

@@ -68,7 +68,7 @@ def adv_timestamps_are_numbers(self: JetStream, subject: str, kind: str, fields:
     JetStream.advise(self, subject, kind, {**fields, "timestamp": now}, now)
 
 
-# When something is told
+# When something is reported
 
 
 @method_defect(Stream.close, "JS-ADV-012")
@@ -82,7 +82,7 @@ def adv_stream_delete_is_silent_about_consumers(self: Stream, now: int) -> None:
 
 @defect("JS-ADV-011")
 def adv_purge_is_told(broker: Broker) -> None:
-    """The purge of a stream is told as an event of the stream."""
+    """The purge of a stream is reported as an event of the stream."""
 
     def change(answer: Fields, request: Request) -> None:
         stream = jetstream_of(broker).streams[request.names[0]]
@@ -93,7 +93,7 @@ def adv_purge_is_told(broker: Broker) -> None:
 
 @method_defect(Consumer.on_inactive, "JS-ADV-010")
 def adv_inactive_consumer_is_not_told(self: Consumer, now: int) -> None:
-    """That a consumer is deleted because nobody uses it is not told."""
+    """That a consumer is deleted because nobody uses it is not reported."""
     jetstream = self.stream.jetstream
     advise = jetstream.advise
     jetstream.advise = lambda *event: None  # type: ignore[method-assign]
@@ -106,7 +106,7 @@ def adv_inactive_consumer_is_not_told(self: Consumer, now: int) -> None:
 
 @method_defect(Consumer.nak, "JS-ADV-008")
 def adv_nak_is_sampled(self: Consumer, subject: AckSubjectFields, delay: int | None, now: int) -> None:
-    """-NAK is told as the acknowledgement of a sample."""
+    """-NAK is reported as the acknowledgement of a sample."""
     if self.config.sample_freq:
         advisories.ack_sample(self, subject, now)
     Consumer.nak(self, subject, delay, now)

@@ -38,7 +38,7 @@ def pub_puback_names_no_stream(self: Stream) -> None:
 
 
 def _alter_answers(broker: Broker, answer: Callable[[Publish, bytes, bytes], int]) -> None:
-    """What streams say to publishers is said otherwise; ``answer`` gets the means, subject and bytes."""
+    """The answers of streams to publishers are changed; ``answer`` gets the means, subject and bytes."""
     host = jetstream_of(broker).host
     publish = host.publish
 
@@ -90,7 +90,7 @@ def pub_duplicate_has_a_new_seq(
 
 @method_defect(Stream.duplicate_of, "JS-PUB-004")
 def pub_duplicate_is_stored(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
-    """A duplicate is told that it is one, and stored."""
+    """A duplicate is answered as one, and stored."""
     original = Stream.duplicate_of(self, subject, directives, now)
     if original:
         self.store.append(subject, b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n", b"hello?", now)

@@ -41,7 +41,7 @@ class _StatusError(Exception):
 def get(jetstream: JetStream, path: bytes, reply: bytes | None, body: bytes) -> bool:
     """``path``: a stream, or a stream and a subject.
 
-    False if the stream does not allow it, and that is told with 503.
+    False if the stream does not allow it, which is answered with 503.
     """
     name, _, subject = path.decode("utf-8", "replace").partition(".")
     stream = jetstream.streams.get(name)

@@ -96,7 +96,7 @@ class Api:
         self.failed = 0
 
     def request(self, path: bytes, reply: bytes | None, header_block: bytes, body: bytes, now: int) -> bool:
-        """``path`` is what follows ``$JS.API.``. False if the client should be told that nobody responds."""
+        """``path`` is what follows ``$JS.API.``. False if the client should get 503, no responders."""
         if path.startswith(b"DIRECT.GET."):
             return direct_api.get(self.jetstream, path[len(b"DIRECT.GET.") :], reply, body)
         found = self.find(path.decode("utf-8", "replace").split("."))

@@ -102,7 +102,7 @@ class ConsumerDelivery:
             self.pause_timer.clear()
 
     def on_pause_end(self, now: int) -> None:
-        """Whoever listens is told that deliveries go on; ``run_timer`` is what resumes them."""
+        """An advisory reports that deliveries go on; ``run_timer`` is what resumes them."""
         advisories.pause(self, now)
 
     def filter_by(self, config: ConsumerConfig) -> None:

@@ -193,7 +193,7 @@ class FileStore(MemoryStore):
     def restore(
         self, blocks: Sequence[tuple[int, bytes]], on_message: Callable[[Record], None] = lambda record: None
     ) -> list[LostTail]:
-        """Read the blocks, by number; ``on_message`` is told of every message, also of one that was removed
+        """Read the blocks, by number; ``on_message`` gets every message, also of one that was removed
         later.
 
         Of a damaged block the rest does not count.

@@ -1,6 +1,6 @@
 """How long single messages live, whatever max_age the stream has: ``Nats-TTL``.
 
-Knows no store and no clock: it is told of messages, and says whose time is over. ADR-43, "Per-Message TTL".
+Knows no store and no clock: it gets messages and returns those that are over. ADR-43, "Per-Message TTL".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Lifetimes:
             heappush(self._ends, (now + ttl, seq))
 
     def expired(self, now: int) -> list[int]:
-        """The sequences whose time is over; each is told once."""
+        """The sequences whose time is over; each is returned once."""
         ended = []
         while self._ends and self._ends[0][0] <= now:
             ended.append(heappop(self._ends)[1])

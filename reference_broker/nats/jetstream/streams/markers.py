@@ -1,6 +1,6 @@
 """Delete markers: what a stream leaves in the place of a subject's last message when time has removed it.
 
-Knows the stream it is told to mark, and no timer. Source: ADR-48, "Retrieving Values"; headers and their
+Knows the stream that it is to mark, and no timer. Source: ADR-48, "Retrieving Values"; headers and their
 order as observed.
 """
 

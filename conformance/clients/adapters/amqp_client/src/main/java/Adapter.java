@@ -54,8 +54,8 @@ public final class Adapter {
     return made;
   }
 
-  private static synchronized void say(Map<String, Object> told) {
-    OUT.println(GSON.toJson(told));
+  private static synchronized void say(Map<String, Object> line) {
+    OUT.println(GSON.toJson(line));
     OUT.flush();
   }
 
@@ -196,11 +196,11 @@ public final class Adapter {
         Map<String, Object> arguments = new LinkedHashMap<>();
         if (asked.has("arguments")) arguments = GSON.fromJson(asked.get("arguments"), Map.class);
         boolean exclusive = flag(asked, "exclusive", false);
-        AMQP.Queue.DeclareOk told =
+        AMQP.Queue.DeclareOk declared =
             channel(asked).queueDeclare(
                 text(asked, "queue"), flag(asked, "durable", false), exclusive, flag(asked, "auto_delete", false),
                 arguments);
-        return line("queue", told.getQueue());
+        return line("queue", declared.getQueue());
       }
       case "exchange" -> {
         boolean autoDelete = flag(asked, "auto_delete", false);
