@@ -1,6 +1,6 @@
 """A capture of what one client saw: operations with their times, as packets in pcapng.
 
-For evidence that was not recorded by the proxy. Of an operation that was kept in part, the part stands in a
+For evidence that was not recorded by the proxy. Of an operation that was kept in part, the part is in a
 packet that says so, and a byte is missing after it: readers tell that something is lost, and read on.
 """
 

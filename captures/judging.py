@@ -1,6 +1,6 @@
 """Runs the monitors over the rows of a capture; returns violations.
 
-Beside a recording it follows the files that are written, so it never stands in the traffic's way.
+Beside a recording it follows the files that are written, so it never delays the traffic.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def as_text(row: OperationRow) -> str:
 
 
 def as_json(row: OperationRow) -> str:
-    """One JSON object. Text that is no UTF-8 stands in base64 under ``NAME_base64``."""
+    """One JSON object. Text that is no UTF-8 is in base64 under ``NAME_base64``."""
     fields: dict[str, Any] = {"time": clock(row.time, "%Y-%m-%dT%H:%M:%S") + "Z"}
     for name, value in row.fields.items():
         if name != "time":

@@ -1,7 +1,7 @@
 """The APIs of the target that do not answer: after some checks in a row no further check waits for them.
 
 A request that is not answered takes seconds, and hundreds of checks make the same one. All processes of a run
-count together, in files of the folder that they share. One answer begins the count anew, and before an API is
+count together, in files of the folder that they share. One answer restarts the count, and before an API is
 given up it is asked again, for longer: a slow server, and one that elects a leader, is no silent one.
 """
 

@@ -64,7 +64,7 @@ class HistoryOutcome(StrEnum):
 
 
 class Judgement(Struct, frozen=True):
-    """Ids by what became of them, in the order of publishing (``unexpected``: of delivery).
+    """Ids by their outcomes, in the order of publishing (``unexpected``: of delivery).
 
     Losses are counted by place: before everything that arrived (``prefix``), between (``middle``), or after
     it (``postfix``), since a log that lost its end has another fault than one that skips.
@@ -146,7 +146,7 @@ class _MessageHistory:
 
 
 def judge_history(history: History) -> Judgement:
-    """What became of every id of ``history``."""
+    """The outcome of every id of ``history``."""
     fates = _message_histories(history)
     expected = [one for one, fate in fates.items() if fate.outcome not in (None, PublishOutcome.FAILED)]
     missing = [one for one in expected if _is_lost(fates[one], complete=history.complete)]

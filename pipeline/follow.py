@@ -3,7 +3,7 @@
 Structured Streaming tells which bytes are new; every batch goes through the transforms of a run over whole
 captures. What flows and streams remember goes from batch to batch as rows in the run's folder: nothing
 relies on one process living on. Each batch adds its own part to packets, operations, violations and problems,
-and what is printed of it stands in the result by then; the tables that join over time (deliveries, pulls,
+and what is printed of it is in the result by then; the tables that join over time (deliveries, pulls,
 publishes, compliance) come when the run is stopped.
 """
 
@@ -195,7 +195,7 @@ class FollowRun:
         return self._staging(name, self._batch, table)
 
     def _added(self, rows: DataFrame, table: Table) -> DataFrame:
-        """This batch's part of a table that grows: a folder of its own, written anew if it is tried again."""
+        """This batch's part of a table that grows: a folder of its own, replaced if it is tried again."""
         place = self._folder.at(self._manifest.run, table.name, f"batch={self._batch}")
         write_table(rows.coalesce(1), place, table)
         return read_table(self._spark, place, table)

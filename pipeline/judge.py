@@ -44,7 +44,7 @@ _STAGING = "staging"
 
 
 class JudgeRun:
-    """One run over captures as they are. ``tell`` hears of each step as it begins."""
+    """One run over captures as they are. ``tell`` gets each step as it begins."""
 
     def __init__(
         self, spark: SparkSession, options: JudgeOptions, on_step: Callable[[str], None] = lambda step: None

@@ -118,5 +118,5 @@ def read_table(spark: SparkSession, place: str, table: Table) -> DataFrame:
 
 
 def write_table(rows: DataFrame, place: str, table: Table) -> None:
-    """Writes a table anew, partitioned as it says."""
+    """Replaces a table, partitioned as it says."""
     rows.select(*table.names).write.mode("overwrite").partitionBy(*table.partitions).parquet(place)

@@ -65,7 +65,7 @@ class Endpoint:
         return cls(ENCRYPTED.get(named, named), host, port, encrypted=named in ENCRYPTED)
 
     def resolve(self) -> list[tuple[socket.AddressFamily, object]]:
-        """Family and socket address of each place it stands for, best first. Raises ``AddressError``."""
+        """Family and socket address of each of its places, best first. Raises ``AddressError``."""
         if self.path:
             return [(socket.AF_UNIX, self.path)]
         try:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from plumbline.proxy.link import Link
 
 READ_FIRST = 16 * 1024
-MAX_READ_BYTES = 125 * 1024  # fits the processor's cache, and what malloc maps anew is larger: both cost more
+MAX_READ_BYTES = (
+    125 * 1024
+)  # fits the processor's cache, and what malloc maps for each read is larger: both cost more
 TURN_BYTES = 8 * 1024 * 1024  # what all connections together may read in one turn
 FEW = TURN_BYTES // MAX_READ_BYTES  # so many may read what they like
 

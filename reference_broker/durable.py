@@ -1,5 +1,5 @@
-"""A shell whose core has state that outlives it: changes in the core's write queue are written before anybody
-hears of it.
+"""A shell whose core has state that outlives it: changes in the core's write queue are written before anyone
+learns of it.
 
 All that happens in one turn of the event loop is one write, and one fsync where every write is to be on the
 disk: so a thousand messages cost what one costs.
@@ -24,7 +24,7 @@ MAX_REASON = 200  # characters of an error in a sentence
 class StorageOptions:
     """Where and how a broker keeps its state.
 
-    ``sync``: ``always`` is before anybody hears of a change, ``never`` is for the operating system to decide,
+    ``sync``: ``always`` is before anyone learns of a change, ``never`` is for the operating system to decide,
     a number is every so many seconds. ``recover`` gives the core the files of before and returns warnings.
     """
 

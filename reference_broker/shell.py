@@ -464,7 +464,7 @@ class BrokerThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as failure:  # whoever started it must hear of it
+        except BaseException as failure:  # whoever started it must learn of it
             self._failure = failure
             self._started.set()
 

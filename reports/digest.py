@@ -34,7 +34,7 @@ NOT_SELECTED = "not selected"
 
 
 class Score(Struct, frozen=True):
-    """One row of a table: a group or a level of requirements, and what became of them."""
+    """One row of a table: a group or a level of requirements, and their outcomes."""
 
     name: str
     counts: Tally
@@ -145,7 +145,7 @@ def scores_by_level(result: RunResult) -> list[Score]:
 
 
 def score(name: str, requirements: Sequence[RequirementResult]) -> Score:
-    """What became of these requirements."""
+    """The outcome of these requirements."""
     verdicts = [requirement.verdict for requirement in requirements]
     counts = tally(requirements)
     return Score(

@@ -155,7 +155,7 @@ def _missing_tools(*tools: str) -> str:
 
 
 def _go(target: NamedServer) -> Path:
-    """Built into a folder beside its place, then moved: what stands in the cache is always whole."""
+    """Built into a folder beside its place, then moved: what is in the cache is always whole."""
     place = targets_folder() / target.version / target.software.program
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".go-") as folder:

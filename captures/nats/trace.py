@@ -76,7 +76,7 @@ class _NatsTraceWriter:
         self._header = about
         self._numbers = sorted({row.connection.number for row in rows})
         self._inboxes: dict[str, str] = {}
-        self._tails: dict[str, str] = {}  # what stands behind an inbox's name
+        self._tails: dict[str, str] = {}  # what follows an inbox's name
         self._acks: dict[str, str] = {}  # an ack subject as it came, and with its holes
         self._greeted: set[int] = set()  # connections past the handshake: the client has asked for something
         self._subscribed: dict[

@@ -1,6 +1,6 @@
 """The nodes of a RabbitMQ cluster, whose connections pass relays.
 
-A node that hears nothing from another for 5 s gives it up (``net_ticktime``; the default is a minute), so
+A node that receives nothing from another for 5 s gives it up (``net_ticktime``; the default is a minute), so
 that a partition of seconds is one. The schedulers do not wait busily: three nodes share this machine.
 Sources: RabbitMQ, "Clustering", "Net Tick Time", and "Runtime Tuning"; Erlang, "kernel", ``net_ticktime``.
 """

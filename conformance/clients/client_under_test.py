@@ -217,11 +217,11 @@ class ClientUnderTest:
             self._changed.notify_all()
 
     def reset(self) -> None:
-        """Begin anew in the same process, with the command for it. What it wrote stays in the hands of those
+        """Begin again in the same process, with the command for it. What it wrote stays in the hands of those
         who have it. Raises ``AdapterError``."""
         answer = self._answer_to(self._send(protocol.RESET, {}), RESET_WITHIN_S, protocol.RESET)
         if answer.error is not None:
-            raise self._with_stderr("the adapter cannot begin anew", expected="ok", actual=str(answer.error))
+            raise self._with_stderr("the adapter cannot begin again", expected="ok", actual=str(answer.error))
         with self._changed:
             self._answers = {}
             self.events, self.event_times, self.spoken = [], [], []

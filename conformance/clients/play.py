@@ -1,6 +1,6 @@
 """Runs one scenario with an adapter process and returns its outcome. No waivers, no retry.
 
-An adapter that can begin anew plays one scenario after the other in its process. Only a scenario that passed
+An adapter that can begin again plays one scenario after the other in its process. Only a scenario that passed
 is followed by another one, and what does not pass in a process that has played before is played again in a
 new one. ``play`` never raises but for KeyboardInterrupt: whatever goes wrong is an outcome.
 """
@@ -81,7 +81,7 @@ class ScenarioPlayer:
         return testee
 
     def _let_go(self, testee: ClientUnderTest, hello: AdapterHello) -> None:
-        """After a scenario that passed: keep it for the next one if it can begin anew, or end it."""
+        """After a scenario that passed: keep it for the next one if it can begin again, or end it."""
         if RESET in hello.features and not self._stopped:
             with contextlib.suppress(AdapterError):
                 testee.reset()

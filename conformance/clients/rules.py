@@ -47,7 +47,7 @@ def evidence(observations: Sequence[Observation]) -> dict[str, int]:
 
 
 def judge_rule(rule: ClientRule, traffic: Sequence[ScenarioTraffic], catalogue: Catalogue) -> CheckResult:
-    """What became of the rule in all of these."""
+    """The outcome of the rule in all of these."""
     for one in traffic:
         for violation in one.violations:
             if violation.rule == rule.name:

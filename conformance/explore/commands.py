@@ -139,7 +139,7 @@ class Wait(Struct, frozen=True):
 
 
 class Restart(Struct, frozen=True):
-    """The server ends in order and goes on with what it has stored; every connection is opened anew."""
+    """The server ends in order and goes on with what it has stored; every connection is opened again."""
 
 
 Command = (

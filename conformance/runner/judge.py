@@ -47,7 +47,7 @@ def shared_folder(run: RunDescription) -> Path:
 
 
 class Judge:
-    """Runs checks and says what became of them. ``run.target.shared`` must be a folder."""
+    """Runs checks and gives their results. ``run.target.shared`` must be a folder."""
 
     def __init__(self, run: RunDescription) -> None:
         self._run = run

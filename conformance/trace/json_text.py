@@ -113,7 +113,7 @@ class JsonText(Struct, frozen=True):
 
 
 def evaluate(node: Node, scope: TraceScope) -> Any:
-    """The value a node stands for, in what is sent."""
+    """The value of a node, in what is sent."""
     if isinstance(node, Object):
         return {key: evaluate(child, scope) for key, child in node.fields}
     if isinstance(node, Array):

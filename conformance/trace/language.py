@@ -112,7 +112,7 @@ class FollowingLines(Protocol):
         """The same, and moves past it."""
 
     def take_after_blank(self) -> Text | None:
-        """The same for a line that stands behind one blank line."""
+        """The same for a line that follows one blank line."""
 
 
 class TraceDialect(Protocol):

@@ -1,6 +1,6 @@
 """Reads the lines of one trace: its header, its steps, and every error of it at once. Pure.
 
-Knows the marks and directives that all protocols share; what stands behind a mark is read by the
+Knows the marks and directives that all protocols share; what follows a mark is read by the
 dialect. What a file holds, one trace or a table of cases, ``trace.cases`` knows.
 """
 

@@ -187,7 +187,7 @@ class TraceReader:
         return subject
 
     def word(self, text: Text, use: Use) -> Subject:
-        """A word that may be a subject or a name, and introduces none; ``*`` stands for any token."""
+        """A word that may be a subject or a name, and introduces none; ``*`` means any token."""
         if not text:
             raise TraceLineError.at(text, "a word")
         return self._dotted(text, use, {"*"} if use is Use.EXPECTED else set())

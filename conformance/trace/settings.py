@@ -35,7 +35,7 @@ def pairs(text: Text) -> Iterator[tuple[Text, Text]]:
 
 
 def read_value(text: Text, reader: TraceReader) -> Node:
-    """What a value stands for, if nothing is known of its key."""
+    """What a value means, if nothing is known of its key."""
     if starts_json(text.value) or text.value.startswith('"') or re.fullmatch(r"\{[^{}]*\}", text.value):
         return read_json(text, reader, Use.SENT).root
     if _CONSTANT.fullmatch(text.value):

@@ -1,4 +1,4 @@
-"""Text with holes: ``{name}`` takes or gives a capture, ``{:int}`` stands for any number.
+"""Text with holes: ``{name}`` takes or gives a capture, ``{:int}`` means any number.
 
 A template is a tuple of plain strings and holes. In what is sent every hole is filled; in what is
 expected a hole whose capture is not taken yet matches by its kind, and takes it. Pure: a ``TraceScope``

@@ -16,7 +16,7 @@ class ChannelFact(Fact, frozen=True, kw_only=True, tag=lambda name: f"amqp.{name
 
 
 class ChannelOpened(ChannelFact, frozen=True, kw_only=True):
-    """channel.open-ok: tags and counts start anew."""
+    """channel.open-ok: tags and counts start again."""
 
 
 class ChannelClosed(ChannelFact, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Rules of consumers, by the acknowledgement subjects of what they deliver, over all connections of a stream.
 
-A consumer that is made anew counts from 1 again. Whatever changes a stream or a consumer, and a first
+A consumer that is made again counts from 1 again. Whatever changes a stream or a consumer, and a first
 delivery of consumer sequence 1, therefore ends what was remembered. Two connections are not ordered by their
 clocks: what only their order would prove is a possible violation, not a certain one.
 """

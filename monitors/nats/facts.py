@@ -126,7 +126,7 @@ class PublishStored(StreamFact, frozen=True, kw_only=True):
 
 
 class AssetChanged(StreamFact, frozen=True, kw_only=True):
-    """A request that makes, changes or removes a stream or a consumer: counters may start anew."""
+    """A request that makes, changes or removes a stream or a consumer: counters may start again."""
 
     verb: str  # "CONSUMER.DELETE"
     consumer: str | None = None

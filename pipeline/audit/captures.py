@@ -39,7 +39,7 @@ class AuditReader:
         return len(self._ledger.attempts)
 
     def audit(self, *, complete: bool = False) -> list[ReceiverAudit]:
-        """What became of all that was published. ``complete``: every receiver read on until nothing was left.
+        """The outcome of all that was published. ``complete``: every receiver read on until nothing was left.
 
         Raises ``CaptureError`` for a file that is no capture.
         """

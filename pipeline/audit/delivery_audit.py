@@ -112,7 +112,7 @@ class MessageFinding(Struct, frozen=True):
 
 
 class ReceiverAudit(Struct, frozen=True):
-    """What became of the messages of one receiver. ``findings``: of those that are not ok, by id."""
+    """The outcome of the messages of one receiver. ``findings``: of those that are not ok, by id."""
 
     receiver: str
     judgement: Judgement
@@ -258,7 +258,7 @@ def _deliveries(message: _AuditedMessage) -> Iterator[HistoryDelivery]:
         copy += not arrival.is_redelivered or copy == 0
         settled = arrival.settlement
         if is_last and settled is Settlement.OPEN:
-            settled = Settlement.UNKNOWN  # what became of it comes after the captures
+            settled = Settlement.UNKNOWN  # its outcome comes after the captures
         elif is_last and settled is Settlement.UNKNOWN:
             settled = Settlement.CONFIRMED  # acknowledged, and it never came again
         yield HistoryDelivery(message.id, copy if arrival.position is None else arrival.position, settled)

@@ -200,7 +200,7 @@ def packets(
 ) -> Iterator[tuple[int, Packet] | CaptureProblem]:
     """Frame number and packet, in order; at last what is wrong with the file, if this section shows it.
 
-    ``content`` is the file's, where it is not Python that reads files. ``on_bytes`` hears how many more bytes
+    ``content`` is the file's, where it is not Python that reads files. ``on_bytes`` gets how many more bytes
     of the file, as it is stored, were read and their packets taken.
     """
     file, parser, frame = section.file, CaptureParser(section.start), section.frame

@@ -11,7 +11,7 @@ the name of a file; once it exists, the stream has no more than what is written 
 A schema that names fewer columns is all the pruning there is: Spark tells no Python source which columns a
 query needs. With ``filters`` = ``push`` and ``spark.sql.python.filterPushdown.enabled`` filters on simple
 columns are taken over. That is not the default: Spark 4.3 keeps the filters of the first query of a DataFrame
-for its later ones, which then miss rows. Who wants it loads anew for each query.
+for its later ones, which then miss rows. Who wants it loads again for each query.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ HASH_BYTES = 16
 
 
 class WithoutPayload(CaptureObservation, frozen=True, dict=True):
-    """An observation whose line leaves its payload out: its size stands in its place."""
+    """An observation whose line leaves its payload out: its size is in its place."""
 
     def line(self) -> str:
         return text_without_payload(self.operation)

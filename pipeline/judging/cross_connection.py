@@ -109,7 +109,7 @@ class FactMerge:
         self._push(self._rows, row, iter(unpacked(facts, _noted)))
 
     def until(self, end: tuple[int, int, int] | None = None) -> Iterator[tuple[Cells, OperationFacts]]:
-        """What comes before that file, frame and number, or all there is; with the row that it stands in."""
+        """What comes before that file, frame and number, or all there is; with the row that it is in."""
         while self._open and (end is None or self._open[0][0] < end):
             _, order, facts, row, rest = heapq.heappop(self._open)
             yield row, facts

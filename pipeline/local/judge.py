@@ -47,7 +47,7 @@ _KEY, _FILE, _FRAME, _NUMBER = map(FACT_COLUMNS.index, ("key", "file", "frame", 
 class LocalRun:
     """One run over captures as they are.
 
-    ``on_step`` hears of each step as it begins, ``on_bytes`` how many more bytes of the captures were read.
+    ``on_step`` gets each step as it begins, ``on_bytes`` how many more bytes of the captures were read.
     """
 
     def __init__(

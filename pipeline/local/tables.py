@@ -53,7 +53,7 @@ class _OpenPart(Struct):
 
 
 class TableWriter:
-    """Writes a table in the folder ``place`` anew. A context manager: at its end the table is whole."""
+    """Replaces the table in the folder ``place``. A context manager: at its end the table is whole."""
 
     def __init__(self, place: str, table: Table) -> None:
         self._place, self._table = Path(place), table

@@ -165,7 +165,7 @@ def parse_fault(text: str) -> Fault:
 
 
 def _settings(text: str) -> tuple[str, str]:
-    """What stands behind ``set``, and the text without it."""
+    """What follows ``set``, and the text without it."""
     spaced = f" {text.strip()}"
     found = _SET.search(spaced)
     if found is None:

@@ -116,7 +116,7 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _expand_listen(known: dict[str, Any]) -> dict[str, Any]:
-    """``listen: "host:port"`` stands for both."""
+    """``listen: "host:port"`` means both."""
     listen = known.pop("listen", None)
     if listen is None:
         return known

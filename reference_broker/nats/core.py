@@ -112,7 +112,7 @@ class Broker(Admission, Messaging):
         return self.flush()
 
     def notify_unsubscribed(self, now: int) -> None:
-        """The service hears of subscriptions that have ended."""
+        """The service learns of subscriptions that have ended."""
         ended = self.router.ended
         while ended:
             subject = ended.pop()

@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.config import NS, Config
 from plumbline.reference_broker.nats.core import Broker, Output, SendOutput
 from plumbline.reference_broker.write_queue import Files, WriteQueue, apply
 
-START = 1_795_245_184_000_000_000  # nanoseconds since the epoch: as good as any
+START = 1_795_245_184_000_000_000  # nanoseconds since the epoch: any other would do
 PEER = "127.0.0.1"
 
 

@@ -33,12 +33,12 @@ class TargetRunResult(Struct, frozen=True):
 
     @property
     def software(self) -> str:
-        """What stands before the version: releases of one software are compared."""
+        """The target without its version: releases of one software are compared."""
         return self.target.partition("@")[0]
 
     @property
     def version(self) -> str:
-        """What stands behind it, or what the server announced."""
+        """The version of the target, or that which the server announced."""
         return self.target.partition("@")[2] or self.result.target.version
 
     @property

@@ -16,7 +16,7 @@ _FAILING = (Outcome.FAILED.value, Outcome.WAIVED.value)
 
 
 class Cell(Struct, frozen=True):
-    """What became of one group on one target. ``tone`` is good, bad, some, open or none."""
+    """The outcome of one group on one target. ``tone`` is good, bad, some, open or none."""
 
     group: str
     score: Score

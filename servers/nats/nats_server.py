@@ -30,7 +30,7 @@ NEWEST_COMMAND = "go install github.com/nats-io/nats-server/v2@latest (or, witho
 
 @dataclass(frozen=True)
 class ServerBinary:
-    """A real server on this machine. ``name`` stands in test ids: ``packaged``, ``newest`` or its version."""
+    """A real server on this machine. ``name`` is in test ids: ``packaged``, ``newest`` or its version."""
 
     name: str
     path: Path

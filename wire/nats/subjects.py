@@ -30,7 +30,7 @@ def is_valid_literal(subject: bytes) -> bool:
 
 
 def covers(pattern: AnyStr, subject: AnyStr) -> bool:
-    """Whether every subject that ``subject`` stands for matches ``pattern``; both may have wildcards."""
+    """Whether every subject that ``subject`` covers matches ``pattern``; both may have wildcards."""
     if pattern == subject:
         return True
     dot, any_token, any_tail = _MARKS[type(pattern)]

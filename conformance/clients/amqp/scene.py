@@ -184,7 +184,7 @@ class AmqpScene(Scene):
         return [seen for seen in self.received_operations(Method) if method_of(seen).method in names]
 
     def publishes(self) -> list[ObservedPublish]:
-        """What the testee published, counted anew on each channel with confirm.select."""
+        """What the testee published, counted again on each channel with confirm.select."""
         counts: dict[tuple[str, int], int] = {}
         found = []
         for seen in self.sent_methods("channel.open", "confirm.select", "basic.publish"):

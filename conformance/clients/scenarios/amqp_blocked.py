@@ -41,7 +41,7 @@ def the_capability_is_announced(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-BLOCK-002", needs=["blocked"])
 def a_blocked_connection_is_reported(scene: AmqpScene) -> None:
-    """connection.blocked and connection.unblocked: the user hears of each once, with the broker's reason."""
+    """connection.blocked and connection.unblocked: the user learns of each once, with the broker's reason."""
     scene.open()
     block(scene)
     scene.await_events(lambda: scene.events_named("blocked"))

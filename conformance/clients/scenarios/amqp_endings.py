@@ -109,7 +109,7 @@ def closing(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-END-003", needs=["declare"])
 def a_connection_that_the_server_closes_is_told(scene: AmqpScene) -> None:
-    """The server closes the connection, and the user hears of it."""
+    """The server closes the connection, and the user learns of it."""
     closing(scene)
     expect_lost(scene)
 
@@ -141,7 +141,7 @@ def expect_lost(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-LOSS-001", needs=["declare"])
 def a_lost_connection_is_told(scene: AmqpScene) -> None:
-    """The connection is reset: the user hears of it, at the latest at the next use."""
+    """The connection is reset: the user learns of it, at the latest at the next use."""
     scene.open()
     scene.broker.reset_connections()
     scene.await_events(scene.disconnect_events, LOST_WITHIN_S)
@@ -150,7 +150,7 @@ def a_lost_connection_is_told(scene: AmqpScene) -> None:
 
 @scenario("CLIENT-LOSS-005", needs=["declare"], heartbeat=HEARTBEAT_S)
 def a_silent_connection_is_lost(scene: AmqpScene) -> None:
-    """Both sides want a heartbeat each second, then no byte comes any more: the user hears of the loss."""
+    """Both sides want a heartbeat each second, then no byte comes any more: the user learns of the loss."""
     scene.run_command("connect", within=5.0, url=f"{scene.broker.url}?heartbeat={HEARTBEAT_S}")
     scene.run_command("channel", channel=1)
     scene.broker.silence_connections()

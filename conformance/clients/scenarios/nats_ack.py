@@ -53,7 +53,7 @@ def a_term_says_term(scene: NatsScene) -> None:
 
 @scenario("CLIENT-ACK-006", needs=["fetch", "ack.term.reason"])
 def a_term_says_why(scene: NatsScene) -> None:
-    """The reason for +TERM stands behind it."""
+    """The reason for +TERM follows it."""
     ack = _acks(scene, AckKind.TERM, kind="term", reason="cannot be read")
     scene.require(
         ack.reason == "cannot be read", "another reason", expected="cannot be read", actual=ack.reason

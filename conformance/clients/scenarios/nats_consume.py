@@ -10,7 +10,7 @@ HEARTBEATS_MISSED_S = 5.0  # of one each second: twice that, and 3 s for a busy 
 
 @scenario("CLIENT-CONSUME-001", needs=["consume"])
 def missed_heartbeats_are_told(scene: NatsScene) -> None:
-    """A client that hears no heartbeat for twice the interval tells its user before the request ends."""
+    """A client that receives no heartbeat for twice the interval tells its user before the request ends."""
     _consume(scene, "m1", expires_ms=30_000, heartbeat_ms=1000)
     scene.await_events(lambda: scene.messages("a"))
     scene.broker.set_faults("drop HMSG on downstream", "drop MSG on downstream")

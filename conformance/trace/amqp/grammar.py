@@ -158,7 +158,7 @@ class AmqpTraceDialect:
 
 
 def _operation(text: Text, advice: str) -> tuple[int | None, Text, Text]:
-    """The channel if it is written, the method, and what stands behind it."""
+    """The channel if it is written, the method, and what follows it."""
     verb, rest = text.first_word()
     channel = None
     if verb.value.startswith("["):

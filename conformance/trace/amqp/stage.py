@@ -120,7 +120,7 @@ def _stage(session: BaseSession) -> AmqpStage:
 
 
 def read_given(kind: Text, rest: Text, reader: TraceReader) -> Prerequisite:
-    """What stands behind ``given``."""
+    """What follows ``given``."""
     first, behind = rest.first_word()
     match kind.value:
         case "queue" | "exchange":
@@ -151,7 +151,7 @@ def read_given(kind: Text, rest: Text, reader: TraceReader) -> Prerequisite:
 
 
 def read_state(kind: Text, rest: Text, reader: TraceReader) -> ObjectState:
-    """What stands behind ``await`` and ``expect``, without a time limit."""
+    """What follows ``await`` and ``expect``, without a time limit."""
     if kind.value != "queue":
         raise TraceLineError.at(kind, "queue", near(kind.value, ("queue",)))
     label, behind = rest.first_word()

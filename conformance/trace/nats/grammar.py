@@ -218,7 +218,7 @@ def _delivery(verb: Text, rest: Text, following: FollowingLines, reader: TraceRe
 
 
 def _split_fields(rest: Text) -> tuple[list[Text], Text]:
-    """The fields of an operation, and what stands behind them: a bar or a JSON text, and all after it."""
+    """The fields of an operation, and what follows them: a bar or a JSON text, and all after it."""
     fields: list[Text] = []
     position, value = 0, rest.value
     field = re.compile(r"(?:\{[^{}]*\}|[^ \t|])+")

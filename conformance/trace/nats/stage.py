@@ -134,7 +134,7 @@ def _stage(session: BaseSession) -> JetStreamStage:
 
 
 def read_given(kind: Text, rest: Text, following: FollowingLines, reader: TraceReader) -> Prerequisite:
-    """What stands behind ``given``."""
+    """What follows ``given``."""
     kinds = ("stream", "consumer", "message", "connection")
     if kind.value not in kinds:
         raise TraceLineError.at(kind, "stream, consumer, message or connection", near(kind.value, kinds))
@@ -160,7 +160,7 @@ def read_given(kind: Text, rest: Text, following: FollowingLines, reader: TraceR
 
 
 def read_state(kind: Text, rest: Text, reader: TraceReader) -> ObjectState:
-    """What stands behind ``await`` and ``expect``, without a time limit."""
+    """What follows ``await`` and ``expect``, without a time limit."""
     if kind.value == "consumer":
         (stream, consumer), settings = _names_and_settings(rest, 2, "consumer STREAM LABEL field=value ...")
         fields = read_settings(settings, reader, CONSUMER_STATE | CONSUMER_CONFIG)

@@ -88,7 +88,7 @@ def on_faults(
 def forgives(
     broker: Broker, kind: ErrorKind, *, cause: tuple[int, int] | None = None, words: str = ""
 ) -> None:
-    """What is malformed in this way is dropped, with all that came with it, and the decoder begins anew."""
+    """What is malformed in this way is dropped, with all that came with it, and the decoder begins again."""
     original = broker.closing.handle_malformed
 
     def malformed(connection: AmqpClientConnection, error: AmqpError, now: int) -> None:

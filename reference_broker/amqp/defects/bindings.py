@@ -78,7 +78,7 @@ def bindings_differ_by_key_alone(broker: Broker) -> None:
 
 @defect("AMQP-ROUTE-021")
 def deleted_exchanges_keep_bindings(broker: Broker) -> None:
-    """An exchange that is declared anew has the bindings that it had before it was deleted."""
+    """An exchange that is declared again has the bindings that it had before it was deleted."""
     old: dict[str, dict[Any, Binding]] = {}
     original_make = broker.exchange_methods.make_exchange
 
@@ -121,7 +121,7 @@ def deleted_exchanges_swallow(broker: Broker) -> None:
 
 @defect("AMQP-ROUTE-022")
 def deleted_queues_keep_bindings(broker: Broker) -> None:
-    """A queue that is declared anew has the bindings that it had before it was deleted."""
+    """A queue that is declared again has the bindings that it had before it was deleted."""
     old: dict[str, list[Binding]] = {}
     original_remove, original_make = broker.topology.remove_queue, broker.queue_methods.make_queue
 

@@ -212,7 +212,7 @@ def refused_declares_change_exchanges(broker: Broker) -> None:
 
 @defect("AMQP-ROUTE-026")
 def passive_declares_drop_bindings(broker: Broker) -> None:
-    """A passive exchange.declare declares the exchange anew, without bindings."""
+    """A passive exchange.declare declares the exchange again, without bindings."""
 
     def change(channel: Channel, operation: Method) -> Method:
         vhost = broker.vhosts[channel.connection.vhost]

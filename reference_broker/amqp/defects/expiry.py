@@ -137,7 +137,7 @@ def one_expiration_is_for_all(broker: Broker) -> None:
 
 @defect("AMQP-TTL-005")
 def requeued_messages_live_anew(broker: Broker) -> None:
-    """The time to live of a message begins anew when it is requeued."""
+    """The time to live of a message begins again when it is requeued."""
     original = broker.deliveries.put_back
 
     def put_back(queue: Queue, entry: QueueEntry) -> None:
@@ -174,7 +174,7 @@ def used_queues_expire(broker: Broker) -> None:
 
 @defect("AMQP-TTL-008")
 def get_renews_no_lease(broker: Broker) -> None:
-    """basic.get does not begin the time of x-expires anew."""
+    """basic.get does not begin the time of x-expires again."""
     original = broker.topology.queue_used
     is_getting = _while_getting(broker)
 

@@ -241,7 +241,7 @@ class Deliveries:
         self.deliver_ready_all({consumer.queue for consumer in channel.consumers.values()}, now)
 
     def wait_for_turn(self, consumer: QueueConsumer) -> None:
-        """A consumer that may take a message stands in its queue's turn."""
+        """A consumer that may take a message is in its queue's turn."""
         if consumer.channel.consumers.get(consumer.tag) is consumer and not consumer.queue.deleted:
             consumer.queue.enter_turn(consumer)
 

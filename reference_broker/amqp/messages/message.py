@@ -1,6 +1,6 @@
 """A message on its way: what was published, and its place in one queue.
 
-Properties and body are delivered as they came, byte for byte; frames are only written anew where channel
+Properties and body are delivered as they came, byte for byte; frames are only rewritten where channel
 number or frame_max ask for it. Source: AMQP 0-9-1, section 4.2.6 ("Content Framing").
 """
 

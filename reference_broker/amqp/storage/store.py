@@ -30,7 +30,7 @@ from plumbline.reference_broker.write_queue import Replace, WriteQueue
 from plumbline.wire.amqp import encode_entries
 
 GROWS_TO = 32 * 1024 * 1024  # bytes; beyond this, and
-GROWS_BY = 4  # times what it had to be, the journal is written anew
+GROWS_BY = 4  # times what it had to be, the journal is rewritten
 
 
 class AmqpRecordStore:
@@ -42,7 +42,7 @@ class AmqpRecordStore:
         self.records: list[Record] = []
         self.queues = 0  # numbers given to queues
         self.size = 0  # bytes of the journal
-        self.least = 0  # bytes of the journal when it was last written anew
+        self.least = 0  # bytes of the journal when it was last rewritten
 
     def add(self, record: Record) -> None:
         self.records.append(record)

@@ -191,7 +191,7 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 
 def topic_matches(pattern: str, routing_key: str) -> bool:
-    """``*`` stands for one word, ``#`` for any number of them. AMQP 0-9-1, 3.1.3.3."""
+    """``*`` means one word, ``#`` any number of them. AMQP 0-9-1, 3.1.3.3."""
     words = _words(routing_key)
     # The places in the key that what was read of the pattern may end at.
     reached = {0}

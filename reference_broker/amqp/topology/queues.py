@@ -119,11 +119,11 @@ class QueueConsumer:
         self.priority = 0
         self.prefetch = 0
         self.outstanding = 0  # deliveries that are not settled
-        self.active = False  # it stands in the queue's turn
+        self.active = False  # it is in the queue's turn
 
 
 class Queue:
-    """One queue. ``arguments`` are as declared; what they mean stands in the other attributes."""
+    """One queue. ``arguments`` are as declared; what they mean is in the other attributes."""
 
     def __init__(self, vhost: str, name: str, *, durable: bool, auto_delete: bool) -> None:
         self.vhost = vhost

@@ -155,7 +155,7 @@ class Topology:
         del vhost.exchanges[exchange.name]
 
     def remove_queue(self, queue: Queue) -> None:
-        """The queue, its messages and bindings; its consumers hear of it."""
+        """The queue, its messages and bindings; its consumers learn of it."""
         if queue.deleted:
             return
         vhost = self.vhosts[queue.vhost]

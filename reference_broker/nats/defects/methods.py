@@ -1,6 +1,6 @@
 """How a defect puts methods of its own into the core, or into one class of the JetStream service.
 
-Classes are made anew for each broker, so nothing leaks from one to the next.
+Classes are made again for each broker, so nothing leaks from one to the next.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class EndToEnd:
             if number % CRASH_EVERY:
                 self._publish(client, name)
                 continue
-            self._send(client, name)  # and is gone before it could hear of it
+            self._send(client, name)  # and is gone before it could learn of it
             client.close()
             self.published.append(PublishAttempt(name, PublishOutcome.UNKNOWN))
             self._unanswered.append(name)

@@ -31,7 +31,7 @@ class TlsPort:
 
 
 class TlsClient(Client):
-    """A connection of the port with TLS; the broker hears of it once the handshake is done."""
+    """A connection of the port with TLS; the broker learns of it once the handshake is done."""
 
     def __init__(self, server: AmqpBroker, port: TlsPort) -> None:
         super().__init__(server)

@@ -98,7 +98,7 @@ def pushed_backoff_is_halved(self: Consumer, seq: int) -> int:
 
 @push_defect(Consumer.redelivery_delay, "JS-PUSH-010")
 def pushed_backoff_begins_anew(self: Consumer, seq: int) -> int:
-    """After its last step the backoff of a push consumer begins anew."""
+    """After its last step the backoff of a push consumer begins again."""
     steps = self.config.backoff
     return steps[self.acks.redelivered.get(seq, 0) % len(steps)] if steps else self.config.ack_wait
 

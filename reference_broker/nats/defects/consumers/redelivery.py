@@ -89,7 +89,7 @@ def cons_backoff_stays_at_its_first_step(self: Consumer, seq: int) -> int:
 
 @method_defect(Consumer.redelivery_delay, "JS-CONS-067")
 def cons_backoff_begins_anew(self: Consumer, seq: int) -> int:
-    """After its last step the backoff begins anew."""
+    """After its last step the backoff begins again."""
     steps = self.config.backoff
     if not steps:
         return Consumer.redelivery_delay(self, seq)

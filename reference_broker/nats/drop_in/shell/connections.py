@@ -34,13 +34,13 @@ class Port(Struct, frozen=True):
 
     @property
     def handshake_s(self) -> float:
-        """How long a client may take until the broker hears of it."""
+        """How long a client may take until the broker learns of it."""
         tls = self.tls.timeout if self.tls is not None else 0.0
         return tls + (self.websocket.handshake_timeout if self.websocket is not None else 0.0)
 
 
 class LayeredClient(Client):
-    """A connection of a port with TLS or WebSocket; the broker hears of it once its layers are open."""
+    """A connection of a port with TLS or WebSocket; the broker learns of it once its layers are open."""
 
     def __init__(self, server: Shell, port: Port, remember: Callable[[LayeredClient], None]) -> None:
         super().__init__(server)
@@ -127,7 +127,7 @@ class LayeredClient(Client):
 class Ports:
     """The ports of a server that has TLS or WebSocket. Raises ``ConfigError`` for files that cannot be used.
 
-    ``remember`` hears of each client of the port for WebSocket.
+    ``remember`` learns of each client of the port for WebSocket.
     """
 
     def __init__(self, settings: Settings, remember: Callable[[Client], None]) -> None:

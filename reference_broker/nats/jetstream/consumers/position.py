@@ -106,7 +106,7 @@ def _last_of_each(store: Store, subject_filter: SubjectTest | None) -> list[int]
 
 
 def deliveries_pending(position: ConsumerPosition, store: Store, subject_filter: SubjectTest | None) -> int:
-    """num_pending, counted anew."""
+    """num_pending, counted again."""
     if position.listed:
         later = sum(
             subject_filter is None or subject_filter(m.subject) for m in store.messages(position.resume + 1)

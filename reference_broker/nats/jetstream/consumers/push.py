@@ -93,7 +93,7 @@ class PushDelivery(ConsumerDelivery):
         self.watch_inactivity(now)
 
     def redirect(self, config: ConsumerConfig, now: int) -> None:
-        """An update may give another deliver_subject or group: what is pending goes there anew."""
+        """An update may give another deliver_subject or group: what is pending goes there again."""
         target = config.deliver_subject.encode()
         if target != self.target:
             self.stream.jetstream.unwatch_interest(self)

@@ -11,7 +11,7 @@
     damaged/, trash/                     what could not be read; what is being deleted
 
 Metadata is one JSON object and, on a second line, its checksum. Bytes of a name that not every file system
-takes are escaped, and a long name is cut short; the name that counts stands in the metadata.
+takes are escaped, and a long name is cut short; the name that counts is in the metadata.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class _Recovery:
         with self.ledger.suppressed():
             stream = jetstream.stream_type(jetstream, config, metadata.created)
         store = stream.store
-        if not isinstance(store, FileStore):  # a stream that was made anew to be kept elsewhere
+        if not isinstance(store, FileStore):  # a stream that was made again to be kept elsewhere
             return None
         jetstream.streams[config.name] = stream
         blocks = self.blocks(folder)

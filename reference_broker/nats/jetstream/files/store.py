@@ -165,7 +165,7 @@ class FileStore(MemoryStore):
             self.ledger.enter(Remove(self.blocks.pop(0).path))
 
     def _compact(self, block: BlockFile) -> None:
-        """Write ``block`` anew, with what still counts."""
+        """Write ``block`` again, with what still counts."""
         following = self.blocks[self.blocks.index(block) + 1]
         mark, write = self.codec.mark, self.codec.message
         records = [mark(CONTINUES, block.first)]

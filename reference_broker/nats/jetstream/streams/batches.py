@@ -133,7 +133,7 @@ class Batches:
         return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
 
     def store_all(self, messages: list[StagedMessage], now: int) -> tuple[StoredMessage | None, bytes]:
-        """What became of the last one."""
+        """The outcome of the last one."""
         stream = self.stream
         *earlier, last = messages
         for each in earlier:

@@ -1,7 +1,9 @@
 """What a stream passes on: copies to its mirrors and to streams it is a source of; republished messages.
 
-A mirror keeps sequences, subjects and times; a stream with sources numbers anew and says in a header where a
-message came from. Sources: docs.nats.io, "Source and Mirror Streams"; ADR-28, "JetStream RePublish".
+A mirror keeps sequences, subjects and times; a stream with sources has its own sequences, and a header
+says where a message came from.
+
+Sources: docs.nats.io, "Source and Mirror Streams"; ADR-28, "JetStream RePublish".
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def origins(stream: Stream) -> list[dict[str, Any]]:
 
 
 def connect(jetstream: JetStream) -> None:
-    """Streams were made, changed or deleted: find out anew who copies from whom."""
+    """Streams were made, changed or deleted: find out again who copies from whom."""
     streams = jetstream.streams
     for stream in streams.values():
         stream.copies = []

@@ -49,7 +49,7 @@ def _wildcard_number(found: re.Match[bytes]) -> int | None:
 
 
 def _wildcard_matches(pattern: bytes, subject: bytes) -> tuple[list[bytes], list[bytes]]:
-    """What stands in the place of each ``*``, and the tokens in the place of ``>``."""
+    """What is in the place of each ``*``, and the tokens in the place of ``>``."""
     tokens = subject.split(b".")
     stars: list[bytes] = []
     for position, token in enumerate(pattern.split(b".")):

@@ -1,7 +1,7 @@
 """Where a stream keeps its messages: numbers them, holds them, finds them; the rules are the stream's.
 
-``Store`` is the interface; ``MemoryStore`` also stands in for file storage, with its record sizes, where the
-broker has no folder; ``files.store.FileStore`` writes down what it does.
+``Store`` is the interface; ``MemoryStore`` also takes the place of file storage, with its record sizes, where
+the broker has no folder; ``files.store.FileStore`` writes down what it does.
 """
 
 from __future__ import annotations
