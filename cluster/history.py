@@ -1,4 +1,4 @@
-"""What happened, as plain data: attempts to publish, reads from the leader, and what each node stores.
+"""What publishers did, as plain data.
 
 All times are nanoseconds of one clock that never goes back: ``invoked`` is read before the bytes are sent,
 ``completed`` after the answer was read. So the true operation is always inside the two.
@@ -6,7 +6,6 @@ All times are nanoseconds of one clock that never goes back: ``invoked`` is read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 
 from msgspec import Struct
@@ -38,46 +37,3 @@ class Attempt(Struct):
     @property
     def id(self) -> str:
         return f"{self.process}-{self.counter}"
-
-
-class LeaderRead(Struct, frozen=True):
-    """One answered read of the message ``asked`` (a sequence) from the stream's leader. ``found``: its
-    payload; None: the answer is that there is no such message."""
-
-    invoked: int
-    completed: int
-    node: int  # to which the request was sent
-    asked: int
-    found: str | None
-
-
-class NodeLog(Struct, frozen=True):
-    """What one node stores after the run: sequence -> payload. ``complete``: every message was read.
-    ``problem`` says why it was not."""
-
-    node: int
-    messages: dict[int, str]
-    complete: bool = True
-    problem: str = ""
-
-
-class ClusterHistory(Struct, frozen=True):
-    """One run. ``stream_exists``: the stream still answers after healing; ``is_whole``: every node was up to
-    date in time."""
-
-    attempts: list[Attempt]
-    reads: list[LeaderRead]
-    logs: list[NodeLog]
-    stream_exists: bool = True
-    is_whole: bool = True
-    problem: str = ""  # what was missing, if not whole
-
-    def places(self, message: str, sequence: int) -> Iterator[str]:
-        """Where each node has a message, and what it has at ``sequence``."""
-        for log in self.logs:
-            at = [str(number) for number, payload in log.messages.items() if payload == message]
-            there = log.messages.get(sequence)
-            yield (
-                f"node {log.node + 1}: {message} at {', '.join(at) or 'no sequence'}; "
-                f"sequence {sequence} is {there or 'no message'}"
-            )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from plumbline.cluster.history import ClusterHistory, LeaderRead
 from plumbline.cluster.judging import (
     ClusterJudgement,
     ClusterRule,
@@ -22,6 +21,7 @@ from plumbline.cluster.judging import (
     messages_of,
     unexpected,
 )
+from plumbline.cluster.nats.history import ClusterHistory, LeaderRead
 
 
 def judge(history: ClusterHistory) -> ClusterJudgement:

@@ -12,8 +12,8 @@ import asyncio
 import json
 from typing import Any
 
-from plumbline.cluster.history import NodeLog
 from plumbline.cluster.nats.connection import Message, NodeConnection
+from plumbline.cluster.nats.history import NodeLog
 from plumbline.wire.nats import Pub
 
 ANSWERED_WITHIN_S = 5.0

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from plumbline.cluster.history import ClusterHistory, NodeLog
 from plumbline.cluster.judging import ClusterJudgement
+from plumbline.cluster.nats.history import ClusterHistory, NodeLog
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.nats.nodes import RelayedCluster, UserStreams
 from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready

@@ -14,8 +14,9 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from plumbline.cluster.history import Attempt, AttemptOutcome, LeaderRead
+from plumbline.cluster.history import Attempt, AttemptOutcome
 from plumbline.cluster.nats.connection import Message, NodeConnection
+from plumbline.cluster.nats.history import LeaderRead
 from plumbline.cluster.publishing import Processes, Publisher, UrlOf
 from plumbline.wire.nats import HPub, Pub
 

@@ -14,7 +14,8 @@ from random import Random
 
 from msgspec import Struct
 
-from plumbline.cluster.history import Attempt, AttemptOutcome, ClusterHistory, LeaderRead, NodeLog
+from plumbline.cluster.history import Attempt, AttemptOutcome
+from plumbline.cluster.nats.history import ClusterHistory, LeaderRead, NodeLog
 from plumbline.cluster.plan import FaultType, PlannedFault, make_plan
 from plumbline.wire.units import SECOND
 

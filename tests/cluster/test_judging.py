@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.cluster.history import Attempt, AttemptOutcome, ClusterHistory, LeaderRead, NodeLog
+from plumbline.cluster.history import Attempt, AttemptOutcome
 from plumbline.cluster.judging import ClusterRule, LostPart
+from plumbline.cluster.nats.history import ClusterHistory, LeaderRead, NodeLog
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.verdicts import NATS_CHECKS
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from plumbline.cluster.history import ClusterHistory
 from plumbline.cluster.judging import ClusterRule
+from plumbline.cluster.nats.history import ClusterHistory
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_results
 from plumbline.conformance.requirements.catalogue import Catalogue
