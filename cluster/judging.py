@@ -32,6 +32,13 @@ class ClusterRule(StrEnum):
     UNCONFIRMED = "unconfirmed"
     REDELIVERED = "redelivered"
     CHANNEL_ORDER = "channel-order"
+    SETTLED = "settled"
+    DELIVERED = "delivered"
+    FLOOR = "floor"
+    FLOOR_ABOVE = "floor-above"
+    CONSUMER_AVAILABLE = "consumer-available"
+    COMPARE_AND_SET = "compare-and-set"
+    LAST_VALUE = "last-value"
 
 
 class LostPart(StrEnum):
@@ -66,7 +73,10 @@ class ClusterJudgement(Struct, frozen=True):
     indeterminate: int = 0
     stored: int = 0  # messages in the log, or that came out of the queue
     recovered: int = 0  # indeterminate, and stored
-    reads: int = 0  # of the leader; of a queue, deliveries
+    reads: int = 0  # of the leader
+    deliveries: int = 0  # to consumers, of a stream or a queue
+    confirmed: int = 0  # double acks of consumers
+    updates: int = 0  # of keys that were acknowledged
     undecided: dict[ClusterRule, str] = {}
 
     def of(self, rule: ClusterRule) -> list[Finding]:
@@ -117,8 +127,12 @@ def judgement(
     attempts: Sequence[Attempt],
     messages: Messages,
     stored: Collection[str],
-    reads: int,
     undecided: Callable[[int], dict[ClusterRule, str]],
+    *,
+    reads: int = 0,
+    deliveries: int = 0,
+    confirmed: int = 0,
+    updates: int = 0,
 ) -> ClusterJudgement:
     """With everything counted. ``stored``: the messages that are there; ``undecided`` gets the number of
     acknowledged messages."""
@@ -134,6 +148,9 @@ def judgement(
             one.outcome is AttemptOutcome.INDETERMINATE and name in stored for name, one in messages.items()
         ),
         reads=reads,
+        deliveries=deliveries,
+        confirmed=confirmed,
+        updates=updates,
         undecided=undecided(outcomes[AttemptOutcome.OK]),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.cluster.judging import ClusterRule, Finding
+from plumbline.cluster.judging import ClusterJudgement, ClusterRule, Finding
 from plumbline.cluster.run import ClusterRun, FaultTimes
 from plumbline.cluster.scenario import ClusterOptions
 from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_results
@@ -18,7 +18,12 @@ from plumbline.verdicts import RunResult, Target
 from plumbline.wire.units import SECOND
 
 SCHEMA = "plumbline.cluster/1"
-READS = {"nats": "reads from the leader", "amqp": "deliveries"}
+COUNTED = {
+    "reads": "reads from the leader",
+    "deliveries": "deliveries",
+    "confirmed": "acks of them confirmed",
+    "updates": "updates of keys",
+}
 SHOWN = 10  # findings, and events around a loss
 MOST_FINDINGS = 10_000  # in the file
 
@@ -32,7 +37,6 @@ class ClusterResult(Struct, frozen=True):
     run: ClusterRun
     result: RunResult
     command: str
-    reads: str  # what judgement.reads counts
 
 
 def conclude(
@@ -57,7 +61,7 @@ def conclude(
     judged = {name: known.by_id[name] for name, _ in CHECKS[protocol].values()}
     scored = known.published(folder=REQUIREMENTS).ids & judged.keys()
     result = conclude_for(checks, tuple(judged.values()), scored, end)
-    return ClusterResult(server, version, options, run, result, command, READS[protocol])
+    return ClusterResult(server, version, options, run, result, command)
 
 
 def as_json(found: ClusterResult) -> bytes:
@@ -78,6 +82,7 @@ def as_json(found: ClusterResult) -> bytes:
                 name: getattr(judged, name)
                 for name in (
                     "attempts", "acknowledged", "failed", "indeterminate", "stored", "recovered", "reads",
+                    "deliveries", "confirmed", "updates",
                 )
             },
             "findings": judged.findings[:MOST_FINDINGS],
@@ -112,7 +117,7 @@ def as_text(found: ClusterResult) -> Iterator[str]:
         f"{judged.acknowledged} messages acknowledged in {run.published_s:.0f} s "
         f"({judged.acknowledged / max(run.published_s, 0.001):.0f} a second), {judged.failed} refused, "
         f"{judged.indeterminate} without an answer ({judged.recovered} of them stored), "
-        f"{judged.stored} stored, {judged.reads} {found.reads}"
+        f"{judged.stored} stored{_counted(judged)}"
     )
     if run.whole_after_s is None:
         yield "the nodes did not become up to date"
@@ -133,6 +138,11 @@ def as_text(found: ClusterResult) -> Iterator[str]:
     yield f"{found.result.summary.verdict}: {found.server}"
     yield from (f"  - {reason}" for reason in found.result.summary.reasons)
     yield f"again: {found.command}"
+
+
+def _counted(judged: ClusterJudgement) -> str:
+    """What else there was, with its number."""
+    return "".join(f", {count} {text}" for name, text in COUNTED.items() if (count := getattr(judged, name)))
 
 
 def first_loss(findings: Sequence[Finding]) -> Finding | None:

@@ -31,6 +31,14 @@ NATS_CHECKS: Checks = {
     ClusterRule.ORDER: ("JS-CLUS-008", "a higher sequence than any acknowledged before the publish"),
     ClusterRule.STALE_READ: ("JS-CLUS-009", "the acknowledged message"),
     ClusterRule.AVAILABLE: ("JS-CLUS-010", "the stream answers and every node is up to date"),
+    ClusterRule.SETTLED: ("JS-CLUS-011", "no delivery after a double ack was confirmed"),
+    ClusterRule.DELIVERED: ("JS-CLUS-012", "every stored message is delivered"),
+    ClusterRule.REDELIVERED: ("JS-CLUS-013", "what was not acknowledged is delivered again"),
+    ClusterRule.FLOOR: ("JS-CLUS-014", "a floor that is not lower than before"),
+    ClusterRule.FLOOR_ABOVE: ("JS-CLUS-015", "every message up to the floor is acknowledged"),
+    ClusterRule.CONSUMER_AVAILABLE: ("JS-CLUS-016", "the consumer answers and can be drained"),
+    ClusterRule.COMPARE_AND_SET: ("JS-CLUS-017", "the last revision of the key is the expected one"),
+    ClusterRule.LAST_VALUE: ("JS-CLUS-018", "the last acknowledged value of a key, or a later one"),
 }
 AMQP_CHECKS: Checks = {
     ClusterRule.LOST: ("AMQP-CLUS-001", "every confirmed message is delivered"),
@@ -44,7 +52,11 @@ AMQP_CHECKS: Checks = {
     ClusterRule.AVAILABLE: ("AMQP-CLUS-009", "every node confirms a publish, and the queue can be drained"),
 }
 CHECKS: dict[str, Checks] = {"nats": NATS_CHECKS, "amqp": AMQP_CHECKS}  # by protocol
-OF_READS = (ClusterRule.STALE_READ, ClusterRule.REDELIVERED, ClusterRule.CHANNEL_ORDER)
+OF_DELIVERIES = (
+    ClusterRule.REDELIVERED, ClusterRule.SETTLED, ClusterRule.DELIVERED, ClusterRule.FLOOR,
+    ClusterRule.FLOOR_ABOVE, ClusterRule.CONSUMER_AVAILABLE, ClusterRule.CHANNEL_ORDER,
+)  # fmt: skip
+OF_KEYS = (ClusterRule.COMPARE_AND_SET, ClusterRule.LAST_VALUE)
 
 
 def catalogue() -> Catalogue:
@@ -124,9 +136,18 @@ def _check_result(
         expected=expected if found else "",
         actual=found[0].text if found else "",
         wire=timeline if found else (),
-        observations=judged.reads if rule in OF_READS else judged.acknowledged,
+        observations=_observations(rule, judged),
         duration_s=duration_s,
     )
+
+
+def _observations(rule: ClusterRule, judged: ClusterJudgement) -> int:
+    """How much the rule had to look at."""
+    if rule in OF_DELIVERIES:
+        return judged.deliveries
+    if rule in OF_KEYS:
+        return judged.updates
+    return judged.reads if rule is ClusterRule.STALE_READ else judged.acknowledged
 
 
 def _check_id(protocol: str, rule: ClusterRule) -> str:

@@ -37,9 +37,10 @@ from plumbline.wire.units import SECOND, read_duration
 EPILOG = """
 The nodes run on 127.0.0.1. Each route between two nodes passes a relay, so that a partition or a delay needs
 no root. Processes publish to a stream of nats-server with a replica on every node, or to a quorum queue of
-RabbitMQ, and reconnect to any node. When all faults have ended, every node is read completely, or the queue
-is drained, and the history is judged: lost, duplicated, unexpected or misplaced messages, different replicas,
-order, stale reads, missing confirms and redeliveries.
+RabbitMQ, consume from it, and reconnect to any node; with nats-server, writers update keys of a bucket, too.
+When all faults have ended, every node is read completely, consumer or queue are drained, and the history is
+judged: lost, duplicated, unexpected or misplaced messages, different replicas, order, stale reads, missing
+confirms and redeliveries, acks, ack floors, compare-and-set.
 
 Faults: kill (SIGKILL and restart), pause (SIGSTOP), partition (halves, one-way, ring; bytes are held, as TCP
 does), delay (100 ms +- 50 ms between nodes), rolling (each node is stopped in order and started again),

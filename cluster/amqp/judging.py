@@ -35,8 +35,8 @@ def judge(history: QueueHistory) -> ClusterJudgement:
         history.attempts,
         messages,
         {one.message for one in history.deliveries},
-        len(history.deliveries),
         lambda acknowledged: _undecided(history, acknowledged),
+        deliveries=len(history.deliveries),
     )
 
 

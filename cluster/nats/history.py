@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from plumbline.cluster.history import Attempt
+from plumbline.cluster.nats.consumers.history import ConsumerHistory
+from plumbline.cluster.nats.keys.history import KeyHistory
 
 
 class LeaderRead(Struct, frozen=True):
@@ -41,6 +43,8 @@ class ClusterHistory(Struct, frozen=True):
     stream_exists: bool = True
     is_whole: bool = True
     problem: str = ""  # what was missing, if not whole
+    consumer: ConsumerHistory | None = None
+    keys: KeyHistory | None = None
 
     def places(self, message: str, sequence: int) -> Iterator[str]:
         """Where each node has a message, and what it has at ``sequence``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from plumbline.cluster.history import AttemptOutcome
 from plumbline.cluster.judging import (
     ClusterJudgement,
     ClusterRule,
@@ -21,7 +22,9 @@ from plumbline.cluster.judging import (
     messages_of,
     unexpected,
 )
+from plumbline.cluster.nats.consumers import judging as consumers
 from plumbline.cluster.nats.history import ClusterHistory, LeaderRead
+from plumbline.cluster.nats.keys import judging as keys
 
 
 def judge(history: ClusterHistory) -> ClusterJudgement:
@@ -34,13 +37,22 @@ def judge(history: ClusterHistory) -> ClusterJudgement:
     findings: list[Finding] = []
     for rule in _RULES:
         findings += rule(history, messages, union)
+    if history.consumer is not None:
+        findings += consumers.findings(history.consumer, union)
+    if history.keys is not None:
+        findings += keys.findings(history.keys)
+    deliveries = history.consumer.deliveries if history.consumer is not None else ()
+    updates = history.keys.updates if history.keys is not None else ()
     return judgement(
         findings,
         history.attempts,
         messages,
         set(union.values()),
-        len(history.reads),
         lambda acknowledged: _undecided(history, acknowledged),
+        reads=len(history.reads),
+        deliveries=len(deliveries),
+        confirmed=sum(bool(one.confirmed) for one in deliveries),
+        updates=sum(one.outcome is AttemptOutcome.OK for one in updates),
     )
 
 
@@ -198,7 +210,7 @@ def _all_read(history: ClusterHistory) -> bool:
 
 def _undecided(history: ClusterHistory, acknowledged: int) -> dict[ClusterRule, str]:
     """Rules that had nothing to look at, and why. A rule with a finding is decided all the same."""
-    missing: dict[ClusterRule, str] = {}
+    missing = consumers.undecided(history.consumer) | keys.undecided(history.keys)
     if not acknowledged:
         why = "no publish was acknowledged"
         missing |= dict.fromkeys(

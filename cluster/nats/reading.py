@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.history import NodeLog
-from plumbline.wire.nats import Pub
+from plumbline.wire.nats import HPub, Pub
 
 ANSWERED_WITHIN_S = 5.0
 WINDOW = 256  # requests without an answer
@@ -43,14 +44,22 @@ class Requests:
         if self._connection is not None:
             self._connection.close()
 
-    async def message(self, subject: str, payload: bytes, within: float = ANSWERED_WITHIN_S) -> Message:
+    async def message(
+        self,
+        subject: str,
+        payload: bytes,
+        within: float = ANSWERED_WITHIN_S,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> Message:
         """The answer. Raises ``TimeoutError``."""
         assert self._connection is not None
         token = str(self._count)
         self._count += 1
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
-        self._connection.send(Pub.make(subject, payload, f"{self._inbox}.{token}").raw)
+        reply, fields = f"{self._inbox}.{token}", list(headers)
+        pub = HPub.make(subject, fields, payload, reply) if fields else Pub.make(subject, payload, reply)
+        self._connection.send(pub.raw)
         try:
             async with asyncio.timeout(within):
                 return await answer
@@ -71,6 +80,15 @@ class Requests:
         waiting = self._waiting.get(message.subject.rpartition(".")[2])
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
+
+
+def read_object(payload: bytes) -> dict[str, Any]:
+    """A JSON object; empty if it is none."""
+    try:
+        found = json.loads(payload)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 async def stated_copy(url: str, stream: str) -> OwnCopy | None:

@@ -11,8 +11,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plumbline.cluster.judging import ClusterJudgement
+from plumbline.cluster.nats.consumers.history import ConsumerHistory
+from plumbline.cluster.nats.consumers.workload import (
+    CLIENTS,
+    CONSUMER,
+    PROCESS,
+    ConsumerProcesses,
+    PullClient,
+    drain,
+)
 from plumbline.cluster.nats.history import ClusterHistory, NodeLog
 from plumbline.cluster.nats.judging import judge
+from plumbline.cluster.nats.keys.history import KeyHistory
+from plumbline.cluster.nats.keys.workload import WRITERS, KeyProcesses, KeyWriter, read_keys
 from plumbline.cluster.nats.nodes import RelayedCluster, UserStreams
 from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready
 from plumbline.cluster.nats.workload import LeaderReader, StreamProcesses, StreamPublisher
@@ -26,11 +37,12 @@ HEALED_WITHIN_S = 120.0
 LOOK_EVERY_S = 0.25
 LOOKS = 2  # one after another with the same state
 CREATED_WITHIN_S = 30.0
+KEYS_WHOLE_WITHIN_S = 30.0
 DUPLICATE_WINDOW_NS = 3600 * SECOND
 
 
 class StreamScenario:
-    """Publishes to one stream."""
+    """Publishes to one stream, which a pull consumer reads, and updates keys of a bucket."""
 
     impossible: ClassVar[frozenset[FaultType]] = frozenset()
 
@@ -42,6 +54,8 @@ class StreamScenario:
         self._subject = f"plc.{options.seed}.{mark}"
         url_of = self.nodes.processes.url_of
         self.shared = StreamProcesses(options.nodes, url_of, self._stream, self._subject, options.seed)
+        self._consumer = ConsumerProcesses(self.shared, self._stream, self._subject)
+        self._keys = KeyProcesses(self.shared, self._stream)
         self._copies: Sequence[OwnCopy | None] = ()
 
     async def prepare(self) -> None:
@@ -58,36 +72,49 @@ class StreamScenario:
         requests = Requests(f"_INBOX.{self._stream}.C")
         try:
             await requests.connect(self.nodes.processes.url_of(0))
-            answer = await requests.api(f"STREAM.CREATE.{self._stream}", config, CREATED_WITHIN_S)
+            await _create(requests, f"STREAM.CREATE.{self._stream}", config)
+            replicas = self._options.nodes
+            name = f"CONSUMER.DURABLE.CREATE.{self._stream}.{CONSUMER}"
+            await _create(requests, name, self._consumer.config(replicas))
+            await _create(requests, f"STREAM.CREATE.{self._keys.stream}", self._keys.config(replicas))
         except OSError as problem:
             raise TargetUnreachable(
                 f"the stream could not be created: {str(problem) or 'no answer'}"
             ) from None
         finally:
             requests.close()
-        if "error" in answer:
-            raise TargetUnreachable(f"the stream could not be created: {answer['error']}")
 
     def publishers(self) -> Sequence[Coroutine[Any, Any, None]]:
         rate = self._options.rate / PUBLISHERS
-        return [StreamPublisher(number, self.shared, rate).run() for number in range(PUBLISHERS)]
+        return [
+            *(StreamPublisher(number, self.shared, rate).run() for number in range(PUBLISHERS)),
+            *(KeyWriter(number, self._keys).run() for number in range(WRITERS)),
+        ]
 
     def readers(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return [LeaderReader(node, self.shared).run() for node in range(self._options.nodes)]
+        return [
+            *(LeaderReader(node, self.shared).run() for node in range(self._options.nodes)),
+            *(PullClient(number, self._consumer).run() for number in range(CLIENTS)),
+        ]
 
     async def step_down(self) -> str:
         requests = Requests(f"_INBOX.{self._stream}.S")
         try:
             await requests.connect(self.nodes.processes.url_of(0))
-            answer = await requests.api(f"STREAM.LEADER.STEPDOWN.{self._stream}")
+            names = (
+                f"STREAM.LEADER.STEPDOWN.{self._stream}",
+                f"CONSUMER.LEADER.STEPDOWN.{self._stream}.{CONSUMER}",
+            )
+            answers = [await requests.api(name) for name in names]
         except OSError as problem:
             return f"no answer to the request to step down: {problem}"
         finally:
             requests.close()
-        return "the leader steps down" if answer.get("success") else f"no step down: {answer.get('error')}"
+        refused = [str(answer.get("error")) for answer in answers if not answer.get("success")]
+        return f"no step down: {'; '.join(refused)}" if refused else "the leaders step down"
 
     def end_reading(self) -> None:
-        self.shared.reading = False
+        self.shared.reading = self._consumer.consuming = False
 
     async def remove(self) -> None:
         requests = Requests(f"_INBOX.{self._stream}.X")
@@ -95,7 +122,8 @@ class StreamScenario:
             for node in range(self._options.nodes):
                 if url := self.nodes.processes.url_of(node):
                     await requests.connect(url)
-                    await requests.api(f"STREAM.DELETE.{self._stream}")
+                    for stream in (self._stream, self._keys.stream):
+                        await requests.api(f"STREAM.DELETE.{stream}")
                     break
         requests.close()
 
@@ -136,7 +164,7 @@ class StreamScenario:
         return self.nodes.is_healthy(), self.nodes.copies(self._stream)
 
     async def end(self, problem: str) -> tuple[ClusterHistory, ClusterJudgement]:
-        """Every node is read; a stream that no node has is gone."""
+        """Every node is read, and the consumer drained; a stream that no node has is gone."""
         logs: list[NodeLog] = []
         for node, copy in enumerate(self._copies):
             url = self.nodes.processes.url_of(node)
@@ -151,8 +179,33 @@ class StreamScenario:
             stream_exists=any(copy is not None for copy in self._copies),
             is_whole=not problem,
             problem=problem,
+            consumer=await self._drained(),
+            keys=await self._read_keys(),
         )
         return history, judge(history)
+
+    async def _drained(self) -> ConsumerHistory:
+        shared = self._consumer
+        last, problem = await drain(shared)
+        return ConsumerHistory(shared.deliveries, shared.states, last, PROCESS, not problem, problem)
+
+    async def _read_keys(self) -> KeyHistory:
+        """Each node, once all state the same of the bucket, or after a while."""
+        deadline = time.monotonic() + KEYS_WHOLE_WITHIN_S
+        while time.monotonic() < deadline:
+            copies = await asyncio.to_thread(self.nodes.copies, self._keys.stream)
+            if len({copy and copy[1:] for copy in copies}) == 1:
+                break
+            await asyncio.sleep(LOOK_EVERY_S)
+        nodes = range(self._options.nodes)
+        return KeyHistory(self._keys.updates, [await read_keys(self._keys, node) for node in nodes])
+
+
+async def _create(requests: Requests, name: str, config: object) -> None:
+    """Raises ``OSError`` without an answer, ``TargetUnreachable`` at a refusal."""
+    answer = await requests.api(name, config, CREATED_WITHIN_S)
+    if "error" in answer:
+        raise TargetUnreachable(f"{name} was refused: {answer['error']}")
 
 
 def started_streams(binary: Path, options: ClusterOptions) -> StreamScenario:

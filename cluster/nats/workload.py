@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import time
 from contextlib import suppress
 from random import Random
-from typing import Any
 
 from plumbline.cluster.history import Attempt, AttemptOutcome
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.history import LeaderRead
+from plumbline.cluster.nats.reading import read_object
 from plumbline.cluster.publishing import Processes, Publisher, UrlOf
 from plumbline.wire.nats import HPub, Pub
 
@@ -71,7 +70,7 @@ class StreamPublisher(Publisher[NodeConnection]):
             attempt.outcome = AttemptOutcome.FAILED
             attempt.error = "503: no server took it"
             return
-        answer = _object(message.payload)
+        answer = read_object(message.payload)
         sequence = answer.get("seq")
         attempt.completed = now
         if "error" in answer or not isinstance(sequence, int) or not sequence:
@@ -140,7 +139,7 @@ class LeaderReader:
 
     def _answered(self, message: Message, now: int) -> None:
         token = message.subject.rpartition(".")[2]
-        answer = _object(message.payload)
+        answer = read_object(message.payload)
         if token == "info":
             leader = (answer.get("cluster") or {}).get("leader")
             leaders = self._shared.leaders
@@ -159,11 +158,3 @@ class LeaderReader:
 
 
 NO_MESSAGE = 10037  # err_code: "no message found"
-
-
-def _object(payload: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(payload)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -51,6 +51,8 @@ def test_a_short_run_with_faults_is_conformant(server_binary: ServerBinary, tmp_
     assert found["schema"] == "plumbline.cluster/1"
     assert found["faults"]
     assert found["counts"]["acknowledged"] > 100
+    assert found["counts"]["confirmed"] > 10
+    assert found["counts"]["updates"] > 10
     assert found["findings"] == []
     assert {row["verdict"] for row in found["requirements"]} == {"passed"}
     assert "--seed 1" in found["command"]
@@ -103,7 +105,7 @@ def test_a_cluster_that_loses_its_stores_is_convicted(
     found = conclude("nats", "nats-server", server_binary.version, options, run, began, 1.0, "again")
     assert found.result.summary.exit_code == 1
     failed = {row.id for row in found.result.requirements if row.verdict == "failed"}
-    assert failed == {"JS-CLUS-001", "JS-CLUS-010"}
+    assert failed == {"JS-CLUS-001", "JS-CLUS-010", "JS-CLUS-016", "JS-CLUS-018"}
     text = "\n".join(as_text(found))
     assert "first finding: " in text
     assert "> PUB " in text

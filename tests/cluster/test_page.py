@@ -12,7 +12,8 @@ from plumbline.cluster.result import ClusterResult, conclude
 from plumbline.cluster.run import ClusterRun, FaultTimes
 from plumbline.cluster.scenario import ClusterOptions
 from plumbline.wire.units import SECOND
-from tests.cluster.simulated import SimulatedCluster, SimulatedDefect
+from tests.cluster.simulated import SimulatedCluster
+from tests.cluster.simulated_nodes import SimulatedDefect
 
 
 def result(defect: SimulatedDefect | None) -> ClusterResult:
@@ -46,7 +47,7 @@ def test_the_page_has_bars_faults_leaders_and_verdicts() -> None:
     assert seen.tags.count("svg") == 1
     assert seen.tags.count("rect") > 50
     assert seen.tags.count("line") == 1
-    assert seen.tags.count("tr") == 10
+    assert seen.tags.count("tr") == 18
     assert "kill one: node 2; recovery 1.0 s" in seen.text
     assert "<n1>" in seen.text
     assert "plumbline cluster a&b" in seen.text

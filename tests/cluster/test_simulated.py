@@ -7,7 +7,8 @@ import pytest
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.verdicts import NATS_CHECKS
-from tests.cluster.simulated import SimulatedCluster, SimulatedDefect
+from tests.cluster.simulated import SimulatedCluster
+from tests.cluster.simulated_nodes import SimulatedDefect
 
 EXPECTED = {
     SimulatedDefect.ACKS_BEFORE_MAJORITY: ClusterRule.LOST,
@@ -23,6 +24,18 @@ EXPECTED = {
     SimulatedDefect.CHANGES_ENTRY: ClusterRule.SAME_MESSAGE,
     SimulatedDefect.STAYS_BEHIND: ClusterRule.AVAILABLE,
     SimulatedDefect.LOSES_TAIL_WHEN_KILLED: ClusterRule.LOST,
+    SimulatedDefect.FORGETS_ACKS: ClusterRule.SETTLED,
+    SimulatedDefect.CONFIRMS_ACKS_EARLY: ClusterRule.SETTLED,
+    SimulatedDefect.REDELIVERS_AFTER_ACK_WAIT: ClusterRule.SETTLED,
+    SimulatedDefect.SKIPS_UNDELIVERED: ClusterRule.DELIVERED,
+    SimulatedDefect.NEVER_REDELIVERS: ClusterRule.REDELIVERED,
+    SimulatedDefect.ACKS_ALL_AT_CHANGE: ClusterRule.REDELIVERED,
+    SimulatedDefect.LOWERS_FLOOR: ClusterRule.FLOOR,
+    SimulatedDefect.FLOOR_OF_DELIVERED: ClusterRule.FLOOR_ABOVE,
+    SimulatedDefect.LOSES_CONSUMER: ClusterRule.CONSUMER_AVAILABLE,
+    SimulatedDefect.COMPARES_WITH_COMMITTED: ClusterRule.COMPARE_AND_SET,
+    SimulatedDefect.COMPARES_NOT_AFTER_CHANGE: ClusterRule.COMPARE_AND_SET,
+    SimulatedDefect.OLD_VALUES: ClusterRule.LAST_VALUE,
 }
 
 

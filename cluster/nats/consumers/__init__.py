@@ -1,0 +1,1 @@
+"""A pull consumer with explicit acks under faults: its deliveries, their acks, and what it states."""

@@ -1,0 +1,95 @@
+"""Judges updates of keys. Pure; sorting decides: O(n log n).
+
+A successful update states its revision, and what revision it replaced. So it covers the revisions between,
+and those of two updates of one key do not overlap.
+Sources: see the requirements ``JS-CLUS-017`` and ``JS-CLUS-018``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from plumbline.cluster.history import AttemptOutcome
+from plumbline.cluster.judging import ClusterRule, Finding
+from plumbline.cluster.nats.keys.history import KeyHistory, KeyUpdate
+
+
+def findings(history: KeyHistory) -> Iterator[Finding]:
+    """Every violation of every rule."""
+    placed = _placed(history)
+    yield from _compare_and_set(placed)
+    yield from _last_value(history, placed)
+
+
+_Placed = dict[str, list[tuple[int, KeyUpdate]]]  # key -> revision and update, in order
+
+
+def _placed(history: KeyHistory) -> _Placed:
+    """Updates whose revision is known: by their acknowledgement, or because a node has them."""
+    found: dict[str, set[tuple[int, str]]] = defaultdict(set)
+    by_value = {one.value: one for one in history.updates}
+    for one in history.updates:
+        if one.outcome is AttemptOutcome.OK:
+            found[one.key].add((one.revision, one.value))
+    for copy in history.copies:
+        for key, (revision, value) in copy.keys.items():
+            if value in by_value:
+                found[key].add((revision, value))
+    return {
+        key: [(revision, by_value[value]) for revision, value in sorted(places)]
+        for key, places in found.items()
+    }
+
+
+def _compare_and_set(placed: _Placed) -> Iterator[Finding]:
+    """An update replaced a revision that was not the last one."""
+    for key, updates in placed.items():
+        before: tuple[int, KeyUpdate] | None = None
+        for revision, one in updates:
+            what = f"the update of {key} to {one.value} succeeded with the last revision {one.expected}"
+            if one.expected >= revision:
+                yield _finding(f"{what}, and is revision {revision}", one, revision)
+            elif before is not None and before[0] > one.expected:
+                last, other = before
+                yield _finding(f"{what} as {revision}, and {other.value} is revision {last}", one, revision)
+            before = (revision, one)
+
+
+def _last_value(history: KeyHistory, placed: _Placed) -> Iterator[Finding]:
+    """A node that was read has an older value than the last one that was acknowledged, or another one."""
+    for copy in history.copies:
+        if copy.problem:
+            continue
+        for key, updates in placed.items():
+            acknowledged = [one for one in updates if one[1].outcome is AttemptOutcome.OK]
+            if not acknowledged:
+                continue
+            revision, one = acknowledged[-1]
+            has, value = copy.keys.get(key, (0, "no value"))
+            if has < revision or (has == revision and value != one.value):
+                text = (
+                    f"{key} is {value} ({has}) on node {copy.node + 1}, and {one.value} was acknowledged "
+                    f"as revision {revision}"
+                )
+                yield Finding(ClusterRule.LAST_VALUE, text, one.value, copy.node, revision, one.completed)
+
+
+OF_KEYS = (ClusterRule.COMPARE_AND_SET, ClusterRule.LAST_VALUE)
+
+
+def undecided(history: KeyHistory | None) -> dict[ClusterRule, str]:
+    """Rules that had nothing to look at, and why."""
+    if history is None:
+        return dict.fromkeys(OF_KEYS, "no key was updated")
+    if not any(one.outcome is AttemptOutcome.OK for one in history.updates):
+        return dict.fromkeys(OF_KEYS, "no update of a key was acknowledged")
+    unread = [f"node {copy.node + 1}: {copy.problem}" for copy in history.copies if copy.problem]
+    if unread or not history.copies:
+        why = f"not every node could be asked for the keys ({'; '.join(unread)})"
+        return {ClusterRule.LAST_VALUE: why}
+    return {}
+
+
+def _finding(text: str, one: KeyUpdate, revision: int) -> Finding:
+    return Finding(ClusterRule.COMPARE_AND_SET, text, one.value, one.node, revision, one.completed)
