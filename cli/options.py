@@ -83,6 +83,9 @@ MaxTime = Annotated[
         "what was not run; the exit code is 3. Default: 10m; for a slow server up to 30m.",
     ),
 ]
+ServeTls = Annotated[  # gate and record
+    bool, typer.Option("--tls", help="Use TLS with clients, with a generated certificate.")
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Count a failed SHOULD as a failure of the run, too.")]
 LONGEST_LIMIT_S = 365 * 86400.0  # more does not fit the timer of every system
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from plumbline.cli.embedded_brokers import broker_alone
 
 if TYPE_CHECKING:
+    import ssl
+
     from plumbline.conformance.clients.scenario import BrokerSetup
     from plumbline.conformance.clients.scenario_broker import ScenarioBroker
     from plumbline.monitors import Violation
@@ -17,7 +19,13 @@ if TYPE_CHECKING:
 
 
 class ScenarioServices:
-    """The ``ScenarioServices`` of ``conformance.clients``: for each scenario a reference broker, watched."""
+    """The ``ScenarioServices`` of ``conformance.clients``: for each scenario a reference broker, watched.
+
+    ``certificate``: what the proxy shows to clients, and the file of those who issued it; None: in the clear.
+    """
+
+    def __init__(self, certificate: tuple[ssl.SSLContext, Path] | None = None) -> None:
+        self._certificate = certificate
 
     @contextmanager
     def scenario_broker(self, protocol: str, stage: BrokerSetup) -> Iterator[ScenarioBroker]:
@@ -27,7 +35,7 @@ class ScenarioServices:
 
         with broker_alone(protocol, stage.defects, stage.options) as url, ExitStack() as running:
             with kept_from_children():
-                proxy = running.enter_context(watched(url, stage.faults))
+                proxy = running.enter_context(watched(url, stage.faults, self._certificate))
             yield proxy
 
     @contextmanager

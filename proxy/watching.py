@@ -5,28 +5,35 @@
         proxy.wait(lambda: any(seen.operation.verb == "SUB" for seen in proxy.observations), within=2)
 
 Two relays stand in a row: the faults are behind the one that watches. So what is kept is what the client
-sent and what it was sent, when, and ``inject`` adds what no server sent.
+sent and what it was sent, when, and ``inject`` adds what no server sent. With a certificate, clients use TLS
+with the first relay; all else is in the clear.
 """
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 
 from plumbline.captures.dialects import StreamDecoder, known
 from plumbline.monitors import Observation
-from plumbline.proxy.addresses import Endpoint
+from plumbline.proxy.addresses import ENCRYPTED, Endpoint
 from plumbline.proxy.faults.injection import Faults
 from plumbline.proxy.faults.language import Fault, parse_fault
+from plumbline.proxy.info import client_changes, rewrite_info
 from plumbline.proxy.link import Link
 from plumbline.proxy.pipe import Pipe
 from plumbline.proxy.record import ANY_PORT
 from plumbline.proxy.relay import NullTap, Relay
+from plumbline.proxy.tls.contexts import tls_settings
+from plumbline.proxy.tls.opening import TlsOpenings
+from plumbline.tls import TlsOptions
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.sender import Direction
 
@@ -44,13 +51,20 @@ class Remark(Struct, frozen=True):
 class WatchedProxy:
     """``broker`` is the URL behind it. ``observations`` and ``remarks`` only grow, in the order of time."""
 
-    def __init__(self, url: str, faults: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        url: str,
+        faults: Sequence[str] = (),
+        certificate: tuple[ssl.SSLContext, Path] | None = None,
+    ) -> None:
         self.broker = url
         scheme, _, rest = url.partition("://")
         address, slash, path = rest.partition("/")
         self._credentials, self._path = "".join(address.rpartition("@")[:2]), slash + path
         server = Endpoint.parse(f"{scheme}://{address}")
         self._dialect = known()[server.protocol]
+        self.authority = certificate[1] if certificate else None
+        self._tls = tls_settings(server, certificate[0] if certificate else None, TlsOptions())
         self._changed = threading.Condition()
         self._decoders: dict[tuple[str, Direction], StreamDecoder | None] = {}
         self._counts: dict[str, int] = {}
@@ -84,7 +98,10 @@ class WatchedProxy:
         second one."""
         prefix = "" if not self._entrances else chr(ord("a") + len(self._entrances))
         address = self._disturbing.address
-        entrance = Relay(address, self._local, _WatchingTap(self, prefix), record_first=True)
+        tap = _WatchingTap(self, prefix)
+        entrance = Relay(address, self._local, tap, record_first=True)
+        if self._tls is not None:
+            entrance.opening = TlsOpenings(self._tls, tap.greeted, {})
         self._entrances.append(entrance)
         return entrance
 
@@ -94,7 +111,10 @@ class WatchedProxy:
         return self._url_of(self._entrances[0])
 
     def _url_of(self, entrance: Relay) -> str:
-        return f"{entrance.server.protocol}://{self._credentials}{entrance.address}{self._path}"
+        protocol = entrance.server.protocol
+        if self._tls is not None:
+            protocol = {spoken: scheme for scheme, spoken in ENCRYPTED.items()}[protocol]
+        return f"{protocol}://{self._credentials}{entrance.address}{self._path}"
 
     def add_address(self) -> str:
         """The URL of another address of the same broker, as of another server of a cluster."""
@@ -111,7 +131,15 @@ class WatchedProxy:
 
     def reset_connections(self) -> None:
         """Every connection is reset, as when a machine between client and server restarts."""
-        self._for_each_link(lambda relay, link: link.abort(Direction.TO_CLIENT, "cut by the scenario"))
+        why = "cut by the scenario"
+
+        def reset(_relay: Relay, link: Link) -> None:
+            if link.pipes:
+                link.abort(Direction.TO_CLIENT, why)
+            else:  # still connecting, or in the handshake of TLS
+                link.give_up(why)
+
+        self._for_each_link(reset)
 
     def close_connections(self) -> None:
         """Every connection ends as if each side had closed it: the client reads the end of the stream."""
@@ -275,8 +303,15 @@ class _WatchingTap(NullTap):
     def connected(self, link: Link, now: int) -> None:
         self._proxy.on_open(self._name(link), link)
 
+    def greeted(self, link: Link, info: bytes, note: str) -> None:
+        """TLS has begun, and before it the client was sent this INFO, which asks for it."""
+        self._proxy.note(self._name(link), note)
+        if info:
+            sent = rewrite_info(info, client_changes(info, encrypted=True))
+            self.data(link, Direction.TO_CLIENT, sent, time.time_ns())
+
     def refused(self, link: Link, now: int, why: str) -> None:
-        self._proxy.note(self._name(link), f"the server refused: {why}")
+        self._proxy.note(self._name(link), f"no connection: {why}")
 
     def data(self, link: Link, direction: Direction, data: bytes, now: int) -> None:
         self._proxy.on_data(self._name(link), direction, data, now)
@@ -296,8 +331,13 @@ def _numbered(faults: Sequence[str]) -> dict[str, Fault]:
 
 
 @contextmanager
-def watched(url: str, faults: Sequence[str] = ()) -> Iterator[WatchedProxy]:
-    """A watching proxy before ``url``, while the block runs. Raises ``FaultError``, ``AddressError``."""
-    proxy = WatchedProxy(url, faults)
+def watched(
+    url: str, faults: Sequence[str] = (), certificate: tuple[ssl.SSLContext, Path] | None = None
+) -> Iterator[WatchedProxy]:
+    """A watching proxy before ``url``, while the block runs. Raises ``FaultError``, ``AddressError``.
+
+    ``certificate``: as ``proxy.tls.certificates`` generates it, for clients that use TLS.
+    """
+    proxy = WatchedProxy(url, faults, certificate)
     with proxy.running():
         yield proxy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 import time
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
     MaxTime,
     Select,
+    ServeTls,
     Strict,
     Waivers,
     with_report_options,
@@ -33,6 +35,7 @@ from plumbline.conformance.clients.new_adapter import LANGUAGES, write_adapter
 from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.passwords import Passwords
+from plumbline.proxy.tls.certificates import generated
 from plumbline.reports import ReportOptions
 
 EPILOG = """
@@ -46,6 +49,7 @@ Examples:
   plumbline gate -- python my_adapter.py                        all scenarios that the adapter supports
   plumbline gate --select 'CLIENT-PULL-*' -- node adapter.js    some of them
   plumbline gate --protocol amqp -- ./adapter                   for an adapter that supports both protocols
+  plumbline gate --tls -- python my_adapter.py                  by tls:// or amqps://
   plumbline gate --waivers waivers.toml --junit gate.xml -- python my_adapter.py
   plumbline gate --new go my_adapter                            write an adapter to begin with, in Go
   plumbline gate --nats-compat -- ./compat.test                 NATS' own tests, for a program of a vendor
@@ -99,6 +103,7 @@ def gate(
         typer.Option("--workers", "-n", metavar="N", min=1, help="Number of scenarios that run in parallel."),
     ] = WORKERS,
     max_time: MaxTime = None,
+    tls: ServeTls = False,
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
@@ -108,6 +113,8 @@ def gate(
         _write_adapter(new, folder, protocol)
         return
     if nats_compat:
+        if tls:
+            raise UsageProblem("--tls is for adapters: a responder cannot be given the certificate to trust")
         raise typer.Exit(_play_compat(after_dashes(context), select or [], strict=strict))
     wanted = GateOptions(
         command=after_dashes(context),
@@ -117,6 +124,7 @@ def gate(
         strict=strict,
         workers=workers,
         limit=TimeLimit(read_max_time(max_time) or MAX_TIME_S, started_at),
+        tls=tls,
     )
     raise typer.Exit(_gate(wanted, reports))
 
@@ -161,7 +169,9 @@ def _print_compat(result: CompatResult) -> None:
 def _gate(wanted: GateOptions, reports: ReportOptions) -> ExitCode:
     if not wanted.command:
         raise UsageProblem("name the adapter to start: plumbline gate -- python my_adapter.py")
-    gated = run_gate(wanted, ScenarioServices(), consumers(reports))
+    with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
+        certificate = generated(Path(folder), ()) if wanted.tls else None
+        gated = run_gate(wanted, ScenarioServices(certificate), consumers(reports))
     for sentence in gated.problems:
         exit_with(gated.exit_code, sentence)
     if gated.exit_code is ExitCode.TARGET_LOST:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from plumbline.captures.judging import RecordingJudge
 from plumbline.captures.rolling import CaptureFiles
 from plumbline.cli.command import command_app
-from plumbline.cli.options import Faults, Seed, output_option, seconds, size
+from plumbline.cli.options import Faults, Seed, ServeTls, output_option, seconds, size
 from plumbline.cli.output import warn
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.proxy.addresses import Endpoint
@@ -103,9 +103,7 @@ def record(
         int | None,
         typer.Option("--control", metavar="PORT", help="Serve the control API on this port; 0: any port."),
     ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Use TLS with clients, with a generated certificate.")
-    ] = False,
+    tls: ServeTls = False,
     tls_folder: Annotated[
         Path | None,
         typer.Option(

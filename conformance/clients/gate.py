@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from plumbline.conformance.clients.client_under_test import AdapterError
 from plumbline.conformance.clients.play import ScenarioPlayer, ScenarioResult
-from plumbline.conformance.clients.protocol import FEATURES, AdapterHello
+from plumbline.conformance.clients.protocol import FEATURES, TLS, AdapterHello
 from plumbline.conformance.clients.rules import RULES, ClientRule, judge_rule
 from plumbline.conformance.clients.scenario import Scenario, all_scenarios
 from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
@@ -65,6 +65,7 @@ class GateOptions(Struct, frozen=True):
     strict: bool = False
     workers: int = WORKERS
     limit: TimeLimit | None = None
+    tls: bool = False  # what the brokers that are handed in want
 
 
 class GateResult(Struct, frozen=True):
@@ -127,6 +128,11 @@ class _GateRun:
                 f"{hello.protocol}; "
                 f"it finds the protocol in the environment variable {PROTOCOL_VARIABLE}"
             )
+        if self._options.tls and TLS not in hello.features:
+            raise UsageProblem(
+                f"--tls: the adapter does not claim the feature {TLS}; it is for adapters that connect to "
+                "tls:// or amqps:// and trust the certificates of tls_ca (PROTOCOL.md)"
+            )
         return hello
 
     def _select_scenarios(self, hello: AdapterHello) -> tuple[list[Scenario], list[ClientRule]]:
@@ -143,13 +149,14 @@ class _GateRun:
 
     def _target(self, hello: AdapterHello) -> Target:
         protocol = ("--protocol", self._options.protocol) if self._options.protocol else ()
+        tls = ("--tls",) if self._options.tls else ()
         return Target(
             url="",
             protocol=hello.protocol,
             server_name=hello.library,
             version=hello.version,
             features=tuple(sorted(hello.features)),
-            arguments=(*protocol, "--", *self._options.command),
+            arguments=(*protocol, *tls, "--", *self._options.command),
             kind="client",
         )
 

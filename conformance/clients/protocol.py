@@ -17,12 +17,14 @@ from plumbline.untrusted import BadInputError, parse_json
 VERSION = "plumbline.adapter/1"
 
 RESET = "reset"  # an adapter of any protocol may have it: one process plays several scenarios
+TLS = "tls"  # and this one: it connects to tls:// or amqps:// and trusts the authority of tls_ca
 
 # What adapters may say they can do, by protocol. ``PROTOCOL.md`` says which command needs which.
 FEATURES: Mapping[str, frozenset[str]] = {
     "nats": frozenset(
         {
             RESET,
+            TLS,
             "publish",
             "request",
             "subscribe",
@@ -66,6 +68,7 @@ FEATURES: Mapping[str, frozenset[str]] = {
     "amqp": frozenset(
         {
             RESET,
+            TLS,
             "declare",
             "publish",
             "publish.mandatory",

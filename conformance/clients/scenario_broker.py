@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from plumbline.conformance.clients.scenario import BrokerSetup
@@ -32,7 +33,11 @@ class ScenarioBroker(Protocol):
 
     @property
     def url(self) -> str:
-        """For the testee."""
+        """For the testee: ``tls://`` or ``amqps://`` if it is to use TLS."""
+
+    @property
+    def authority(self) -> Path | None:
+        """The certificates (PEM) that the testee has to trust; None: it connects in the clear."""
 
     @property
     def observations(self) -> Sequence[Observation]:

@@ -58,9 +58,11 @@ class Scene:
             )
         return answer
 
-    def connect(self, **fields: Any) -> None:
-        """Let the testee connect to the stand."""
-        self.run_command("connect", within=5.0, url=self.broker.url, **fields)
+    def connect(self, *, within: float = 5.0, query: str = "", **fields: Any) -> None:
+        """Let the testee connect to the stand. ``query``: what follows its URL."""
+        if self.broker.authority is not None:
+            fields["tls_ca"] = str(self.broker.authority)
+        self.run_command("connect", within=within, url=self.broker.url + query, **fields)
 
     @property
     def events(self) -> list[AdapterEvent]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from plumbline.proxy.faults.language import FaultError
+from plumbline.proxy.tls.certificates import generated
 from plumbline.proxy.watching import REFUSED, WatchedProxy, watched
 from plumbline.reference_broker.nats.server import NatsBroker
+from plumbline.tls import server_context
 from plumbline.wire.nats import Info, Msg, Ping, Pong
 from plumbline.wire.sender import Sender
 
@@ -19,7 +23,7 @@ WITHIN_S = 10.0
 
 @contextmanager
 def client(proxy: WatchedProxy) -> Iterator[socket.socket]:
-    host, port = proxy.url.removeprefix("nats://").split(":")
+    host, port = proxy.url.partition("://")[2].split(":")
     with socket.create_connection((host, int(port)), WITHIN_S) as link:
         yield link
 
@@ -43,6 +47,42 @@ def test_operations_of_both_sides_are_kept_in_their_order(broker: str) -> None:
         assert seen[-1] == (Sender.SERVER, "Pong")
         assert [one.index for one in proxy.observations] == list(range(1, len(seen) + 1))
         assert proxy.broker == broker
+
+
+def test_clients_with_tls_are_watched_inside_it(broker: str, tmp_path: Path) -> None:
+    certificate = generated(tmp_path, ())
+    trusted = server_context(certificate[1], trusts_anyone=False)
+    with watched(broker, certificate=certificate) as proxy:
+        assert proxy.url.startswith("tls://127.0.0.1:")
+        assert proxy.authority == certificate[1]
+        with client(proxy) as link:
+            assert b'"tls_required":true' in link.recv(65536)
+            with trusted.wrap_socket(link, server_hostname="127.0.0.1") as encrypted:
+                encrypted.sendall(b"CONNECT {}\r\nPING\r\n")
+                assert proxy.wait_until(lambda: has(proxy, Pong), WITHIN_S)
+        kinds = [type(one.operation).__name__ for one in proxy.observations]
+        assert [kind for kind in kinds if kind != "Ok"] == ["Info", "Connect", "Ping", "Pong"]
+        assert b'"tls_required":true' in proxy.observations[0].operation.raw
+
+
+def test_a_client_in_the_clear_gets_no_further_than_info(broker: str, tmp_path: Path) -> None:
+    with watched(broker, certificate=generated(tmp_path, ())) as proxy, client(proxy) as link:
+        assert link.recv(65536).startswith(b"INFO ")
+        link.sendall(b"CONNECT {}\r\nPING\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            while link.recv(65536):  # a TLS alert, and the end
+                pass
+        assert proxy.wait_until(
+            lambda: any("no connection: TLS" in one.text for one in proxy.remarks), WITHIN_S
+        )
+        assert proxy.observations == []
+
+
+def test_a_reset_also_ends_a_connection_in_the_handshake(broker: str, tmp_path: Path) -> None:
+    with watched(broker, certificate=generated(tmp_path, ())) as proxy, client(proxy) as link:
+        link.recv(65536)
+        proxy.reset_connections()
+        assert link.recv(65536) == b""
 
 
 def test_injected_bytes_reach_client_and_are_observed(broker: str) -> None:

@@ -151,7 +151,7 @@ def a_lost_connection_is_told(scene: AmqpScene) -> None:
 @scenario("CLIENT-LOSS-005", needs=["declare"], heartbeat=HEARTBEAT_S)
 def a_silent_connection_is_lost(scene: AmqpScene) -> None:
     """Both sides want a heartbeat each second, then no byte comes any more: the user learns of the loss."""
-    scene.run_command("connect", within=5.0, url=f"{scene.broker.url}?heartbeat={HEARTBEAT_S}")
+    scene.connect(query=f"?heartbeat={HEARTBEAT_S}")
     scene.run_command("channel", channel=1)
     scene.broker.silence_connections()
     reported = scene.await_events(scene.disconnect_events, SILENT_WITHIN_S)

@@ -216,8 +216,7 @@ def a_silent_connection_is_replaced(scene: AmqpScene) -> None:
 
 def connect_with_heartbeat(scene: AmqpScene, **fields: Any) -> None:
     """Both sides want a heartbeat each second; one channel."""
-    url = f"{scene.broker.url}?heartbeat={HEARTBEAT_S}"
-    scene.run_command("connect", within=LOST_WITHIN_S, url=url, **fields)
+    scene.connect(within=LOST_WITHIN_S, query=f"?heartbeat={HEARTBEAT_S}", **fields)
     scene.run_command("channel", channel=1)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from plumbline.cli.scenario_services import ScenarioServices
 from plumbline.conformance.clients.gate import GateOptions, GateResult, gate
+from plumbline.proxy.tls.certificates import generated
 from plumbline.verdicts import Level
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients" / "adapters"
@@ -24,9 +25,13 @@ INSTALLED_WITHIN_S = 100.0
 BUILT_WITHIN_S = 600.0  # by Maven, which downloads its plugins first; by Cargo, of a hundred crates
 
 
-def gated(command: Sequence[str], *select: str, waivers: Path | None = None) -> GateResult:
-    """One run of ``plumbline gate``."""
-    return gate(GateOptions(tuple(command), select=select, waivers=waivers), ScenarioServices(), [])
+def gated(
+    command: Sequence[str], *select: str, waivers: Path | None = None, authority: Path | None = None
+) -> GateResult:
+    """One run of ``plumbline gate``; over TLS with the certificate authority of this folder."""
+    options = GateOptions(tuple(command), select=select, waivers=waivers, tls=authority is not None)
+    certificate = generated(authority, ()) if authority is not None else None
+    return gate(options, ScenarioServices(certificate), [])
 
 
 def red(result: GateResult) -> dict[str, str]:

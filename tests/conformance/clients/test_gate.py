@@ -21,6 +21,7 @@ from plumbline.conformance.clients.scenario import all_scenarios
 from plumbline.conformance.requirements.coverage import problems
 from plumbline.reports.result_json import decode
 from plumbline.verdicts import ExitCode, Outcome
+from tests.conformance.clients.libraries import python_adapter
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -77,6 +78,27 @@ def test_a_failed_should_is_red_only_with_strict() -> None:
     assert gate(*arguments, "--strict", command=broken).returncode == ExitCode.NOT_CONFORMANT
 
 
+@pytest.mark.parametrize(
+    ("name", "select"), [("nats_py", "CLIENT-CONN-00[1-3]"), ("pika", "CLIENT-LOSS-00[1-5]")]
+)
+def test_scenarios_are_played_over_tls(name: str, select: str, tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    ran = gate("--tls", "--select", select, f"--json={report}", command=python_adapter(name))
+    assert ran.returncode == ExitCode.CONFORMANT, ran.stdout + ran.stderr
+    result = decode(report.read_bytes())
+    assert result.summary.passed
+    assert (result.target.arguments or ("",))[0] == "--tls"
+
+
+def test_a_library_that_does_not_trust_the_authority_does_not_connect() -> None:
+    """So the certificate is one that has to be verified, and the bytes are those of TLS."""
+    program = UNTRUSTING.format(folder=str(REQUIREMENTS.parent / "adapters" / "nats_py"))
+    ran = gate("--tls", "--select", "CLIENT-CORE-001", command=(sys.executable, "-c", program))
+    assert ran.returncode == ExitCode.NOT_CONFORMANT
+    assert "connect was answered with an error" in ran.stdout
+    assert "certificate verify failed" in ran.stdout.lower()
+
+
 def test_adapter_crash_fails_scenario_with_stderr() -> None:
     program = HELLO + "sys.stdin.readline(); print('segmentation of faults', file=sys.stderr); sys.exit(9)"
     ran = gate("--select", "CLIENT-STATUS-001", command=(sys.executable, "-c", program))
@@ -91,6 +113,14 @@ sys.path.insert(0, {folder!r})
 import adapter
 open({pids!r}, "a").write(str(os.getpid()) + chr(10))
 {more}
+asyncio.run(adapter.main())
+"""
+UNTRUSTING = """
+import asyncio, ssl, sys
+sys.path.insert(0, {folder!r})
+import adapter
+trusting = ssl.create_default_context
+ssl.create_default_context = lambda **_: trusting()
 asyncio.run(adapter.main())
 """
 NO_FLUSH_AFTER_RESET = """
@@ -138,6 +168,8 @@ def test_unclaimed_feature_is_unsupported() -> None:
         (("--protocol", "amqp"), WHOLE, "the adapter's hello names the protocol nats"),
         (("--waivers", "/nonexistent.toml"), WHOLE, "No such file"),
         ((), (), "name the adapter to start"),
+        (("--tls",), WHOLE, "the adapter does not claim the feature tls"),
+        (("--tls", "--nats-compat"), WHOLE, "a responder cannot be given the certificate"),
     ],
 )
 def test_usage_errors_are_one_sentence(

@@ -44,6 +44,18 @@ def test_a_python_library_is_green_but_for_its_waivers(name: str, tmp_path: Path
 
 
 @pytest.mark.external
+@pytest.mark.parametrize("name", made_by(python_adapter))
+def test_a_python_library_has_the_same_verdicts_over_tls(name: str, tmp_path: Path) -> None:
+    adapter = LIBRARIES[name](name, tmp_path)
+    plain, encrypted = (
+        gated(adapter, waivers=waivers_of(name), authority=authority) for authority in (None, tmp_path)
+    )
+    verdicts = [{one.id: one.verdict for one in run.result.requirements} for run in (plain, encrypted)]
+    assert verdicts[0] == verdicts[1]
+    assert encrypted.exit_code is ExitCode.CONFORMANT
+
+
+@pytest.mark.external
 @pytest.mark.parametrize("name", made_by(node_adapter))
 def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
     assert_green_but_for_waivers(name, tmp_path)

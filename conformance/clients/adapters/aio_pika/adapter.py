@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
+import ssl
 import sys
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
@@ -19,7 +20,7 @@ from aio_pika.exceptions import AMQPError
 from aiormq.abc import DeliveredMessage
 
 FEATURES = (
-    "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack "
+    "reset tls declare publish publish.mandatory publish.async publish.message_id confirm consume get ack "
     "ack.multiple nack reject qos tx bind reconnect reconnect.topology"
 )
 
@@ -77,11 +78,16 @@ class Adapter:
     async def do_connect(self, command: dict[str, Any]) -> None:
         self.channels.clear()
         self.queues.clear()
+        tls: dict[str, Any] = {}
+        if "tls_ca" in command:
+            tls["ssl_context"] = ssl.create_default_context(cafile=command["tls_ca"])
         if command.get("reconnect"):
-            self.connection = await aio_pika.connect_robust(command["url"], reconnect_interval=RECONNECT_S)
+            self.connection = await aio_pika.connect_robust(
+                command["url"], reconnect_interval=RECONNECT_S, **tls
+            )
             self.connection.reconnect_callbacks.add(lambda _: say(event="reconnected"))
         else:
-            self.connection = await aio_pika.connect(command["url"])
+            self.connection = await aio_pika.connect(command["url"], **tls)
         self.connection.close_callbacks.add(self.disconnected)
 
     async def do_close(self, command: dict[str, Any]) -> None:

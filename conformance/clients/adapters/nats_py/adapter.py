@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import json
 import platform
+import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
@@ -26,8 +27,8 @@ with contextlib.suppress(ImportError):  # older releases have no services
     import nats.micro
 
 FEATURES = [
-    "reset", "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch",
-    "push",
+    "reset", "tls", "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish",
+    "fetch", "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
     "ordered", "kv", "kv.watch",
@@ -126,6 +127,8 @@ class Adapter:
         if "ping_ms" in command:
             more["ping_interval"] = command["ping_ms"] / 1000
             more["max_outstanding_pings"] = command["pings_out"]
+        if "tls_ca" in command:
+            more["tls"] = ssl.create_default_context(cafile=command["tls_ca"])
         if takes(Client.connect, "lame_duck_mode_cb"):
             more["lame_duck_mode_cb"] = lame_duck
         self.client = Client()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import queue
+import ssl
 import sys
 import threading
 from typing import Any
@@ -25,8 +26,8 @@ from pika.exceptions import (
 )
 
 FEATURES = (
-    "reset declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack "
-    "reject qos tx bind blocked"
+    "reset tls declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple "
+    "nack reject qos tx bind blocked"
 )
 
 
@@ -124,7 +125,11 @@ class Adapter:
     # Commands
 
     def do_connect(self, command: dict[str, Any]) -> None:
-        self.connection = pika.BlockingConnection(pika.URLParameters(command["url"]))
+        parameters = pika.URLParameters(command["url"])
+        if "tls_ca" in command:
+            trusted = ssl.create_default_context(cafile=command["tls_ca"])
+            parameters.ssl_options = pika.SSLOptions(trusted, parameters.host)
+        self.connection = pika.BlockingConnection(parameters)
         self.connection.add_on_connection_blocked_callback(
             lambda _, frame: say(event="blocked", text=frame.method.reason)
         )
