@@ -14,6 +14,7 @@ from plumbline.errors import UNDECODABLE, PlumblineError
 
 NS = 1_000_000_000
 DEFAULT_USER = "guest"
+LOGINS = ("distinguished_name", "common_name")  # what a client certificate names its user with
 
 
 class ConfigError(PlumblineError, ValueError):
@@ -26,6 +27,18 @@ class Permission(Struct, frozen=True, forbid_unknown_fields=True):
     configure: str = ".*"
     write: str = ".*"
     read: str = ".*"
+
+
+class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """``ssl_options``. Files are paths."""
+
+    certfile: str
+    keyfile: str
+    cacertfile: str = ""
+    password: str = ""  # of the key
+    verify: bool = False  # ask for a certificate of the client
+    required: bool = False  # refuse a client without one
+    login_from: str = LOGINS[0]
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.amqp.config import DEFAULT_USER, Config, ConfigError, Permission
+from plumbline.reference_broker.amqp.config import (
+    DEFAULT_USER,
+    LOGINS,
+    Config,
+    ConfigError,
+    Permission,
+    TlsSettings,
+)
 from plumbline.reference_broker.amqp.drop_in.language import Line
 from plumbline.reference_broker.amqp.topology.queues import CLASSIC, QUORUM
 
@@ -23,7 +30,6 @@ MAX_PORT = 65535
 ADMINISTRATOR = "administrator"
 NODE = "rabbit@localhost"
 PRODUCT = "RabbitMQ"  # clients and their test suites look for this name
-LOGINS = ("distinguished_name", "common_name")  # what a client certificate names its user with
 
 # Accepted; they change nothing that a client sees of this one server.
 WITHOUT_EFFECT = (
@@ -38,18 +44,6 @@ WITHOUT_EFFECT = (
 )  # fmt: skip
 
 Read = Callable[[str], str]
-
-
-class TlsSettings(Struct, frozen=True):
-    """``ssl_options``. Files are paths."""
-
-    certfile: str
-    keyfile: str
-    cacertfile: str = ""
-    password: str = ""  # of the key
-    verify: bool = False  # ask for a certificate of the client
-    required: bool = False  # refuse a client without one
-    login_from: str = LOGINS[0]
 
 
 class Settings(Struct, frozen=True):

@@ -16,9 +16,9 @@ from plumbline.reference_broker.amqp.drop_in.requests import ApiError
 from plumbline.reference_broker.amqp.drop_in.server_pages import Process
 from plumbline.reference_broker.amqp.drop_in.settings import Settings
 from plumbline.reference_broker.amqp.drop_in.shell.files import read_text
-from plumbline.reference_broker.amqp.drop_in.shell.tls import TlsClient, TlsPort
 from plumbline.reference_broker.amqp.passwords import SALT_BYTES
 from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.tls import TlsClient, TlsPort
 from plumbline.reference_broker.http import HttpRequest
 from plumbline.reference_broker.http_shell import HttpClient
 from plumbline.reference_broker.serving import CannotListen

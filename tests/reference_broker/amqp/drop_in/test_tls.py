@@ -12,7 +12,7 @@ import pytest
 from pika.credentials import ExternalCredentials
 from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
-from plumbline.reference_broker.amqp.drop_in.certificates import user_of
+from plumbline.reference_broker.amqp.certificates import user_of
 from tests.certificates import CLIENT, Certificates
 from tests.reference_broker.amqp.drop_in.process import RabbitDropIn, ended, rabbit_drop_in
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.reference_broker.amqp.drop_in.settings import LOGINS
+from plumbline.reference_broker.amqp.config import LOGINS
 
 DISTINGUISHED_NAME, COMMON_NAME = LOGINS
 SHORT = {

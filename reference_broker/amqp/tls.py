@@ -6,8 +6,8 @@ import asyncio
 import ssl
 from typing import cast
 
-from plumbline.reference_broker.amqp.drop_in.certificates import user_of
-from plumbline.reference_broker.amqp.drop_in.settings import TlsSettings
+from plumbline.reference_broker.amqp.certificates import user_of
+from plumbline.reference_broker.amqp.config import TlsSettings
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.layers import LayeredTransport, TlsLayer, server_context
 from plumbline.reference_broker.shell import Client
