@@ -45,6 +45,7 @@ _ANNOUNCED_BY: Mapping[str, Mapping[str, str | None]] = {
         "rabbitmq-confirms": "publisher_confirms",
         "rabbitmq-dlx": None,
         "rabbitmq-permissions": None,
+        "rabbitmq-tls": None,
         "durability": None,
     },
 }

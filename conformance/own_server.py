@@ -23,6 +23,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.conformance.certificates import Certificates, make_certificates, require_certificates
 from plumbline.conformance.outcomes import Inconclusive
 from plumbline.untrusted import BadInputError, parse_json
 
@@ -35,6 +36,7 @@ READY_WITHIN_S = 100.0  # a start of RabbitMQ may take 90 (servers.amqp.rabbitmq
 ENDED_WITHIN_S = 30.0
 POLL_INTERVAL_S = 0.005
 CONNECT_S = 1.0
+TLS = "tls"  # the setting of an AMQP server, and the folder of its certificates
 MAX_EXIT_OUTPUT = 400  # of its log, what is shown when it does not start
 
 
@@ -212,14 +214,24 @@ def _announced_url(start_folder: Path, log: Path) -> str:
         if addresses:
             return addresses[0]
     line, end, _ = log.read_text(errors="replace").partition("\n")
-    return line.split()[0] if end and line.startswith(("nats://", "amqp://")) else ""
+    return line.split()[0] if end and line.startswith(("nats://", "amqp://", "amqps://")) else ""
 
 
 class OwnAmqpServer(OwnServer):
     """The same for AMQP: ``program`` takes ``-d FOLDER``, and with settings, as JSON, ``-c FILE``.
 
-    One with settings raises an alarm at SIGUSR1, which makes publishers wait, and ends it at SIGUSR2.
+    One with settings raises an alarm at SIGUSR1, which makes publishers wait, and ends it at SIGUSR2. For one
+    with ``tls`` in them ``certificates`` are made.
     """
+
+    def __init__(self, program: Sequence[str], config: Mapping[str, Any]) -> None:
+        if TLS in config:
+            require_certificates()
+        super().__init__(program, config)
+        self.certificates: Certificates | None = None
+        if TLS in config:
+            self.certificates = make_certificates(Path(self._folder.name, TLS))
+            self._config[TLS] = {**config[TLS], **self.certificates.settings}
 
     def _arguments(self, start_folder: Path, store: Path) -> list[str]:
         if not self._config:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.stage import AmqpStage
+from plumbline.conformance.links import Link, open_link
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnAmqpServer, OwnServer
 from plumbline.conformance.runner.created_objects import CreatedObjects
@@ -60,8 +63,13 @@ class AmqpSession(BaseSession):
         """
         return self._connect(name, self.url(variant or self.variant), handshake=handshake, **options)
 
-    def _connect(self, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any) -> AmqpConnection:
-        connection = AmqpConnection(name, self._open_link(name, url), self._connection_context(url))
+    def _connect(self, name: str, url: AmqpUrl, **options: Any) -> AmqpConnection:
+        return self._connect_over(self._open_link(name, url), name, url, **options)
+
+    def _connect_over(
+        self, link: Link, name: str, url: AmqpUrl, *, handshake: bool = True, **options: Any
+    ) -> AmqpConnection:
+        connection = AmqpConnection(name, link, self._connection_context(url))
         self._connections.append(connection)
         if options.pop("declares_types", True):
             connection.queue_type = self._queue_type
@@ -79,7 +87,9 @@ class AmqpSession(BaseSession):
         if self._home is not None:
             return AmqpUrl.parse(self._home.url)
         if variant is not None and self.target.url_of(variant) is None:
-            return AmqpUrl.parse(self.variant_server(variant).url)
+            server = self.variant_server(variant)
+            own = AmqpUrl.parse(server.url)
+            return own.with_tls(server.certificates.options()) if server.certificates is not None else own
         url = super().url(variant)
         assert isinstance(url, AmqpUrl)
         return url
@@ -142,6 +152,25 @@ class AmqpSession(BaseSession):
         if self.target.url_of(name) is not None:
             raise Unsupported(f"Plumbline did not start the broker of the variant {name!r}")
         return variant_server(self.target.running, name)
+
+    def url_with_certificate(self, client: str) -> AmqpUrl:
+        """That of the variant, for a client that shows this certificate of ``conformance.certificates``, or
+        none if it is empty. Raises ``Unsupported`` if Plumbline has not made it."""
+        assert self.variant is not None
+        url = self.url(self.variant)
+        if url.tls is None:
+            raise Unsupported(f"the URL of the variant {self.variant!r} does not begin with amqps://")
+        if not client:
+            return replace(url, tls=replace(url.tls, certificate=None, key=None))
+        certificates = self.variant_server(self.variant).certificates
+        assert certificates is not None
+        return replace(url, tls=certificates.options(client))
+
+    def connect_with_certificate(self, client: str, **options: Any) -> AmqpConnection:
+        """As ``connect``, with this certificate. Raises ``AccessRefusedError`` and ``TargetUnreachable`` if
+        the server ends the handshake of TLS."""
+        url = self.url_with_certificate(client)
+        return self._connect_over(open_link(url), client or "client", url, **options)
 
     # -- a server of its own -----------------------------------------------------------------
 

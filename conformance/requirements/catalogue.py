@@ -40,6 +40,7 @@ PROFILES: Mapping[str, str] = {
     "rabbitmq-confirms": "publisher confirms and transactions",
     "rabbitmq-dlx": "dead letters, length limits, expiry, delivery limits",
     "rabbitmq-permissions": "users, permissions and virtual hosts, on a server configured for it (a variant)",
+    "rabbitmq-tls": "listeners with TLS and client certificates, on a server configured for it (a variant)",
     "durability": "what survives a restart: for a target that may be disturbed",
     "client": "what only a client library can meet or break",
     "client-nats": "client libraries for NATS and JetStream (plumbline gate)",

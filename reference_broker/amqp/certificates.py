@@ -1,4 +1,4 @@
-"""The user that a client certificate names, for the mechanism EXTERNAL. Pure.
+"""On what terms clients of a port with TLS get in, and whom a client certificate names. Pure.
 
 Source: RabbitMQ, "Access Control" (x509 certificate authentication, ``ssl_cert_login_from``); RFC 4514.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.reference_broker.amqp.config import LOGINS
+from plumbline.reference_broker.amqp.config import LOGINS, TlsSettings
 
 DISTINGUISHED_NAME, COMMON_NAME = LOGINS
 SHORT = {
@@ -19,6 +19,21 @@ SHORT = {
     "streetAddress": "STREET", "userId": "UID",
 }  # fmt: skip
 _ESCAPED = str.maketrans({one: f"\\{one}" for one in ',+"\\<>;'})
+
+
+class TlsTerms:
+    """Of one port. The handshake itself is for the shell."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self.settings = settings
+
+    def is_encrypted(self, first: bytes) -> bool:
+        """Whether a connection that begins with these bytes is one with TLS: each is."""
+        return True
+
+    def user_of(self, certificate: Mapping[str, Any]) -> str | None:
+        """Who logs in with EXTERNAL."""
+        return user_of(certificate, self.settings.login_from)
 
 
 def user_of(certificate: Mapping[str, Any], login_from: str) -> str | None:

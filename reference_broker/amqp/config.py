@@ -39,6 +39,7 @@ class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     verify: bool = False  # ask for a certificate of the client
     required: bool = False  # refuse a client without one
     login_from: str = LOGINS[0]
+    verify_flags: int = 0  # of OpenSSL, beside those that it has anyway
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,6 +65,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_pending: int = 4 * 1024 * 1024  # unread bytes beyond which a connection is sent no more deliveries
     write_deadline: float = 30.0
     queue_types: tuple[str, ...] = ("classic",)  # "quorum" may be there, too: on one node
+    tls: TlsSettings | None = None  # then its port is one with TLS
     product: str = "Plumbline reference broker"  # what it calls itself in connection.start
     confirms: str = ""  # a script of confirms, as ``confirm_script`` reads it; "": as they come
 

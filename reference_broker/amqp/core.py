@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from plumbline.bounds import UNFINISHED_BEFORE_LOGIN
 from plumbline.reference_broker.amqp.access import Access
 from plumbline.reference_broker.amqp.alarms import OF_CONNECTIONS, Alarms, AmqpTimer
+from plumbline.reference_broker.amqp.certificates import TlsTerms
 from plumbline.reference_broker.amqp.config import NS, Config
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.channels import Channels
@@ -114,6 +115,7 @@ class Broker:
             self.alarms,
             self.outbox,
         )
+        self.tls = TlsTerms(config.tls) if config.tls is not None else None
         self.recovery = Recovery(self.topology, self.deliveries, self.store)
         self.handlers = handlers(self._parts(), self.answer, self.closing.close_without_reply)
 

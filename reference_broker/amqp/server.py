@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from plumbline.reference_broker.amqp.assembly import build
 from plumbline.reference_broker.amqp.config import DEFAULT_USER, Config
+from plumbline.reference_broker.amqp.tls import TlsClient, TlsPort
 from plumbline.reference_broker.durable import DurableShell, StorageOptions
 from plumbline.reference_broker.shell import BrokerThread, Client
 from plumbline.reference_broker.store_folder import Stamp
@@ -59,6 +60,14 @@ class AmqpBroker(DurableShell):
             max_pending=self.config.max_pending,
             write_deadline=self.config.write_deadline,
         )
+
+        terms = self.broker.tls
+        self._tls_port = TlsPort(terms) if terms is not None else None
+        if terms is not None:
+            self.scheme = "amqps"
+
+    def new_client(self) -> Client:
+        return super().new_client() if self._tls_port is None else TlsClient(self, self._tls_port)
 
     @property
     def url(self) -> str:

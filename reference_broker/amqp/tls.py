@@ -1,26 +1,27 @@
-"""Connections with TLS, and the user that a client certificate names."""
+"""The shell of a port with TLS: its connections."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from plumbline.reference_broker.amqp.certificates import user_of
-from plumbline.reference_broker.amqp.config import TlsSettings
-from plumbline.reference_broker.amqp.server import AmqpBroker
+from plumbline.reference_broker.amqp.certificates import TlsTerms
 from plumbline.reference_broker.layers import LayeredTransport, TlsLayer, server_context
 from plumbline.reference_broker.shell import Client
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.amqp.server import AmqpBroker
 
 
 class TlsPort:
     """What its connections share. Raises ``UnusableTlsFile``."""
 
-    def __init__(self, settings: TlsSettings) -> None:
-        verify = ssl.CERT_NONE
+    def __init__(self, terms: TlsTerms) -> None:
+        settings, verify = terms.settings, ssl.CERT_NONE
         if settings.verify:
             verify = ssl.CERT_REQUIRED if settings.required else ssl.CERT_OPTIONAL
-        self.login_from = settings.login_from
+        self.terms = terms
         self.context = server_context(
             settings.certfile,
             settings.keyfile,
@@ -28,6 +29,7 @@ class TlsPort:
             verify=verify,
             password=settings.password,
         )
+        self.context.verify_flags |= ssl.VerifyFlags(settings.verify_flags)
 
 
 class TlsClient(Client):
@@ -37,6 +39,7 @@ class TlsClient(Client):
         super().__init__(server)
         self._broker = server
         self._port = port
+        self._has_begun = False
         self._is_known = False  # to the broker
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -47,6 +50,9 @@ class TlsClient(Client):
         self._overdue = asyncio.get_running_loop().call_later(wait, self._layered.abort)
 
     def data_received(self, data: bytes) -> None:
+        if not self._has_begun and not self._port.terms.is_encrypted(data):
+            self._layered.layers.clear()
+        self._has_begun = True
         found = self._layered.receive(data)
         if self._layered.is_open and not self._is_known:
             self._introduce()
@@ -58,7 +64,8 @@ class TlsClient(Client):
     def _introduce(self) -> None:
         self._is_known = True
         self._overdue.cancel()
-        name = user_of(self._tls.peer_certificate, self._port.login_from)
+        certificate = self._tls.peer_certificate if self._layered.layers else {}
+        name = self._port.terms.user_of(certificate)
         if name is not None:
             self._broker.broker.handshake.certificates[self.id] = name
         super().connection_made(cast("asyncio.BaseTransport", self._layered))

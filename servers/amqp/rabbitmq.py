@@ -64,7 +64,8 @@ def install_unpacked(folder: Path, place: Path) -> None:
 
 
 class RabbitMQ(ServerProcess):
-    """One node, and the epmd it needs. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``.
+    """One node, and the epmd it needs. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``, or
+    ``amqps://`` if its settings have TLS.
 
     ``kill()`` ends it as a crash would; ``start()`` after that finds its data again.
     """
@@ -82,6 +83,7 @@ class RabbitMQ(ServerProcess):
         if self.binary == Path("/usr/sbin/rabbitmq-server"):
             self.binary = PACKAGED
         self._ports: list[int] = []
+        self._tls_port = 0  # none
         self._settings: rabbitmq_settings.Settings | None = None
 
     def configure(self, settings: Mapping[str, object]) -> None:
@@ -106,12 +108,17 @@ class RabbitMQ(ServerProcess):
         program = epmd if epmd.exists() else "epmd"
         if self._settings is not None:
             self.end_alarm()
-            rabbitmq_settings.write_files(self._settings, self._folder)
+            if self._settings.tls is not None:
+                self._tls_port = self._tls_port or free_ports(1)[0]
+            rabbitmq_settings.write_files(self._settings, self._folder, self._tls_port)
         return [[program, "-port", str(self._ports[2]), "-address", "127.0.0.1"], [self.binary]]
 
     def _ready_url(self, deadline: float) -> str:
         port = self._ports[0]
-        return f"amqp://guest:guest@127.0.0.1:{port}/%2f" if answers(port) else ""
+        if not answers(port) or (self._tls_port and not accepts(self._tls_port)):
+            return ""
+        scheme, port = ("amqps", self._tls_port) if self._tls_port else ("amqp", port)
+        return f"{scheme}://guest:guest@127.0.0.1:{port}/%2f"
 
     def _node_name(self) -> str:
         """RabbitMQ finds its data by the name of the node."""
@@ -125,7 +132,8 @@ class RabbitMQ(ServerProcess):
         port, distribution, epmd = self._ports
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
         plugins = Path(folder, "enabled_plugins")
-        plugins.write_text("[].\n")
+        names = self._settings.plugins if self._settings is not None else ()
+        plugins.write_text(f"[{','.join(names)}].\n")
         arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
         if self._settings is not None:
             arguments += f" -eval {rabbitmq_settings.alarm_code(folder)}"
@@ -149,6 +157,15 @@ class RabbitMQ(ServerProcess):
 
 
 SERVER = RabbitMQ
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def answers(port: int) -> bool:

@@ -1,7 +1,7 @@
 """The settings of an AMQP variant as files that RabbitMQ reads.
 
 Sources: RabbitMQ, "Configuration" (rabbitmq.conf, advanced.config), "Schema Definition Export and Import",
-"Passwords", "Memory Threshold and Limit".
+"Passwords", "Memory Threshold and Limit", "TLS Support".
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ _ALARM_CODE = (
 )
 
 
+class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Files, and what is asked of clients: ``ssl_options`` and ``ssl_cert_login_from``."""
+
+    certfile: str = ""
+    keyfile: str = ""
+    cacertfile: str = ""
+    verify: bool = False
+    required: bool = False
+    login_from: str = "distinguished_name"
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """As the reference broker has them: seconds and bytes; permissions by user and virtual host."""
 
@@ -36,6 +48,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     vhosts: tuple[str, ...] = ("/",)
     users: dict[str, str] = {}
     permissions: dict[str, dict[str, dict[str, str]]] = {}
+    auth_mechanisms: tuple[str, ...] = ()
+    tls: TlsSettings | None = None
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """What has to be enabled for them."""
+        return ("rabbitmq_auth_mechanism_ssl",) if "EXTERNAL" in self.auth_mechanisms else ()
 
 
 def settings_of(fields: Mapping[str, Any]) -> Settings:
@@ -43,16 +62,32 @@ def settings_of(fields: Mapping[str, Any]) -> Settings:
     return msgspec.convert(fields, Settings)
 
 
-def configuration(settings: Settings, definitions: str) -> str:
-    """The text of rabbitmq.conf; ``definitions`` is the path of that file."""
+def configuration(settings: Settings, definitions: str, tls_port: int = 0) -> str:
+    """The text of rabbitmq.conf; ``definitions`` is the path of that file, ``tls_port`` that of the listener
+    with TLS, on 127.0.0.1."""
     lines = {
         "consumer_timeout": None
         if settings.consumer_timeout is None
         else round(1000 * settings.consumer_timeout),
         "max_message_size": settings.max_message_size,
         "load_definitions": definitions if settings.users else None,
+        **{f"auth_mechanisms.{number}": name for number, name in enumerate(settings.auth_mechanisms, 1)},
     }
+    if settings.tls is not None:
+        lines |= _of_listener(settings.tls, tls_port)
     return "".join(f"{key} = {value}\n" for key, value in lines.items() if value is not None)
+
+
+def _of_listener(tls: TlsSettings, port: int) -> dict[str, Any]:
+    return {
+        "listeners.ssl.1": f"127.0.0.1:{port}",
+        "ssl_options.cacertfile": tls.cacertfile,
+        "ssl_options.certfile": tls.certfile,
+        "ssl_options.keyfile": tls.keyfile,
+        "ssl_options.verify": "verify_peer" if tls.verify else "verify_none",
+        "ssl_options.fail_if_no_peer_cert": str(tls.required).lower(),
+        "ssl_cert_login_from": tls.login_from,
+    }
 
 
 def definitions_of(settings: Settings) -> dict[str, Any]:
@@ -78,12 +113,22 @@ def _user(name: str, password: str) -> dict[str, str]:
     }
 
 
-def write_files(settings: Settings, folder: Path) -> None:
+def write_files(settings: Settings, folder: Path, tls_port: int = 0) -> None:
     """rabbitmq.conf, advanced.config and the definitions, in the folder of a node."""
+    if settings.tls is not None:
+        settings = msgspec.structs.replace(settings, tls=_copied(settings.tls, folder))
     definitions = folder / "definitions.json"
     definitions.write_text(json.dumps(definitions_of(settings)), "utf-8")
-    (folder / "rabbitmq.conf").write_text(configuration(settings, str(definitions)), "utf-8")
+    (folder / "rabbitmq.conf").write_text(configuration(settings, str(definitions), tls_port), "utf-8")
     (folder / "advanced.config").write_text(f"[{{rabbit, [{{channel_tick_interval, {TICK_MS}}}]}}].\n")
+
+
+def _copied(tls: TlsSettings, folder: Path) -> TlsSettings:
+    """Its files in this folder: one that is unpacked sees no other."""
+    files = {name: folder / f"{name}.pem" for name in ("cacertfile", "certfile", "keyfile")}
+    for name, path in files.items():
+        shutil.copy(getattr(tls, name), path)
+    return msgspec.structs.replace(tls, **{name: str(path) for name, path in files.items()})
 
 
 def alarm_code(folder: Path) -> str:

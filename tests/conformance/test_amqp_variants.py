@@ -50,6 +50,39 @@ def test_a_broker_of_a_variant_that_has_ended_is_started_again(url: AmqpUrl) -> 
         session.connect()
 
 
+def test_a_broker_with_tls_has_certificates_of_its_own(url: AmqpUrl) -> None:
+    with AmqpSession(started(url), variant="amqp-tls") as session:
+        session.connect()
+        certificates = session.variant_server("amqp-tls").certificates
+        assert certificates is not None
+        assert session.url("amqp-tls").tls == certificates.options()
+        folder = certificates.folder
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert session.url_with_certificate("").tls == certificates.options("")
+    close_variant_servers()
+    assert not folder.exists()
+
+
+def test_without_the_means_to_make_certificates_the_check_is_unsupported(
+    url: AmqpUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with (
+        AmqpSession(started(url), variant="amqp-tls") as session,
+        pytest.raises(Unsupported, match=r"plumbline-mq\[tls\]"),
+    ):
+        session.connect()
+
+
+def test_at_a_url_in_the_clear_no_certificate_can_be_shown(url: AmqpUrl) -> None:
+    target = open_target(RunningTarget(url, {"amqp-tls": url}))
+    with (
+        AmqpSession(target, variant="amqp-tls") as session,
+        pytest.raises(Unsupported, match="does not begin with amqps://"),
+    ):
+        session.url_with_certificate("certified")
+
+
 def test_at_a_url_the_reason_says_what_is_needed(url: AmqpUrl) -> None:
     with (
         AmqpSession(open_target(url), variant=VARIANT) as session,

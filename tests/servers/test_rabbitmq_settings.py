@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from plumbline.conformance.certificates import Certificates, make_certificates
+from plumbline.conformance.own_server import TLS
 from plumbline.conformance.variants import amqp_variants
 from plumbline.reference_broker.amqp.config import Config
 from plumbline.servers.amqp.garagemq import GarageMQ
@@ -23,7 +25,9 @@ from plumbline.servers.process import ServerError
 
 @pytest.mark.parametrize("name", amqp_variants())
 def test_both_brokers_know_every_setting_of_a_variant(name: str) -> None:
-    settings = amqp_variants()[name].settings
+    settings = dict(amqp_variants()[name].settings)
+    if TLS in settings:
+        settings[TLS] = {**settings[TLS], **Certificates(Path("certificates")).settings}
     assert Config.of(**settings) != Config()
     assert settings_of(settings) != settings_of({})
 
@@ -41,6 +45,25 @@ def test_users_and_what_they_may_are_definitions() -> None:
     assert definitions["vhosts"] == [{"name": "/"}]
     assert "secret" not in json.dumps(definitions)
     assert "load_definitions = users.json" in configuration(settings, "users.json")
+
+
+def test_a_listener_with_tls_has_files_in_the_folder_of_the_node(tmp_path: Path) -> None:
+    certificates, node = make_certificates(tmp_path / "made"), tmp_path / "node"
+    node.mkdir()
+    asked = {**amqp_variants()["amqp-tls"].settings[TLS], **certificates.settings}
+    settings = settings_of({"tls": asked, "auth_mechanisms": ["PLAIN", "EXTERNAL"]})
+    assert settings.plugins == ("rabbitmq_auth_mechanism_ssl",)
+    write_files(settings, node, 5671)
+    lines = dict(line.split(" = ") for line in (node / "rabbitmq.conf").read_text().splitlines())
+    assert lines["listeners.ssl.1"] == "127.0.0.1:5671"
+    assert lines["ssl_options.verify"] == "verify_peer"
+    assert lines["ssl_options.fail_if_no_peer_cert"] == "true"
+    assert lines["ssl_cert_login_from"] == "common_name"
+    assert [lines[f"auth_mechanisms.{number}"] for number in (1, 2)] == ["PLAIN", "EXTERNAL"]
+    key = Path(lines["ssl_options.keyfile"])
+    assert key.parent == node
+    assert key.read_bytes() == certificates.file("server").read_bytes()
+    assert key.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_unknown_setting_is_refused() -> None:

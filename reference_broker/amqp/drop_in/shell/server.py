@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from plumbline.bounds import MANAGEMENT_BODY
+from plumbline.reference_broker.amqp.certificates import TlsTerms
 from plumbline.reference_broker.amqp.config import ConfigError
 from plumbline.reference_broker.amqp.drop_in.management import METHODS, Management
 from plumbline.reference_broker.amqp.drop_in.requests import ApiError
@@ -55,7 +56,7 @@ class DropInServer(AmqpBroker):
             new_salt=lambda: secrets.token_bytes(SALT_BYTES),
             warn=warn,
         )
-        self._tls = TlsPort(settings.tls) if settings.tls is not None else None
+        self._tls = TlsPort(TlsTerms(settings.tls)) if settings.tls is not None else None
         self.process.is_tls = lambda client: isinstance(self.clients.get(client), TlsClient)
         if not settings.plain:
             self.host, self.port = settings.tls_host, settings.tls_port or 0
