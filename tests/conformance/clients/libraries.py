@@ -20,6 +20,7 @@ from plumbline.proxy.tls.certificates import generated
 from plumbline.verdicts import Level
 
 ADAPTERS = Path(__file__).parents[3] / "conformance" / "clients" / "adapters"
+SHARED = "shared"  # the folder beside the adapters with what those of one language share
 SKELETONS = ADAPTERS.parent / "skeletons"
 INSTALLED_WITHIN_S = 100.0
 BUILT_WITHIN_S = 600.0  # by Maven, which downloads its plugins first; by Cargo, of a hundred crates
@@ -83,8 +84,9 @@ def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple
         missing(f"node and npm are missing, for the adapter of {name}: apt-get install nodejs npm")
     assert node is not None
     assert npm is not None
-    copied = folder / name
-    shutil.copytree(ADAPTERS / name, copied, ignore=shutil.ignore_patterns("node_modules"))
+    copied = folder / "adapters" / name
+    for part in (name, SHARED):
+        shutil.copytree(ADAPTERS / part, copied.with_name(part), ignore=shutil.ignore_patterns("node_modules"))
     quiet = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
     if releases:
         (copied / "package-lock.json").unlink()

@@ -1,26 +1,13 @@
 // An adapter of amqplib (its promise API): see PROTOCOL.md for what it reads and writes.
 "use strict";
 
-const fs = require("node:fs");
-const path = require("node:path");
-const readline = require("node:readline");
 const amqp = require("amqplib");
+const { bytes, describe, given, release, say, serve, text } = require("../shared/gate.js");
 
 // amqplib has no transactions.
 const FEATURES =
   "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject qos " +
   "bind blocked";
-
-const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
-
-const trouble = (error) => ({
-  text: error.message,
-  type: error.name,
-  ...(typeof error.code === "number" ? { code: error.code } : {}),
-});
-
-const given = (command, names) =>
-  Object.fromEntries(Object.entries(names).filter(([theirs]) => theirs in command).map(([theirs, ours]) => [ours, command[theirs]]));
 
 let connection = null;
 let channels = new Map(); // by number
@@ -32,7 +19,7 @@ function message(channel, handed) {
   const headers = Object.entries(handed.properties.headers ?? {}).map(([name, value]) => [name, [String(value)]]);
   return {
     ref: messages.length,
-    data: handed.content.toString("latin1"),
+    data: text(handed.content),
     headers: Object.fromEntries(headers),
     exchange: handed.fields.exchange,
     routing_key: handed.fields.routingKey,
@@ -50,7 +37,7 @@ function listen(number, channel) {
   channel.on("close", () => {
     if (connection === null || channels.get(number) !== channel) return; // its user closed it
     channels.delete(number);
-    say({ event: "channel-closed", channel: number, ...(failure === null ? {} : trouble(failure)) });
+    say({ event: "channel-closed", channel: number, ...(failure === null ? {} : describe(failure)) });
   });
   channel.on("return", (came) =>
     say({
@@ -58,7 +45,7 @@ function listen(number, channel) {
       code: came.fields.replyCode,
       text: came.fields.replyText,
       routing_key: came.fields.routingKey,
-      data: came.content.toString("latin1"),
+      data: text(came.content),
     }),
   );
 }
@@ -74,13 +61,13 @@ const actions = {
     const mine = await amqp.connect(command.url);
     connection = mine;
     channels = new Map();
-    mine.on("error", (error) => say({ event: "error", ...trouble(error) }));
-    mine.on("blocked", (text) => say({ event: "blocked", text }));
+    mine.on("error", (error) => say({ event: "error", ...describe(error) }));
+    mine.on("blocked", (why) => say({ event: "blocked", text: why }));
     mine.on("unblocked", () => say({ event: "unblocked" }));
     mine.on("close", (error) => {
       if (connection !== mine) return; // its user closed it
       connection = null;
-      say({ event: "disconnected", ...(error ? trouble(error) : {}) });
+      say({ event: "disconnected", ...(error ? describe(error) : {}) });
     });
   },
   async close() {
@@ -115,7 +102,7 @@ const actions = {
     const first = command.publish ?? 0;
     const options = given(command, { mandatory: "mandatory", headers: "headers", message_id: "messageId" });
     for (let number = first; number < first + (command.count ?? 1); number++) {
-      const data = Buffer.from(command.data + ("count" in command ? `-${number}` : ""), "latin1");
+      const data = bytes(command.data + ("count" in command ? `-${number}` : ""));
       const to = [command.exchange ?? "", command.routing_key, data, options];
       if (typeof channel.waitForConfirms === "function") {
         channel.publish(...to, (error) =>
@@ -164,26 +151,4 @@ const actions = {
   },
 };
 
-async function answer(command) {
-  const action = Object.hasOwn(actions, command.do) ? actions[command.do] : null;
-  if (action === null) return { error: { text: "unknown command", type: "unsupported" } };
-  try {
-    return { ok: (await action(command)) ?? {} };
-  } catch (error) {
-    return { error: trouble(error) };
-  }
-}
-
-async function main() {
-  const folder = path.dirname(require.resolve("amqplib"));
-  const { version } = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
-  const language = `node ${process.versions.node}`;
-  say({ hello: "plumbline.adapter/1", protocol: "amqp", library: "amqplib", version, language, features: FEATURES.split(" ") });
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    const command = JSON.parse(line);
-    say({ id: command.id, ...(await answer(command)) });
-  }
-  process.exit(0);
-}
-
-main();
+serve({ protocol: "amqp", library: "amqplib", version: release(__dirname, "amqplib"), features: FEATURES }, actions);
