@@ -86,7 +86,9 @@ def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple
     assert npm is not None
     copied = folder / "adapters" / name
     for part in (name, SHARED):
-        shutil.copytree(ADAPTERS / part, copied.with_name(part), ignore=shutil.ignore_patterns("node_modules"))
+        shutil.copytree(
+            ADAPTERS / part, copied.with_name(part), ignore=shutil.ignore_patterns("node_modules")
+        )
     quiet = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
     if releases:
         (copied / "package-lock.json").unlink()
@@ -146,7 +148,7 @@ def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
 # The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
 LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
-    **dict.fromkeys(("amqplib", "nats_js"), node_adapter),
+    **dict.fromkeys(("amqplib", "nats_js", "nats_js_2"), node_adapter),
     **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go"), go_adapter),
     **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
     "async_nats": rust_adapter,
