@@ -148,7 +148,10 @@ def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
 # The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
 LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
-    **dict.fromkeys(("amqplib", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"), node_adapter),
+    **dict.fromkeys(
+        ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
+        node_adapter,
+    ),
     **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go"), go_adapter),
     **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
     "async_nats": rust_adapter,
