@@ -69,6 +69,12 @@ def python_adapter(name: str, folder: Path | None = None) -> tuple[str, ...]:
     return (sys.executable, str(ADAPTERS / name / "adapter.py"))
 
 
+def locked_python_adapter(name: str, folder: Path) -> tuple[str, ...]:
+    """An adapter in Python, with what its lock file says from PyPI."""
+    lock = str(ADAPTERS / name / "requirements.lock")
+    return python_adapter_with(name, ["--require-hashes", "--no-deps", "--requirement", lock], folder)
+
+
 def python_adapter_with(name: str, releases: Sequence[str], folder: Path) -> tuple[str, ...]:
     """An adapter in Python with these releases from PyPI in the place of those of this environment."""
     run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *releases], folder)
@@ -148,6 +154,7 @@ def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
 # The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
 LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
+    **dict.fromkeys(("py_amqp",), locked_python_adapter),
     **dict.fromkeys(
         ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
         node_adapter,

@@ -15,6 +15,7 @@ from tests.conformance.clients.libraries import (
     gated,
     go_adapter,
     java_adapter,
+    locked_python_adapter,
     node_adapter,
     python_adapter,
     red,
@@ -53,6 +54,12 @@ def test_a_python_library_has_the_same_verdicts_over_tls(name: str, tmp_path: Pa
     verdicts = [{one.id: one.verdict for one in run.result.requirements} for run in (plain, encrypted)]
     assert verdicts[0] == verdicts[1]
     assert encrypted.exit_code is ExitCode.CONFORMANT
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("name", made_by(locked_python_adapter))
+def test_a_python_library_of_its_own_lock_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
+    assert_green_but_for_waivers(name, tmp_path)
 
 
 @pytest.mark.external
