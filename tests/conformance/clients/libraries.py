@@ -151,6 +151,29 @@ def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
     return (str(built / "debug" / "adapter"),)
 
 
+def debian_adapter(name: str, folder: Path) -> tuple[str, ...]:
+    """An adapter of a library that Debian has, in the releases that its debian.lock says. They are never
+    installed for CI, and another release has other waivers: a skip."""
+    wanted = (ADAPTERS / name / "debian.lock").read_text("ascii").split()[::2]
+    query = ["dpkg-query", "--show", "--showformat", "${Package}=${Version} "]
+    if shutil.which(query[0]) is None:
+        pytest.skip(f"{query[0]} is missing, for the adapter of {name}: it is tested on Debian")
+    names = [package.partition("=")[0] for package in wanted]
+    found = subprocess.run([*query, *names], capture_output=True, text=True, check=False).stdout.split()
+    if not set(wanted) <= set(found):
+        pytest.skip(f"not installed, for the adapter of {name}: apt-get install {' '.join(wanted)}")
+    return DEBIAN[name](ADAPTERS / name, folder)
+
+
+def interpreted(program: str, source: str) -> Callable[[Path, Path], tuple[str, ...]]:
+    """An adapter that is not built."""
+    return lambda adapter, _: (program, str(adapter / source))
+
+
+DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
+    "bunny": interpreted("ruby", "adapter.rb"),
+}
+
 # The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
 LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
@@ -162,6 +185,7 @@ LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go"), go_adapter),
     **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
     "async_nats": rust_adapter,
+    **dict.fromkeys(DEBIAN, debian_adapter),
 }
 INSTALLERS = {"npm": node_adapter, "go": go_adapter}
 

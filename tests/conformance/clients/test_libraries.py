@@ -12,6 +12,7 @@ from plumbline.verdicts import ExitCode
 from tests.conformance.clients.libraries import (
     BUILT_WITHIN_S,
     LIBRARIES,
+    debian_adapter,
     gated,
     go_adapter,
     java_adapter,
@@ -72,6 +73,12 @@ def test_a_node_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) 
 @pytest.mark.skipif(not registries_wanted(), reason="builds a Go program: set PLUMBLINE_REGISTRIES=1")
 @pytest.mark.parametrize("name", made_by(go_adapter))
 def test_a_go_library_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
+    assert_green_but_for_waivers(name, tmp_path)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("name", made_by(debian_adapter))
+def test_a_library_of_debian_is_green_but_for_its_waivers(name: str, tmp_path: Path) -> None:
     assert_green_but_for_waivers(name, tmp_path)
 
 
