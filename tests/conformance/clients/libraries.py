@@ -172,6 +172,7 @@ def interpreted(program: str, source: str) -> Callable[[Path, Path], tuple[str, 
 
 DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
     "bunny": interpreted("ruby", "adapter.rb"),
+    "php_amqplib": interpreted("php", "adapter.php"),
 }
 
 # The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
