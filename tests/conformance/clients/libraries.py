@@ -170,8 +170,20 @@ def interpreted(program: str, source: str) -> Callable[[Path, Path], tuple[str, 
     return lambda adapter, _: (program, str(adapter / source))
 
 
+def compiled(*libraries: str) -> Callable[[Path, Path], tuple[str, ...]]:
+    """An adapter in C, built."""
+
+    def build(adapter: Path, folder: Path) -> tuple[str, ...]:
+        built = str(folder / "adapter")
+        run(["cc", "-o", built, str(adapter / "adapter.c"), *(f"-l{name}" for name in libraries)], folder)
+        return (built,)
+
+    return build
+
+
 DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
     "bunny": interpreted("ruby", "adapter.rb"),
+    "librabbitmq": compiled("rabbitmq", "pthread"),
     "php_amqplib": interpreted("php", "adapter.php"),
 }
 
