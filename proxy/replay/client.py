@@ -115,8 +115,17 @@ class ReplayClient(ABC):
             except OSError as error:
                 self.ended = error.strerror or str(error)
 
+    def end(self) -> None:
+        """Sends nothing more: FIN. The server ends its side then."""
+        self.heartbeat_s = 0.0
+        if not self.ended:
+            try:
+                self.socket.shutdown(socket.SHUT_WR)
+            except OSError as error:
+                self.ended = error.strerror or str(error)
+
     def keep_alive(self) -> None:
-        """Says that it is still here, where a protocol wants that."""
+        """Sends a heartbeat where the protocol needs one."""
         if self.heartbeat_s and time.monotonic() > self._sent_at + self.heartbeat_s / 2:
             self.send(self.heartbeat)
 

@@ -2,7 +2,8 @@
 
 A client's operation is sent when every connection has received as many operations as it had in the recording,
 or ``PATIENCE_S`` later; with the recorded pauses in between, or without. What is of the run, such as the
-subject of an acknowledgement or a delivery tag, is that of what comes now: ``nats_replay``, ``amqp_replay``.
+subject of an acknowledgement or a delivery tag, is that of what comes now: ``nats``, ``amqp``. A connection
+that its client ended is ended at the same place, so its subscriptions receive nothing that comes later.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from plumbline.wire.sender import Direction
 
 PATIENCE_S = 2.0  # for what came in the recording and does not come now
 POLL_INTERVAL_S = 0.5  # between two looks whether a connection has to be kept alive
+_ENDS = ("closed", "reset")  # remarks
 
 
 class Pace(StrEnum):
@@ -56,6 +58,8 @@ class Replay:
             for row in rows:
                 if row.operation is not None:
                     self._row(row)
+                elif row.direction is Direction.TO_SERVER and row.remark[0] in _ENDS:
+                    self._end(row)
             self._wait()
         finally:
             for client in self._clients.values():
@@ -75,6 +79,19 @@ class Replay:
             self.late += is_late
             client.send(data)
             self.sent += 1
+
+    def _end(self, row: OperationRow) -> None:
+        """The client ended its connection. Returns when the server has ended its side, too."""
+        client = self._clients.get(row.connection.number)
+        if client is None:
+            return
+        if self._pace is Pace.ORIGINAL:
+            self._wait_until(row.time)
+        self._wait()
+        client.end()
+        until = time.monotonic() + PATIENCE_S
+        while not client.ended and self._receive(until):
+            pass
 
     def _client(self, row: OperationRow) -> ReplayClient:
         number = row.connection.number

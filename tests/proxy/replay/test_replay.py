@@ -17,6 +17,7 @@ from plumbline.captures.files import read
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
 from plumbline.proxy.tls.contexts import settings_before
+from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.tls import TlsOptions
 from tests.captures.test_trace_writer import talk
@@ -91,6 +92,21 @@ def test_replay_on_same_server_has_no_differences(nats_server: NatsServer, tmp_p
     ]
     assert len(acks) == len(again) == 4
     assert not set(acks) & set(again)
+
+
+def test_a_connection_that_was_closed_is_closed_before_the_next_one_begins(tmp_path: Path) -> None:
+    async def greet(client: Client) -> None:
+        greetings = await client.subscribe("greet.*")
+        await client.publish("greet.joe", b"hello")
+        await greetings.next_msg(WAIT_S)
+
+    with NatsBroker.in_thread() as url:
+        with recorded(url, tmp_path) as proxy:
+            play(proxy.url, greet)
+            play(proxy.url, greet)
+        done = replay(tmp_path, url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 connections, 2 the same" in done.stdout
 
 
 def test_a_server_in_another_state_differs(nats_server: NatsServer, tmp_path: Path) -> None:
