@@ -47,20 +47,20 @@ def chromium() -> Iterator[Browser]:
 
 
 class Reader:
-    """One page, and everything it said or asked for."""
+    """One page, and everything that it reported and requested."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.reported: list[str] = []
+        self.requested: list[str] = []
+        page.on("console", lambda message: self.reported.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.reported.append(f"error: {error}"))
         page.on("dialog", self._refuse)
-        page.on("request", lambda request: self.asked.append(request.url))
-        page.on("popup", lambda popup: self.said.append(f"popup: {popup.url}"))
+        page.on("request", lambda request: self.requested.append(request.url))
+        page.on("popup", lambda popup: self.reported.append(f"popup: {popup.url}"))
 
     def _refuse(self, dialog: Any) -> None:
-        self.said.append(f"dialog: {dialog.message}")
+        self.reported.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
     def open(self, path: Path, fragment: str = "") -> Page:
@@ -68,9 +68,9 @@ class Reader:
         return self.page
 
     def assert_quiet(self, *opened: Path) -> None:
-        """Nothing was reported, nothing was asked for but the files that were opened."""
-        assert self.said == []
-        assert {url.partition("#")[0] for url in self.asked} <= {path.as_uri() for path in opened}
+        """Nothing was reported, and only the files that were opened were requested."""
+        assert self.reported == []
+        assert {url.partition("#")[0] for url in self.requested} <= {path.as_uri() for path in opened}
 
 
 @contextmanager

@@ -157,9 +157,9 @@ def test_capture_marks_truncated_operations(tmp_path: Path) -> None:
     check = replace(base.checks[0], wire=wire)
     one = written(tmp_path, replace(base, checks=(check,)))[NO_WAIT]
     rows = list(read([attached(tmp_path, one)["Capture (open with Wireshark)"]]))
-    said = [str(row) for row in rows]
-    assert any("only the first 4096 bytes are known" in words for words in said), said
-    assert any("plumbline: gone" in words for words in said), said
+    remarks = [str(row) for row in rows]
+    assert any("only the first 4096 bytes are known" in words for words in remarks), remarks
+    assert any("plumbline: gone" in words for words in remarks), remarks
     assert {row.operation.raw for row in rows if row.operation is not None} == {b"PING\r\n", b"PONG\r\n"}
 
 
@@ -209,29 +209,31 @@ def test_a_file_in_the_way_is_refused_before_the_run(tmp_path: Path) -> None:
         open_reports({"allure": tmp_path / "file"})
 
 
-def hostile(said: str) -> RunResult:
+def hostile(content: str) -> RunResult:
     base = everything_hostile()
-    wire = exchange(f"> PUB {said} 1", f"< {said}", f"! {said}", connection=said, offending=1)
+    wire = exchange(f"> PUB {content} 1", f"< {content}", f"! {content}", connection=content, offending=1)
     checks = tuple(
         replace(
             check,
-            id=f"{number}/{said}",
-            title=said,
-            message=said,
-            actual=said,
-            waiver=said,
-            known=(said,),
+            id=f"{number}/{content}",
+            title=content,
+            message=content,
+            actual=content,
+            waiver=content,
+            known=(content,),
             wire=wire,
         )
         for number, check in enumerate(base.checks)
     )
     return replace(
-        base, checks=checks, target=replace(base.target, server_name=said, version=said, url="nats://h:1")
+        base,
+        checks=checks,
+        target=replace(base.target, server_name=content, version=content, url="nats://h:1"),
     )
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         HOSTILE,
         "\u202e<img src=x onerror=alert(1)>javascript:alert(1)",
@@ -239,8 +241,8 @@ def hostile(said: str) -> RunResult:
         "x" * 1_000_000,
     ],
 )
-def test_hostile_text_is_escaped_and_short(tmp_path: Path, said: str) -> None:
-    results = written(tmp_path, hostile(said))
+def test_hostile_text_is_escaped_and_short(tmp_path: Path, content: str) -> None:
+    results = written(tmp_path, hostile(content))
     for one in results.values():
         assert not re.findall(r"<(?!/?(?:p|b|i)>)", one["descriptionHtml"])
         assert all(link["url"].isprintable() and link["url"].isascii() for link in one["links"])
@@ -273,9 +275,9 @@ def generated(results: Path, report: Path) -> Any:
         timeout=100,
         check=False,
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert said.strip() == f"Report successfully generated to {report}"
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert output.strip() == f"Report successfully generated to {report}"
     return json.loads((report / "widgets" / "summary.json").read_bytes())
 
 

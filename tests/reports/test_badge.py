@@ -21,7 +21,7 @@ def drawn(result: RunResult) -> Any:
     return lxml.etree.fromstring(render(result), parser)
 
 
-def said(result: RunResult) -> str:
+def message(result: RunResult) -> str:
     root = drawn(result)
     texts = ["".join(text.itertext()) for text in root.iter("{*}text")]
     title = root.findtext("{*}title")
@@ -29,9 +29,9 @@ def said(result: RunResult) -> str:
     return texts[1]
 
 
-def test_it_says_version_verdict_and_count() -> None:
-    assert said(conformant_result()) == "2.10.22 conformant 3/3"
-    assert said(sample_result()) == "2.10.22 not conformant 4/11"
+def test_badge_shows_version_verdict_and_count() -> None:
+    assert message(conformant_result()) == "2.10.22 conformant 3/3"
+    assert message(sample_result()) == "2.10.22 not conformant 4/11"
 
 
 def test_its_colour_is_that_of_the_verdict() -> None:
@@ -49,14 +49,14 @@ def test_white_on_its_grounds_is_readable(ground: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [HOSTILE, "\u202e" * 500_000, "<script>" * 100_000, "漢字" * 1000, ']]>&x;"']
+    "hostile", [HOSTILE, "\u202e" * 500_000, "<script>" * 100_000, "漢字" * 1000, ']]>&x;"']
 )
-def test_hostile_text_stays_short_and_makes_no_element(said: str) -> None:
+def test_hostile_text_stays_short_and_makes_no_element(hostile: str) -> None:
     base = conformant_result()
     result = replace(
         base,
-        target=replace(base.target, version=said, server_name=said, url=said),
-        summary=replace(base.summary, verdict=said),
+        target=replace(base.target, version=hostile, server_name=hostile, url=hostile),
+        summary=replace(base.summary, verdict=hostile),
     )
     assert [element.tag for element in drawn(result).iter()] == [
         element.tag for element in drawn(base).iter()

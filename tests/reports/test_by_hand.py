@@ -38,15 +38,15 @@ def test_the_replies_of_a_nats_server_are_printed(nats_broker: str) -> None:
     check = check_of(
         '> CONNECT {"verbose":false}', "> SUB 100%.s 1", "> PUB 100%.s 4\r\nit's", "< x", "> PING"
     )
-    said = run(check, replace(TARGET, url=nats_broker))
-    assert "client < MSG 100%.s 1 4^M\nclient < it's^M\n" in said
-    assert said.endswith("client < PONG^M\n")
+    output = run(check, replace(TARGET, url=nats_broker))
+    assert "client < MSG 100%.s 1 4^M\nclient < it's^M\n" in output
+    assert output.endswith("client < PONG^M\n")
 
 
 def test_the_replies_of_an_amqp_server_are_printed_readably(amqp_broker: str) -> None:
-    said = run(sent(ProtocolHeader.make().raw), replace(TARGET, url=amqp_broker))
-    assert "capabilities" in said
-    assert {char for char in said if not " " <= char <= "~"} <= {"\n", "\t"}
+    output = run(sent(ProtocolHeader.make().raw), replace(TARGET, url=amqp_broker))
+    assert "capabilities" in output
+    assert {char for char in output if not " " <= char <= "~"} <= {"\n", "\t"}
 
 
 def test_two_connections_speak_in_turn(nats_broker: str) -> None:
@@ -56,9 +56,9 @@ def test_two_connections_speak_in_turn(nats_broker: str) -> None:
         *exchange("< MSG a 7 2 | hi", connection="listener", start=0.2),
         *exchange("> PING", connection="speaker", start=0.3),
     )
-    said = run(replace(NO_WAIT, wire=wire), replace(TARGET, url=nats_broker))
-    assert "listener < MSG a 7 2^M" in said
-    assert "speaker < PONG^M" in said
+    output = run(replace(NO_WAIT, wire=wire), replace(TARGET, url=nats_broker))
+    assert "listener < MSG a 7 2^M" in output
+    assert "speaker < PONG^M" in output
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_two_connections_speak_in_turn(nats_broker: str) -> None:
 )
 def test_nothing_a_stranger_wrote_is_read_by_the_shell(nasty: str, tmp_path: Path, nats_broker: str) -> None:
     bait = tmp_path / "touched"
-    said = nasty.replace("{}", str(bait))
-    wire = exchange(f"> PUB {said} 0", f"< {said}", f"! {said}", connection=said)
-    target = replace(TARGET, url=nats_broker, arguments=("--server", said), server_name=said, version=said)
-    script = manual_script(target, replace(NO_WAIT, id=said, title=said, wire=wire)).script
+    text = nasty.replace("{}", str(bait))
+    wire = exchange(f"> PUB {text} 0", f"< {text}", f"! {text}", connection=text)
+    target = replace(TARGET, url=nats_broker, arguments=("--server", text), server_name=text, version=text)
+    script = manual_script(target, replace(NO_WAIT, id=text, title=text, wire=wire)).script
     subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
     assert not bait.exists()
     assert script.isascii()
@@ -123,9 +123,9 @@ def test_secrets_that_were_masked_are_to_be_put_in() -> None:
     ],
 )
 def test_manual_script_gives_reason_if_impossible(check: CheckResult, why: str) -> None:
-    told = manual_script(TARGET, check)
-    assert told.script == ""
-    assert told.why_not.startswith(why)
+    refused = manual_script(TARGET, check)
+    assert refused.script == ""
+    assert refused.why_not.startswith(why)
 
 
 @pytest.mark.parametrize("url", ["unix:///tmp/x", "nats://", "nats://h;touch x:1", "nats://h:x"])

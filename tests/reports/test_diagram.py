@@ -1,4 +1,4 @@
-"""Sequence diagrams: what was said, by whom, in order; and a file that strangers cannot write on."""
+"""Sequence diagrams: every operation with its sender, in order; and a file that strangers cannot write on."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def operations(root: Element) -> list[tuple[str, str]]:
     found = []
     for kind in ("sent", "received", "event"):
         for group in with_class(root, kind):
-            (said,) = with_class(group, "op")
-            found.append((float(said.get("y")), group.get("class"), text(said)))
-    return [(kind, said) for _, kind, said in sorted(found)]
+            (label,) = with_class(group, "op")
+            found.append((float(label.get("y")), group.get("class"), text(label)))
+    return [(kind, words) for _, kind, words in sorted(found)]
 
 
 def test_diagram_orders_operations_by_time() -> None:
-    assert [(kind, said[:12]) for kind, said in operations(drawn(NO_WAIT))] == [
+    assert [(kind, words[:12]) for kind, words in operations(drawn(NO_WAIT))] == [
         ("sent", "PUB $JS.API."),
         ("received", "MSG _INBOX.s"),
         ("sent", "SUB _INBOX.P"),
@@ -103,7 +103,7 @@ def test_connections_beyond_the_lanes_share_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "hostile",
     [
         HOSTILE,
         "]]></style></svg><script>alert(1)</script><!--",
@@ -114,13 +114,13 @@ def test_connections_beyond_the_lanes_share_one() -> None:
         "漢字" * 200,
     ],
 )
-def test_hostile_text_makes_no_element_and_no_hidden_character(said: str) -> None:
+def test_hostile_text_makes_no_element_and_no_hidden_character(hostile: str) -> None:
     check = replace(
         NO_WAIT,
-        title=said,
-        expected=said,
-        actual=said,
-        wire=exchange(f"> {said}", f"< {said}", f"! {said}", connection=said, offending=1),
+        title=hostile,
+        expected=hostile,
+        actual=hostile,
+        wire=exchange(f"> {hostile}", f"< {hostile}", f"! {hostile}", connection=hostile, offending=1),
     )
     plain = {element.tag for element in drawn(NO_WAIT).iter()}
     assert {element.tag for element in drawn(check).iter()} <= plain
@@ -130,10 +130,10 @@ def test_hostile_text_makes_no_element_and_no_hidden_character(said: str) -> Non
     assert "\n" not in draw(check)
 
 
-def test_a_subject_of_a_megabyte_makes_a_small_picture_that_tells_its_size() -> None:
-    said = "\u202e漢x" * 350_000
+def test_a_subject_of_a_megabyte_makes_a_small_picture_with_its_size() -> None:
+    content = "\u202e漢x" * 350_000
     check = replace(
-        NO_WAIT, title=said, expected=said, wire=exchange(*[f"< MSG {said} 1 5"] * 100, offending=50)
+        NO_WAIT, title=content, expected=content, wire=exchange(*[f"< MSG {content} 1 5"] * 100, offending=50)
     )
     picture = draw(check, alone=True)
     assert len(picture.encode()) < 120_000
@@ -141,9 +141,9 @@ def test_a_subject_of_a_megabyte_makes_a_small_picture_that_tells_its_size() -> 
     assert len(operations(drawn(check))) == LINES
 
 
-@pytest.mark.parametrize("said", ["x" * 3000, "MSG a.b 1 | " * 300, "漢字" * 1000])
-def test_no_text_is_wider_than_the_place_between_the_lifelines(said: str) -> None:
-    check = replace(NO_WAIT, expected=said, wire=exchange(f"> {said}", f"< {said}", offending=1))
+@pytest.mark.parametrize("content", ["x" * 3000, "MSG a.b 1 | " * 300, "漢字" * 1000])
+def test_no_text_is_wider_than_the_place_between_the_lifelines(content: str) -> None:
+    check = replace(NO_WAIT, expected=content, wire=exchange(f"> {content}", f"< {content}", offending=1))
     for words in drawn(check).iter(f"{SVG}text", f"{SVG}tspan"):
         if words.getparent().get("class") == "name" or words.get("class") in ("t", "name"):
             continue

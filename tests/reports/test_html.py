@@ -151,8 +151,8 @@ def test_evidence_without_expected_is_shown() -> None:
 
 
 def test_diagram_marks_offending_line(sample: Element) -> None:
-    (told,) = with_class(by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer"), "ops")
-    lines = "".join(told.itertext()).splitlines()
+    (operations,) = with_class(by_id(sample, "check-adr-13-no-wait-on-an-empty-consumer"), "ops")
+    lines = "".join(operations.itertext()).splitlines()
     assert [line[:35].rstrip() for line in lines] == [
         "seconds  connection  > sent, < rece",
         " 0.0008  stage > PUB $JS.API.STREAM",
@@ -162,7 +162,7 @@ def test_diagram_marks_offending_line(sample: Element) -> None:
         " 0.0064  client < HMSG _INBOX.PL7f3",
         " 0.0072  client ! closed by the che",
     ]
-    assert [text(mark) for mark in told.findall("mark")] == [
+    assert [text(mark) for mark in operations.findall("mark")] == [
         "0.0064 client < HMSG _INBOX.PL7f3a2x1.inbox 1 81 81 | NATS/1.0 408 Request Timeout (offending)"
     ]
 
@@ -185,8 +185,8 @@ def test_long_exchange_is_cut_around_offending_line() -> None:
     base = only(NO_WAIT)
     check = replace(base.checks[0], wire=exchange(*["> PING"] * 200, offending=100))
     card = by_id(page(replace(base, checks=(check,))), "check-adr-13-no-wait-on-an-empty-consumer")
-    (told,) = with_class(card, "ops")
-    first, _, *lines, last = "".join(told.itertext()).splitlines()
+    (operations,) = with_class(card, "ops")
+    first, _, *lines, last = "".join(operations.itertext()).splitlines()
     assert len(lines) == 40
     assert sum(line.endswith("(offending)") for line in lines) == 1
     left_out = ["80 earlier operations are left out", "80 later operations are left out"]

@@ -61,7 +61,7 @@ def test_page_opens_without_errors_or_requests(browser: Browser, sample: Path) -
         ("pub size", "CORE", "MUST", "passed", {"CORE-018"}),
     ],
 )
-def test_filters_leave_what_was_asked_for(
+def test_filters_leave_only_matching_checks(
     browser: Browser, sample: Path, search: str, group: str, level: str, outcome: str, left: set[str]
 ) -> None:
     with reader(browser) as person:

@@ -227,18 +227,18 @@ def test_hostile_text_is_legal_xml_and_stays_readable() -> None:
 def test_long_values_are_cut_and_say_so() -> None:
     result = only(FAILED)
     (check,) = result.checks
-    said = "\u202e<m>" * 250_000
+    content = "\u202e<m>" * 250_000
     huge = replace(
         check,
-        title=said,
-        message=said,
-        expected=said,
-        actual=said,
-        known=(said,),
-        requirements=(said,),
-        wire=exchange(*[f"< {said}"] * 100, connection=said, offending=50),
+        title=content,
+        message=content,
+        expected=content,
+        actual=content,
+        known=(content,),
+        requirements=(content,),
+        wire=exchange(*[f"< {content}"] * 100, connection=content, offending=50),
     )
-    target = replace(result.target, server_name=said, version=said)
+    target = replace(result.target, server_name=content, version=content)
     data = render(replace(result, checks=(huge,), target=target))
     assert len(data) < 1_000_000
     assert b"[1,000,000 characters in all]" in data
@@ -248,13 +248,13 @@ def test_long_values_are_cut_and_say_so() -> None:
 def test_a_parser_that_is_not_ours_reads_what_we_wrote(result: RunResult) -> None:
     """One of two; the other is Allure's, in test_allure."""
     read = junitparser.JUnitXml.fromstring(render(result))
-    said = (read.tests, read.failures, read.errors, read.skipped)
+    counts = (read.tests, read.failures, read.errors, read.skipped)
     read.update_statistics()  # type: ignore[no-untyped-call] # which counts the cases itself
-    assert said == (read.tests, read.failures, read.errors, read.skipped)
+    assert counts == (read.tests, read.failures, read.errors, read.skipped)
     cases = [case for suite in read for case in suite]
     assert len(cases) == len(result.checks)
     ended = Counter(type(end).__name__ for case in cases for end in case.result)
-    assert ended == Counter(Failure=said[1], Error=said[2], Skipped=said[3])
+    assert ended == Counter(Failure=counts[1], Error=counts[2], Skipped=counts[3])
     assert [case.is_passed for case in cases] == [check.outcome is Outcome.PASSED for check in result.checks]
 
 

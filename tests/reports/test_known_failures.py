@@ -17,7 +17,7 @@ from tests.reports.test_terminal import on_pipe
 TEXT = "a batch that is partly filled ends with <408>"
 LINK = "https://example.org/issues/5373"
 FAILURE = KnownFailure("nats-server", ("2.9.10 to 2.11.10",), TEXT, LINK)
-SAID = f"JS-PULL-021 is known of nats-server 2.9.10 to 2.11.10: {TEXT} ({LINK})"
+REMARK = f"JS-PULL-021 is known of nats-server 2.9.10 to 2.11.10: {TEXT} ({LINK})"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def result() -> RunResult:
     return replace(
         whole,
         checks=tuple(
-            replace(check, known=(SAID,))
+            replace(check, known=(REMARK,))
             if check.outcome is Outcome.FAILED and "JS-PULL-021" in check.requirements
             else check
             for check in whole.checks
@@ -45,8 +45,8 @@ def test_the_sample_has_such_a_check(result: RunResult) -> None:
 
 def test_the_terminal_says_it_below_the_failure(result: RunResult) -> None:
     shown = on_pipe(events_of(result))
-    assert SAID in shown
-    assert shown.index("FAILED") < shown.index(SAID)
+    assert REMARK in shown
+    assert shown.index("FAILED") < shown.index(REMARK)
 
 
 def test_json_result_round_trips_known_failures(result: RunResult) -> None:
@@ -59,7 +59,7 @@ def test_json_result_round_trips_known_failures(result: RunResult) -> None:
 
 def test_junit_has_it_as_a_property_and_in_the_evidence(result: RunResult) -> None:
     document = junit.render(result).decode()
-    shown = SAID.replace("<", "&lt;").replace(">", "&gt;")
+    shown = REMARK.replace("<", "&lt;").replace(">", "&gt;")
     assert f'name="known" value="{shown}"' in document
     assert document.count(shown) == 2
 
@@ -72,7 +72,7 @@ def test_html_shows_known_failure_everywhere(
     result: RunResult,
 ) -> None:
     shown = html.render(result).decode()
-    assert f"<b>Known:</b> {SAID}".replace("<408>", "&lt;408&gt;") in shown
+    assert f"<b>Known:</b> {REMARK}".replace("<408>", "&lt;408&gt;") in shown
     known = r"<p><b>Known failure</b> of nats-server 2\.9\.10 to 2\.11\.10: a batch [^<]*&lt;408&gt;"
     assert len(re.findall(known, shown)) == 2
     table = shown[shown.index('<h2 id="differences">') :]

@@ -111,11 +111,11 @@ def test_plain_text_is_not_escaped(text: str) -> None:
 
 def test_a_megabyte_of_anything_makes_a_short_page() -> None:
     base = only("core_delivery::subjects_are_delivered_as_published")
-    said = "`\u202e<b>@a\n" * 150_000
+    huge = "`\u202e<b>@a\n" * 150_000
     (check,) = base.checks
-    wire = exchange(*[f"< {said}"] * 50, connection=said, offending=3)
-    check = replace(check, title=said, message=said, expected=said, actual=said, known=(said,), wire=wire)
-    text = render(replace(base, checks=(check,), target=replace(base.target, version=said, server_name=said)))
+    wire = exchange(*[f"< {huge}"] * 50, connection=huge, offending=3)
+    check = replace(check, title=huge, message=huge, expected=huge, actual=huge, known=(huge,), wire=wire)
+    text = render(replace(base, checks=(check,), target=replace(base.target, version=huge, server_name=huge)))
     assert len(text) < 100_000
     assert {char for char in text if not char.isprintable()} <= {"\n", "\ufe0f"}
 

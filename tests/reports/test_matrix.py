@@ -114,13 +114,13 @@ def test_each_difference_is_listed_once() -> None:
         waiver="known, and reported",
     )
     found = compare(before, after)
-    told = {
+    changed_ids = {
         "newly_failing": [change.requirement.id for change in found.newly_failing],
         "newly_passing": [change.requirement.id for change in found.newly_passing],
         "waivers": [change.requirement.id for change in found.waivers],
         "other": [change.requirement.id for change in found.other],
     }
-    assert told == {
+    assert changed_ids == {
         "newly_failing": ["A-1", "A-3", "A-7"],
         "newly_passing": ["A-2"],
         "waivers": ["A-4"],
@@ -237,9 +237,9 @@ def test_a_site_keeps_its_runs_and_grows(site: Path) -> None:
 
 def test_machines_read_what_changed(site: Path) -> None:
     changes = json.loads((site / "index.json").read_text())["changes"]
-    told = [(one["before"], one["after"], one["newly_failing"], one["newly_passing"]) for one in changes]
-    assert ("nats-server@2.10.0", "nats-server@2.10.0", [], ["A-1"]) in told
-    assert ("nats-server@2.9.25", "nats-server@2.10.0", [], ["JS-PULL-021"]) in told
+    summaries = [(one["before"], one["after"], one["newly_failing"], one["newly_passing"]) for one in changes]
+    assert ("nats-server@2.10.0", "nats-server@2.10.0", [], ["A-1"]) in summaries
+    assert ("nats-server@2.9.25", "nats-server@2.10.0", [], ["JS-PULL-021"]) in summaries
     assert all((site / one["page"]).is_file() for one in changes)
 
 
@@ -304,12 +304,12 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 def test_the_feed_has_what_newly_fails_or_passes(site: Path) -> None:
     root = ElementTree.parse(site / "feed.xml").getroot()
     entries = root.findall(f"{ATOM}entry")
-    told = [(one.findtext(f"{ATOM}title") or "", one.findtext(f"{ATOM}content") or "") for one in entries]
-    assert told[0] == (
+    contents = [(one.findtext(f"{ATOM}title") or "", one.findtext(f"{ATOM}content") or "") for one in entries]
+    assert contents[0] == (
         "nats-server@2.10.0: 1 newly passing, compared with nats-server@2.10.0",
         "A-1 passes: What A-1 says.",
     )
-    assert told[1][0] == "nats-server@2.10.0: 1 newly passing, compared with nats-server@2.9.25"
+    assert contents[1][0] == "nats-server@2.10.0: 1 newly passing, compared with nats-server@2.9.25"
     assert root.findtext(f"{ATOM}updated") == entries[0].findtext(f"{ATOM}updated") == SECOND
     ids = [one.findtext(f"{ATOM}id") for one in entries]
     assert len(set(ids)) == len(ids)

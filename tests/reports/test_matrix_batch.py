@@ -35,14 +35,14 @@ def ended(tmp_path: Path) -> Path:
 
 
 def test_red_run_is_a_result_and_lost_run_is_reported(ended: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     wanted = [TargetRun("here", (str(ended),)), TargetRun("gone", ("lost",))]
-    run, missed = run_all(wanted, told.append, (sys.executable, "-c", VERIFY))
+    run, missed = run_all(wanted, lines.append, (sys.executable, "-c", VERIFY))
     assert isinstance(run, TargetRunResult)
     assert run.target == "nats-server@2.10.0"
     assert missed == FailedTarget("gone", 1, "nobody listens there")
-    assert told[1] == "here: not conformant, 1 of 2 passed, 12 s"
-    assert told[3] == "gone: not run: nobody listens there (exit 1)"
+    assert lines[1] == "here: not conformant, 1 of 2 passed, 12 s"
+    assert lines[3] == "gone: not run: nobody listens there (exit 1)"
 
 
 def ctrl_c() -> None:

@@ -177,8 +177,8 @@ def test_a_waived_failure_is_suppressed_for_its_reason() -> None:
 def test_undecided_check_is_sarif_notification() -> None:
     run = run_of(sample_result())
     (invocation,) = run["invocations"]
-    told = [note["message"]["text"] for note in invocation["toolExecutionNotifications"]]
-    assert any(words.startswith("adr-13/expires: inconclusive: 408 came 1.12 s") for words in told)
+    notes = [note["message"]["text"] for note in invocation["toolExecutionNotifications"]]
+    assert any(words.startswith("adr-13/expires: inconclusive: 408 came 1.12 s") for words in notes)
     assert not invocation["executionSuccessful"]
     assert invocation["exitCode"] == 4
 
@@ -204,11 +204,11 @@ def test_rules_lead_to_where_requirements_are_published() -> None:
     assert "helpUri" not in run_of(sample_result())["tool"]["driver"]["rules"][0]
 
 
-@pytest.mark.parametrize("said", [HOSTILE, "x" * 1_000_000])
-def test_hostile_text_is_plain_and_short(said: str) -> None:
+@pytest.mark.parametrize("hostile", [HOSTILE, "x" * 1_000_000])
+def test_hostile_text_is_plain_and_short(hostile: str) -> None:
     base = everything_hostile()
     checks = tuple(
-        replace(check, message=said, actual=said, wire=exchange(f"< {said}", offending=0))
+        replace(check, message=hostile, actual=hostile, wire=exchange(f"< {hostile}", offending=0))
         for check in base.checks
     )
     data = render(replace(base, checks=checks), "https://example.test/{id}").decode()
