@@ -1,4 +1,4 @@
-"""AMQP URLs, and what a user is told when the target is not what the URL says."""
+"""AMQP URLs, and the error when the target is not what the URL names."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def written(folder: Path, text: str, name: str = "g.toml") -> Path:
     return folder
 
 
-def told(folder: Path) -> tuple[str, ...]:
+def load_problems(folder: Path) -> tuple[str, ...]:
     with pytest.raises(CatalogueError) as raised:
         Catalogue.load(folder)
     return raised.value.problems
@@ -229,7 +229,7 @@ def test_files_of_same_group_are_merged(tmp_path: Path) -> None:
 def test_files_of_the_same_group_agree_on_its_title(tmp_path: Path) -> None:
     written(tmp_path, GROUP + ROW)
     (tmp_path / "h.toml").write_text('[group]\nid = "G"\ntitle = "Other"\n' + ROW.replace("G-001", "G-002"))
-    (problem,) = told(tmp_path)
+    (problem,) = load_problems(tmp_path)
     assert problem == "group G is called 'A group' in one file and 'Other' in another"
 
 
@@ -256,7 +256,7 @@ def test_files_of_the_same_group_agree_on_its_title(tmp_path: Path) -> None:
 def test_invalid_requirement_error_names_file_and_table(
     tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
-    problems = told(written(tmp_path, GROUP + ROW.replace(old, new)))
+    problems = load_problems(written(tmp_path, GROUP + ROW.replace(old, new)))
     assert problems[0].startswith("g.toml:5: requirement 1 (")
     assert problem in problems[0]
 
@@ -267,7 +267,7 @@ def test_all_catalogue_errors_are_reported_together(tmp_path: Path) -> None:
     written(tmp_path, "[group\n", "c.toml")
     written(tmp_path, ROW, "d.toml")
     written(tmp_path, GROUP + "[requirements]\n", "e.toml")
-    problems = told(tmp_path)
+    problems = load_problems(tmp_path)
     for beginning in (
         "a.toml:12: requirement 2 (G-001): level 'PERHAPS'",
         "b.toml:5: G-001 is already defined at a.toml:5",
@@ -280,4 +280,4 @@ def test_all_catalogue_errors_are_reported_together(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_files_is_an_error(tmp_path: Path) -> None:
-    assert "no requirement files" in told(tmp_path)[0]
+    assert "no requirement files" in load_problems(tmp_path)[0]

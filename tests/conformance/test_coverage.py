@@ -162,14 +162,14 @@ def test_each_case_of_a_table_is_a_check(tmp_path: Path) -> None:
     assert problem.startswith("conformance/traces/deep/answer.trace:8: G-009 is not a requirement")
 
 
-def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     found = problems_of(folder(tmp_path, trace=CASES.replace("| auth    |", "| auth")))
     assert found[0].startswith(
         'conformance/traces/deep/answer.trace:8:25: expected a "|" at the end of the row'
     )
 
 
-def test_two_checks_with_one_id_are_told(tmp_path: Path) -> None:
+def test_two_checks_with_one_id_are_reported(tmp_path: Path) -> None:
     path = folder(tmp_path, trace=CASES.replace("G-009", ""))
     (path / "traces" / "deep" / "plain.trace").write_text(TRACE.format(ids="G-001", variant="auth"))
     assert problems_of(path) == [
@@ -224,6 +224,6 @@ def test_the_packaged_checks_are_seen_as_the_suite_runs_them() -> None:
 def test_the_command_exits_with_what_it_found() -> None:
     command = [sys.executable, "-m", "plumbline.conformance.requirements.coverage"]
     ran = subprocess.run(command, cwd=CONFORMANCE.parent, capture_output=True, text=True, check=False)
-    *told, total = ran.stdout.splitlines()
-    assert ran.returncode == (1 if told else 0), ran.stderr
+    *lines, total = ran.stdout.splitlines()
+    assert ran.returncode == (1 if lines else 0), ran.stderr
     assert " requirements: " in total

@@ -1,4 +1,4 @@
-"""Known failures of real releases: which releases they hold for, and what is said of a wrong table."""
+"""Known failures of real releases: the releases that have them, and the errors of a wrong table."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_without_a_target_it_says_what_to_add(tmp_path: Path, options: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "error"),
     [
         (("--target", "http://h"), 2, "nats://127.0.0.1:4222"),
         (("--target", "nats://127.0.0.1:1"), 3, "Nothing listens at 127.0.0.1:1"),
@@ -126,11 +126,11 @@ def test_without_a_target_it_says_what_to_add(tmp_path: Path, options: tuple[str
     ],
 )
 def test_exit_codes_and_sentences_are_those_of_verify(
-    tmp_path: Path, options: tuple[str, ...], code: int, said: str
+    tmp_path: Path, options: tuple[str, ...], code: int, error: str
 ) -> None:
     ended = pytest_by_hand(tmp_path, *SUITE, *options)
     assert (ended.code, ended.out) == (code, "")
-    assert said in ended.err
+    assert error in ended.err
     assert "Traceback" not in ended.err
 
 
@@ -161,7 +161,7 @@ def test_a_users_configuration_loses_no_check(tmp_path: Path, broker: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("chosen", "code", "said"),
+    ("chosen", "code", "line"),
     [
         ("ping_is_answered", 0, "conformant: 1 requirements claimed, 1 tested, 1 passed"),
         ("ping_is_answered or of_the_users_that_fails", 1, "test_of_the_users_that_fails"),
@@ -169,11 +169,11 @@ def test_a_users_configuration_loses_no_check(tmp_path: Path, broker: str) -> No
         ("that_raises", 4, "KeyError: 'what is missing'"),
     ],
 )
-def test_a_marked_function_is_a_check(tmp_path: Path, broker: str, chosen: str, code: int, said: str) -> None:
+def test_a_marked_function_is_a_check(tmp_path: Path, broker: str, chosen: str, code: int, line: str) -> None:
     (tmp_path / "test_own.py").write_text(OWN)
     ended = pytest_by_hand(tmp_path, "test_own.py", "--target", broker, "-k", chosen)
     assert ended.code == code
-    assert said in ended.out
+    assert line in ended.out
 
 
 def test_a_worker_that_dies_is_an_error_of_plumbline(tmp_path: Path, broker: str) -> None:

@@ -1,4 +1,4 @@
-"""What a user is told when the target is not what the URL says."""
+"""The error when the target is not what the URL names."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_version_without_numbers_asks_for_a_level() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("http://host", "scheme"),
         ("nats://", "not the URL of a server"),
@@ -103,8 +103,8 @@ def test_a_version_without_numbers_asks_for_a_level() -> None:
         ("", "not the URL of a server"),
     ],
 )
-def test_a_wrong_url_says_what_to_write_instead(text: str, said: str) -> None:
-    with pytest.raises(UrlError, match=said) as raised:
+def test_error_of_wrong_url_shows_what_to_write(text: str, error: str) -> None:
+    with pytest.raises(UrlError, match=error) as raised:
         NatsUrl.parse(text)
     assert "nats://127.0.0.1:4222" in str(raised.value)
 
@@ -145,7 +145,7 @@ def _serving(infos: Iterator[bytes]) -> Script:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said"),
+    ("first", "second", "reason"),
     [
         ({"server_id": "A"}, {"server_id": "A"}, ""),
         ({"server_id": "A"}, {"server_id": "B"}, "restarted"),
@@ -153,13 +153,13 @@ def _serving(infos: Iterator[bytes]) -> Script:
     ],
 )
 def test_restarted_target_is_absent_but_cluster_is_not(
-    first: dict[str, str], second: dict[str, str], said: str
+    first: dict[str, str], second: dict[str, str], reason: str
 ) -> None:
     with scripted(_serving(iter([_info(**first), _info(**second)]))) as address:
         access = open_target(NatsUrl.parse(address))
         absence = access.absence_reason()
-    assert said in absence
-    assert bool(absence) == bool(said)
+    assert reason in absence
+    assert bool(absence) == bool(reason)
     assert "Nothing listens" in access.absence_reason()
 
 

@@ -184,7 +184,7 @@ def broken(text: str) -> Callable[[Path], Path]:
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "error"),
     [
         (broken("[main"), "variants.toml: "),
         (broken("[main]\ndescription = 'd'"), "main"),
@@ -192,7 +192,7 @@ def broken(text: str) -> Callable[[Path], Path]:
         (broken("[main]\ndescription='d'\nconfig={}\n[variant.a]\ndescript='d'\nconfig={}"), "descript"),
     ],
 )
-def test_a_wrong_file_says_where(tmp_path: Path, write: Callable[[Path], Path], told: str) -> None:
+def test_wrong_file_error_names_the_file(tmp_path: Path, write: Callable[[Path], Path], error: str) -> None:
     with pytest.raises(VariantsError, match=r"^variants\.toml: ") as raised:
         variants(write(tmp_path))
-    assert told in str(raised.value)
+    assert error in str(raised.value)

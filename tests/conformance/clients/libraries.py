@@ -208,5 +208,5 @@ def run(command: Sequence[str], folder: Path, within_s: float = INSTALLED_WITHIN
     try:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=within_s)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = str(error.stderr or error.stdout or "no answer in time")[-300:]
-        missing(f"{' '.join(command)} failed, is the registry reached? {said}")
+        output = str(error.stderr or error.stdout or "no answer in time")[-300:]
+        missing(f"{' '.join(command)} failed, is the registry reached? {output}")

@@ -38,7 +38,7 @@ def test_a_library_that_keeps_the_protocol_passes_on_both_sides() -> None:
     assert "CLIENT-KV-009 passed" in ran.stdout
 
 
-def test_a_broken_library_fails_on_both_sides_and_is_told_so() -> None:
+def test_a_broken_library_fails_on_both_sides_and_the_output_shows_it() -> None:
     ran = gate(command=(*RESPONDER, "broken"))
     assert ran.returncode == ExitCode.NOT_CONFORMANT
     failed = {name for name, verdict in rows(ran).items() if verdict == "failed"}
@@ -48,7 +48,7 @@ def test_a_broken_library_fails_on_both_sides_and_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "command", "said"),
+    ("arguments", "command", "error"),
     [
         ((), (), "name the responder to start"),
         ((), ("/nonexistent/responder",), "cannot be started"),
@@ -57,8 +57,8 @@ def test_a_broken_library_fails_on_both_sides_and_is_told_so() -> None:
     ],
 )
 def test_usage_errors_are_one_sentence(
-    arguments: tuple[str, ...], command: tuple[str, ...], said: str
+    arguments: tuple[str, ...], command: tuple[str, ...], error: str
 ) -> None:
     ran = gate(*arguments, command=command)
     assert ran.returncode == ExitCode.USAGE
-    assert said in ran.stderr
+    assert error in ran.stderr

@@ -161,7 +161,7 @@ def test_unclaimed_feature_is_unsupported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "command", "said"),
+    ("arguments", "command", "error"),
     [
         (("--select", "CLIENT-PULL-999"), WHOLE, "matches no requirement and no check"),
         (("--protocol", "smtp"), WHOLE, "write one of nats, amqp"),
@@ -173,11 +173,11 @@ def test_unclaimed_feature_is_unsupported() -> None:
     ],
 )
 def test_usage_errors_are_one_sentence(
-    arguments: tuple[str, ...], command: tuple[str, ...], said: str
+    arguments: tuple[str, ...], command: tuple[str, ...], error: str
 ) -> None:
     ran = gate(*arguments, command=command)
     assert ran.returncode == ExitCode.USAGE
-    assert said in ran.stderr
+    assert error in ran.stderr
 
 
 def test_ctrl_c_ends_the_adapters_with_the_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an adapter may do wrong is told with its evidence, and never keeps Plumbline waiting."""
+"""An error of an adapter is reported with its evidence, and never keeps Plumbline waiting."""
 
 from __future__ import annotations
 
@@ -83,34 +83,34 @@ def test_answer_and_error_may_come_together() -> None:
 
 def test_crash_reports_signal_and_stderr() -> None:
     program = "sys.stdin.readline(); print('out of cheese', file=sys.stderr, flush=True); os.abort()"
-    with adapter(program) as running, pytest.raises(AdapterError) as told:
+    with adapter(program) as running, pytest.raises(AdapterError) as raised:
         running.send_command("fetch")
-    assert told.value.message == "the adapter ended"
-    assert told.value.expected == "an answer to fetch"
-    assert "killed by SIGABRT" in told.value.actual
-    assert "out of cheese" in told.value.actual
+    assert raised.value.message == "the adapter ended"
+    assert raised.value.expected == "an answer to fetch"
+    assert "killed by SIGABRT" in raised.value.actual
+    assert "out of cheese" in raised.value.actual
 
 
 def test_exit_reports_exit_code() -> None:
-    with adapter("sys.stdin.readline(); sys.exit(3)") as running, pytest.raises(AdapterError) as told:
+    with adapter("sys.stdin.readline(); sys.exit(3)") as running, pytest.raises(AdapterError) as raised:
         running.send_command("fetch")
-    assert told.value.actual == "exit code 3; nothing on stderr"
+    assert raised.value.actual == "exit code 3; nothing on stderr"
 
 
 @pytest.mark.usefixtures("impatient")
 def test_hang_is_reported_and_killed() -> None:
     """It sleeps longer than a test may take: only the limit for an answer ends this one."""
-    with adapter("time.sleep(3600)") as running, pytest.raises(AdapterError) as told:
+    with adapter("time.sleep(3600)") as running, pytest.raises(AdapterError) as raised:
         running.send_command("fetch")
-    assert told.value.message == "the adapter does not answer: no answer to fetch"
+    assert raised.value.message == "the adapter does not answer: no answer to fetch"
 
 
 @pytest.mark.usefixtures("impatient")
 def test_missing_hello_is_reported() -> None:
     program = "import sys, time; print('waking up', file=sys.stderr, flush=True); time.sleep(60)"
-    with adapter(program, hello=False) as running, pytest.raises(AdapterError) as told:
+    with adapter(program, hello=False) as running, pytest.raises(AdapterError) as raised:
         running.hello()
-    assert told.value.expected.startswith("hello within")
+    assert raised.value.expected.startswith("hello within")
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_missing_hello_is_reported() -> None:
 )
 def test_malformed_line_is_reported_with_text(line: str, why: str) -> None:
     program = f"sys.stdin.readline(); print({line!r}, flush=True); sys.stdin.readline()"
-    with adapter(program) as running, pytest.raises(AdapterError) as told:
+    with adapter(program) as running, pytest.raises(AdapterError) as raised:
         running.send_command("fetch")
-    assert why in told.value.message
-    assert line in told.value.actual
+    assert why in raised.value.message
+    assert line in raised.value.actual
 
 
 @pytest.mark.parametrize("line", ["'[' * 100_000", "'9' * 10_000", "chr(0xfff) * 3"])
@@ -146,9 +146,9 @@ def test_a_line_that_no_parser_takes_is_reported_at_once(line: str) -> None:
     "program", ["sys.stdout.write('x' * 3_000_000)", "while True: say(event='error', text='x' * 100_000)"]
 )
 def test_too_much_output_is_reported(program: str) -> None:
-    with adapter(f"sys.stdin.readline()\n{program}") as running, pytest.raises(AdapterError) as told:
+    with adapter(f"sys.stdin.readline()\n{program}") as running, pytest.raises(AdapterError) as raised:
         running.send_command("fetch", within=60)
-    assert told.value.message == "the adapter floods its stdout"
+    assert raised.value.message == "the adapter floods its stdout"
 
 
 def test_duplicate_answer_is_reported() -> None:
@@ -172,16 +172,16 @@ def test_of_a_long_stderr_the_beginning_and_the_end_are_kept() -> None:
 
 
 def test_child_processes_end_with_adapter(tmp_path: Path) -> None:
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     program = (
         "child = subprocess.Popen(['sleep', '60'])\n"
-        f"open({str(told)!r}, 'w').write(str(child.pid))\n"
+        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
         "say(id=1, ok={}) if sys.stdin.readline() else None\n"
         "time.sleep(60)"
     )
     with adapter(program) as running:
         running.send_command("flush")
-        child = os.pidfd_open(int(told.read_text()))
+        child = os.pidfd_open(int(pid_file.read_text()))
         running.kill()
     try:
         ended, _, _ = select.select([child], [], [], 20)
@@ -191,9 +191,9 @@ def test_child_processes_end_with_adapter(tmp_path: Path) -> None:
 
 
 def test_closed_stdout_of_running_adapter_is_reported() -> None:
-    with adapter("os.close(1); time.sleep(60)") as running, pytest.raises(AdapterError) as told:
+    with adapter("os.close(1); time.sleep(60)") as running, pytest.raises(AdapterError) as raised:
         running.send_command("fetch")
-    assert "its stdout ended and it runs on" in told.value.actual
+    assert "its stdout ended and it runs on" in raised.value.actual
 
 
 def test_kill_from_other_thread_wakes_waiter() -> None:

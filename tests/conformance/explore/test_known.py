@@ -1,4 +1,4 @@
-"""Faults of released servers are told as such, and only where they are."""
+"""Failures of released servers are reported as known, and only for these servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The known faults are there on the real servers that are said to have them, and not on the others."""
+"""The real servers that the table names have the known failures, and the others do not."""
 
 from __future__ import annotations
 

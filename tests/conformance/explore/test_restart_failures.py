@@ -83,6 +83,6 @@ def test_data_lost_once_is_reported_as_not_reproducible(searching: Making, tmp_p
     assert found.program == PROGRAM
     assert "ack_floor" in found.difference.message
     assert not search.progress.unsteady
-    told = io.StringIO()
-    FindingsPrinter(search.target, "2.15", tmp_path, "", out=told, err=io.StringIO()).print_divergence(found)
-    assert "DIVERGED  Restart, but not every time" in told.getvalue()
+    shown = io.StringIO()
+    FindingsPrinter(search.target, "2.15", tmp_path, "", out=shown, err=io.StringIO()).print_divergence(found)
+    assert "DIVERGED  Restart, but not every time" in shown.getvalue()

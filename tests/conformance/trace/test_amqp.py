@@ -1,4 +1,4 @@
-"""AMQP in traces: what a line sends, what it expects, and what is said of a line that is wrong."""
+"""AMQP in traces: what a line sends, what it expects, and the error of a line that is wrong."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_a_hole_of_the_title_that_is_no_column_is_refused() -> None:
     assert refused(text) == ['1:11: expected a column of the table, found "{waht}"; did you mean what?']
 
 
-def test_a_misspelt_column_is_told_with_the_column_that_was_meant() -> None:
+def test_error_of_misspelt_column_names_the_similar_column() -> None:
     found = refused(table("| name | body |\n| x | 1 |", "> PUB foo | {boddy}\n< MSG foo {body}\n"))
     assert found == [
         '7:13: expected a capture that was taken before this line, found "{boddy}"; did you mean body?'
@@ -209,7 +209,7 @@ def test_a_problem_of_some_cases_in_a_line_names_them() -> None:
     ]
 
 
-def test_all_problems_of_a_file_with_a_table_are_told_with_the_line_and_a_caret() -> None:
+def test_all_problems_of_a_file_with_a_table_have_a_line_and_a_caret() -> None:
     with pytest.raises(TraceSyntaxError) as raised:
         read(table("| name | a |\n| x | 1 |\n| y | 2 |", "< MGS foo {a}\n< nothing\n"))
     assert str(raised.value).splitlines()[1:3] == ["    < MGS foo {a}", "      ^"]
