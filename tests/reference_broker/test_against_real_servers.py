@@ -104,8 +104,8 @@ class Peer:
         """
         texts: list[str] = []
         for is_message, run in groupby(self._operations, key=lambda one: isinstance(one, Msg)):
-            said = [_text(operation) for operation in run]
-            texts += sorted(said) if is_message else said
+            lines = [_text(operation) for operation in run]
+            texts += sorted(lines) if is_message else lines
         return texts + ["<closed>"] * self._ended
 
 

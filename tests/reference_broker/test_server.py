@@ -119,7 +119,7 @@ def test_stop_raises_failure_of_broker_thread() -> None:
     running = BreaksAtTheEnd.in_thread()
     with pytest.raises(OSError, match="no space left"), running as url:
         assert url.startswith("nats://")
-    running.stop()  # told once
+    running.stop()  # reported once
 
 
 class BreaksWhenMoved(NatsBroker):

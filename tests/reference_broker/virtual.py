@@ -36,7 +36,7 @@ class Virtual:
         return client
 
     def stranger(self) -> Client:
-        """A client that has said nothing yet, and has not read INFO."""
+        """A client that has sent nothing yet, and has not read INFO."""
         number = len(self.sent) + 1
         self.sent[number] = b""
         self.carry_out(self.broker.on_connected(number, self.now, "127.0.0.1"))

@@ -77,7 +77,7 @@ class Player:
     # Connections
 
     def dial(self, link: str = "a") -> Link:
-        """A socket that has said nothing."""
+        """A socket that has sent nothing."""
         self.links[link] = Link(self.address)
         return self.links[link]
 
@@ -152,7 +152,7 @@ class Player:
         """Write down what arrives; between channels there is no order."""
         taken = self.take(count, link, within)
         taken.sort(key=lambda operation: operation.channel)
-        self.log += [f"{link}< {told(operation)}" for operation in taken] or [f"{link}< nothing"]
+        self.log += [f"{link}< {log_text(operation)}" for operation in taken] or [f"{link}< nothing"]
         return taken
 
     def end(self, link: str = "a", within: float = 6.0) -> None:
@@ -161,7 +161,7 @@ class Player:
         deadline = time.monotonic() + within
         while not source.ended and time.monotonic() < deadline:
             source.read(deadline - time.monotonic())
-        self.log += [f"{link}< {told(operation)}" for operation in source.arrived]
+        self.log += [f"{link}< {log_text(operation)}" for operation in source.arrived]
         source.arrived = []
         self.log.append(f"{link}< {'closed' if source.ended else 'still open'}")
 
@@ -206,7 +206,7 @@ class Player:
             for one in self.take(1, link):
                 assert isinstance(one, Method), one
                 if one.method not in ("basic.ack", "basic.nack"):
-                    self.log.append(f"{link}< {told(one)}")
+                    self.log.append(f"{link}< {log_text(one)}")
                     continue
                 tag = one.arguments["delivery_tag"]
                 first = 1 if one.arguments["multiple"] else tag
@@ -244,7 +244,7 @@ class Player:
         self.links.pop(link).socket.close()
 
 
-def told(operation: Operation) -> str:
+def log_text(operation: Operation) -> str:
     """An operation without what differs from run to run."""
     if not isinstance(operation, Method):
         return str(operation)
@@ -252,8 +252,8 @@ def told(operation: Operation) -> str:
     text = " ".join([f"[{operation.channel}] {operation.method}", *(f"{n}={v}" for n, v in values.items())])
     if operation.properties is None:
         return steady(text)
-    told = " ".join(f"{name}={_value(name, value)}" for name, value in operation.properties.items())
-    return steady(f"{text} | {told} {operation.body[:40]!r}")
+    properties = " ".join(f"{name}={_value(name, value)}" for name, value in operation.properties.items())
+    return steady(f"{text} | {properties} {operation.body[:40]!r}")
 
 
 def steady(text: str) -> str:

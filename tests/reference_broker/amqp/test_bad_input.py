@@ -45,9 +45,9 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         assert process.stdout is not None
         yield Server(process.stdout.readline().split()[0], log)
         process.terminate()
-        said = process.stdout.read()
+        output = process.stdout.read()
         assert process.wait(10) == 0
-    assert "Traceback" not in log.read_text() + said
+    assert "Traceback" not in log.read_text() + output
 
 
 @dataclass

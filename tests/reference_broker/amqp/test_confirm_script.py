@@ -26,8 +26,8 @@ def publisher(script: str) -> tuple[Virtual, Client]:
     return virtual, client
 
 
-def told(operations: list[Operation]) -> list[str]:
-    """As a script says it."""
+def steps(operations: list[Operation]) -> list[str]:
+    """Confirms and closes as steps of a script."""
     lines = []
     for one in operations:
         assert isinstance(one, Method)
@@ -42,19 +42,19 @@ def test_nothing_is_confirmed_before_all_are_published() -> None:
     client.publish("q", "1", "2")
     assert client.take() == []
     client.publish("q", "3")
-    assert told(client.take()) == ["ack 3 multiple"]
+    assert steps(client.take()) == ["ack 3 multiple"]
 
 
 def test_confirms_come_in_the_order_of_the_script() -> None:
     _, client = publisher("4: ack 3, nack 1, ack 4 multiple")
     client.publish("q", "1", "2", "3", "4")
-    assert told(client.take()) == ["ack 3", "nack 1", "ack 4 multiple"]
+    assert steps(client.take()) == ["ack 3", "nack 1", "ack 4 multiple"]
 
 
 def test_publishes_after_script_are_confirmed_normally() -> None:
     _, client = publisher("1: nack 1")
     client.publish("q", "1", "2")
-    assert told(client.take()) == ["nack 1", "ack 2"]
+    assert steps(client.take()) == ["nack 1", "ack 2"]
 
 
 def test_each_channel_goes_through_the_script() -> None:
@@ -64,7 +64,7 @@ def test_each_channel_goes_through_the_script() -> None:
     client.take()
     client.publish("q", "1")
     client.publish("q", "1", channel=2)
-    assert [(one.channel, *told([one])) for one in client.take()] == [(1, "nack 1"), (2, "nack 1")]
+    assert [(one.channel, *steps([one])) for one in client.take()] == [(1, "nack 1"), (2, "nack 1")]
 
 
 def test_returns_come_at_once_and_their_acks_by_the_script() -> None:
@@ -72,23 +72,23 @@ def test_returns_come_at_once_and_their_acks_by_the_script() -> None:
     client.publish("nowhere", "1", mandatory=True)
     assert client.names() == ["basic.return"]
     client.publish("q", "2")
-    assert told(client.take()) == ["ack 2", "ack 1"]
+    assert steps(client.take()) == ["ack 2", "ack 1"]
 
 
 def test_a_pause_is_waited_for() -> None:
     virtual, client = publisher("2: ack 1, pause 200, ack 2")
     client.publish("q", "1", "2")
-    assert told(client.take()) == ["ack 1"]
+    assert steps(client.take()) == ["ack 1"]
     virtual.pass_time(0.19)
     assert client.take() == []
     virtual.pass_time(0.02)
-    assert told(client.take()) == ["ack 2"]
+    assert steps(client.take()) == ["ack 2"]
 
 
 def test_the_channel_is_closed_and_the_connection_goes_on() -> None:
     _, client = publisher("2: ack 2, close")
     client.publish("q", "1", "2")
-    assert told(client.take()) == ["ack 2", "channel.close"]
+    assert steps(client.take()) == ["ack 2", "channel.close"]
     client.send("channel.close-ok")
     client.send("channel.open")
     assert client.names() == ["channel.open-ok"]
@@ -97,7 +97,7 @@ def test_the_channel_is_closed_and_the_connection_goes_on() -> None:
 def test_the_connection_is_cut() -> None:
     _, client = publisher("2: ack 1, cut")
     client.publish("q", "1", "2")
-    assert told(client.take()) == ["ack 1"]
+    assert steps(client.take()) == ["ack 1"]
     assert client.is_ended
 
 
@@ -110,12 +110,12 @@ def test_invalid_script_is_rejected(text: str) -> None:
         read_script(text)
 
 
-def test_the_command_line_refuses_what_is_no_script() -> None:
-    told = subprocess.run(
+def test_the_command_line_refuses_a_wrong_script() -> None:
+    ended = subprocess.run(
         [*COMMAND, "--confirms", "2: ack 3"], capture_output=True, text=True, timeout=60, check=False
     )
-    assert told.returncode == 2
-    assert told.stderr == "plumbline: confirm script '2: ack 3': ack 3 is not one of the publishes\n"
+    assert ended.returncode == 2
+    assert ended.stderr == "plumbline: confirm script '2: ack 3': ack 3 is not one of the publishes\n"
 
 
 def test_the_command_line_takes_a_script() -> None:

@@ -19,7 +19,7 @@ def test_a_row_is_a_defect() -> None:
     ("text", "error"),
     [
         ('kind = "sent"\nmethods = ["basic.qos-ok"]\nmethod = "basic.qos"', "unknown field `method`"),
-        ('kind = "said"', "Invalid value 'said'"),
+        ('kind = "returned"', "Invalid value 'returned'"),
         ('kind = "received"\nmethod = "basic.qos"', "missing required field `set`"),
     ],
 )

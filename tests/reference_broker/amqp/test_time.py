@@ -37,8 +37,8 @@ def test_handshake_timeout_closes_only_unauthenticated() -> None:
     assert not done.is_ended
 
 
-@pytest.mark.parametrize(("capable", "told"), [(True, ["connection.close"]), (False, [])])
-def test_a_wrong_password_ends_after_three_seconds(capable: bool, told: list[str]) -> None:
+@pytest.mark.parametrize(("capable", "answers"), [(True, ["connection.close"]), (False, [])])
+def test_a_wrong_password_ends_after_three_seconds(capable: bool, answers: list[str]) -> None:
     virtual = Virtual()
     client = started(virtual)
     client.send(
@@ -48,7 +48,7 @@ def test_a_wrong_password_ends_after_three_seconds(capable: bool, told: list[str
         mechanism="PLAIN",
         response="\0guest\0wrong",
     )
-    assert client.names() == told
+    assert client.names() == answers
     virtual.pass_time(2.9)
     assert not client.is_ended
     virtual.pass_time(0.2)
@@ -168,9 +168,9 @@ def test_publishers_receive_connection_blocked() -> None:
     knows, does_not = virtual.client(**{"connection.blocked": True}), virtual.client()
     virtual.carry_out(virtual.broker.block("low on memory", virtual.now))
     late = virtual.client(**{"connection.blocked": True})
-    (told,) = knows.take()
-    assert isinstance(told, Method)
-    assert (told.method, told.arguments["reason"]) == ("connection.blocked", "low on memory")
+    (method,) = knows.take()
+    assert isinstance(method, Method)
+    assert (method.method, method.arguments["reason"]) == ("connection.blocked", "low on memory")
     virtual.carry_out(virtual.broker.unblock(virtual.now))
     assert [client.names() for client in (knows, does_not, late)] == [
         ["connection.unblocked"],

@@ -49,7 +49,7 @@ class Virtual:
                 self.files[change.path] = change.data
 
     def stranger(self) -> Client:
-        """A client that has said nothing yet."""
+        """A client that has sent nothing yet."""
         number = len(self.sent) + 1
         self.sent[number] = b""
         self.carry_out(self.broker.on_connected(number, self.now, "127.0.0.1"))

@@ -99,8 +99,8 @@ def test_term_reason_since_2_10_is_in_advisory(level: Level, pending: int) -> No
     (message,) = bench.pull("A", "C")
     sent = ack(bench, message, b"+TERM because reasons")
     assert f"ack_pending {pending}" in bench.state("A", "C")
-    told = [one for one in sent if b"because reasons" in one.payload]
-    assert len(told) == 1 - pending
+    advisories = [one for one in sent if b"because reasons" in one.payload]
+    assert len(advisories) == 1 - pending
 
 
 def test_nak_brings_the_message_back_before_new_ones(bench: Bench) -> None:

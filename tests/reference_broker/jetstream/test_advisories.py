@@ -26,12 +26,12 @@ def bench() -> Bench:
 
 
 def events(bench: Bench) -> list[tuple[str, dict[str, Any]]]:
-    """What was told since the last call: what follows ADVISORY in the subject, and the body."""
-    told = [one for one in bench.sent if one.target.startswith(b"$JS.EVENT.ADVISORY.")]
-    bench.sent[:] = [one for one in bench.sent if one not in told]
+    """The advisories since the last call: the subject after ADVISORY, and the body."""
+    advisories = [one for one in bench.sent if one.target.startswith(b"$JS.EVENT.ADVISORY.")]
+    bench.sent[:] = [one for one in bench.sent if one not in advisories]
     return [
         (one.target.decode().removeprefix("$JS.EVENT.ADVISORY."), msgspec.json.decode(one.payload))
-        for one in told
+        for one in advisories
     ]
 
 
@@ -50,12 +50,12 @@ def test_pause_end_sends_advisory(bench: Bench) -> None:
 def test_cancelled_pause_sends_one_advisory(bench: Bench) -> None:
     bench.api("CONSUMER.PAUSE.V.C", {"pause_until": format_time(START + 2 * SECOND)})
     bench.api("CONSUMER.PAUSE.V.C")
-    assert [told["paused"] for _, told in events(bench)] == [True, False]
+    assert [event["paused"] for _, event in events(bench)] == [True, False]
     bench.advance(3)
     assert events(bench) == []
 
 
-def test_a_consumer_that_is_created_paused_tells_both(bench: Bench) -> None:
+def test_consumer_created_paused_sends_both_advisories(bench: Bench) -> None:
     bench.consumer("V", "P", pause_until=format_time(START + SECOND))
     assert [subject for subject, _ in events(bench)] == ["CONSUMER.CREATED.V.P", "CONSUMER.PAUSE.V.P"]
 
@@ -99,13 +99,13 @@ def test_api_audit_names_client(level: Level, fields: set[str]) -> None:
     asking.send(Pub.make("$JS.API.STREAM.NAMES", b'{"offset":0}', "_INBOX.a").raw)
     (audit,) = Decoder(Sender.SERVER).feed(listener.take_bytes())
     assert isinstance(audit, Msg)
-    told = msgspec.json.decode(audit.payload)
-    assert set(told["client"]) == fields
-    assert told["subject"] == "$JS.API.STREAM.NAMES"
-    assert told["request"] == '{"offset":0}'
-    assert msgspec.json.decode(told["response"])["total"] == 0
+    event = msgspec.json.decode(audit.payload)
+    assert set(event["client"]) == fields
+    assert event["subject"] == "$JS.API.STREAM.NAMES"
+    assert event["request"] == '{"offset":0}'
+    assert msgspec.json.decode(event["response"])["total"] == 0
     if level == NEWEST:
-        assert told["client"]["name"] == "me"
+        assert event["client"]["name"] == "me"
 
 
 def test_msg_get_is_audited_only_on_error(bench: Bench) -> None:

@@ -31,7 +31,7 @@ PLAYS = 3
 
 
 def both_played(scenario: Scenario, binary: ServerBinary) -> tuple[list[str], list[str]]:
-    """What the reference broker and the real server said, each in a process of its own making."""
+    """The logs of the reference broker and of the real server."""
     level = ".".join(binary.version.split(".")[:2])
     with (
         NatsServer(binary.path, {"jetstream": True}) as server,

@@ -73,7 +73,7 @@ def test_a_crash_anywhere_loses_nothing_acknowledged(
 ) -> None:
     kept = Kept()
     client = with_stream(kept, retention)
-    told: list[tuple[int, str, str]] = []  # after how many changes somebody heard of what
+    events: list[tuple[int, str, str]] = []  # number of changes before it, what happened, message
     attempted: set[str] = set()
     open_: list[tuple[str, str]] = []
     first = len(kept.written)
@@ -82,23 +82,23 @@ def test_a_crash_anywhere_loses_nothing_acknowledged(
             attempted.add(f"m{number}")
             answer = publish(client, f"m{number}")
             assert '"seq":' in answer
-            told.append((len(kept.written), "stored", f"m{number}"))
+            events.append((len(kept.written), "stored", f"m{number}"))
         elif name == "pull":
             open_ += [(subject, payload) for subject, _, payload in pull(client, number)]
         elif open_:
             subject, payload = open_.pop(number % len(open_))
-            told.append((len(kept.written), "acking", payload))
+            events.append((len(kept.written), "acking", payload))
             if request(client, subject, "+ACK", "acked"):
-                told.append((len(kept.written), "acked", payload))
+                events.append((len(kept.written), "acked", payload))
 
     crashed_in = data.draw(st.integers(first, len(kept.written)), label="crash in change")
     files = apply({}, kept.written[:crashed_in])
     torn = list(steps(kept.written[crashed_in : crashed_in + 1]))
     files = apply(files, torn[: data.draw(st.integers(0, len(torn)), label="after byte")])
-    stored = {name for number, what, name in told if what == "stored" and number <= crashed_in}
-    acked = {name for number, what, name in told if what == "acked" and number <= crashed_in}
+    stored = {name for number, what, name in events if what == "stored" and number <= crashed_in}
+    acked = {name for number, what, name in events if what == "acked" and number <= crashed_in}
     open_for_sure = stored - {
-        name for number, what, name in told if what == "acking" and number <= crashed_in
+        name for number, what, name in events if what == "acking" and number <= crashed_in
     }
 
     again = Kept(files, now=kept.now)
