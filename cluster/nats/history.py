@@ -47,7 +47,12 @@ class ClusterHistory(Struct, frozen=True):
     keys: KeyHistory | None = None
 
     def places(self, message: str, sequence: int) -> Iterator[str]:
-        """Where each node has a message, and what it has at ``sequence``."""
+        """Where each node has a message, what it has at ``sequence``, and each delivery; or, of the value of
+        a key, other updates of the key."""
+        update = self.keys.of_value(message) if self.keys is not None else None
+        if self.keys is not None and update is not None:
+            yield from self.keys.places(update, sequence)
+            return
         for log in self.logs:
             at = [str(number) for number, payload in log.messages.items() if payload == message]
             there = log.messages.get(sequence)
@@ -55,3 +60,5 @@ class ClusterHistory(Struct, frozen=True):
                 f"node {log.node + 1}: {message} at {', '.join(at) or 'no sequence'}; "
                 f"sequence {sequence} is {there or 'no message'}"
             )
+        if self.consumer is not None and message:
+            yield from self.consumer.places(sequence)

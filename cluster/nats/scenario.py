@@ -37,6 +37,7 @@ HEALED_WITHIN_S = 120.0
 LOOK_EVERY_S = 0.25
 LOOKS = 2  # one after another with the same state
 CREATED_WITHIN_S = 30.0
+NO_PEERS = 10005  # err_code: "no suitable peers for placement"
 KEYS_WHOLE_WITHIN_S = 30.0
 DUPLICATE_WINDOW_NS = 3600 * SECOND
 
@@ -202,10 +203,14 @@ class StreamScenario:
 
 
 async def _create(requests: Requests, name: str, config: object) -> None:
-    """Raises ``OSError`` without an answer, ``TargetUnreachable`` at a refusal."""
-    answer = await requests.api(name, config, CREATED_WITHIN_S)
-    if "error" in answer:
-        raise TargetUnreachable(f"{name} was refused: {answer['error']}")
+    """Raises ``OSError`` without an answer, ``TargetUnreachable`` at a refusal. Nodes may not know each other
+    yet."""
+    deadline = time.monotonic() + CREATED_WITHIN_S
+    while "error" in (answer := await requests.api(name, config, CREATED_WITHIN_S)):
+        error = answer["error"]
+        if error.get("err_code") != NO_PEERS or time.monotonic() > deadline:
+            raise TargetUnreachable(f"{name} was refused: {error}")
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 def started_streams(binary: Path, options: ClusterOptions) -> StreamScenario:

@@ -33,7 +33,7 @@ class SimulatedKeys:
             key = f"k{servers.random.randrange(KEYS)}"
             expected = self._revisions[writer].get(key, 0)
             node = servers.any_node()
-            update = KeyUpdate(key, f"{writer}-{len(self._updates)}", expected, node, servers.now())
+            update = KeyUpdate(key, f"value-{writer}-{len(self._updates)}", expected, node, servers.now())
             self._updates.append(update)
             servers.soon(partial(self._arrive, writer, update))
 

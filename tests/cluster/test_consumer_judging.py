@@ -106,6 +106,15 @@ def test_every_rule_has_a_violation() -> None:
     assert {rule for rule, _ in VIOLATIONS.values()} == set(OF_CONSUMERS)
 
 
+def test_the_places_of_a_message_are_its_deliveries() -> None:
+    places = list(history([delivery(1, 1, 3), delivery(1, 4, 5, 6), delivery(1, 9), *ALL]).places(1))
+    assert [one.rpartition("answered by ")[2] for one in places[:3]] == [
+        "ack",
+        "double ack, confirmed",
+        "nothing",
+    ]
+
+
 def test_nothing_is_missed_while_the_consumer_is_not_drained() -> None:
     judged = history([delivery(1)], is_drained=False)
     assert rules(judged) == {ClusterRule.CONSUMER_AVAILABLE}

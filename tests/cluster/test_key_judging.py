@@ -83,6 +83,20 @@ def test_every_rule_has_a_violation() -> None:
     assert {rule for rule, _ in VIOLATIONS.values()} == set(OF_KEYS)
 
 
+def test_an_acknowledged_value_at_another_revision_is_no_second_update() -> None:
+    assert rules(history([A, B, C], LAST, LAST, {"k": (9, "c")})) == set()
+    assert rules(history([A, B, C], LAST, LAST, {"k": (2, "c")})) == {ClusterRule.LAST_VALUE}
+
+
+def test_the_places_of_an_update_are_those_that_overlap_it() -> None:
+    judged = history([A, B, update("x", 1, 4), update("y", 4, 5)], {"k": (5, "y")})
+    before, other, itself, *nodes = judged.places(judged.updates[2], 4)
+    assert before.startswith("update of k to a with the last revision 0 ")
+    assert other.startswith("update of k to b with the last revision 1 ")
+    assert itself.startswith("update of k to x with the last revision 1 ")
+    assert nodes == [f"node {number}: k is y (5)" for number in (1, 2, 3)]
+
+
 def test_a_node_that_was_not_read_decides_nothing_about_its_values() -> None:
     judged = KeyHistory([A], [KeyCopy(0, {"k": (1, "a")}), KeyCopy(1, {}, "no answer")])
     assert rules(judged) == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from msgspec import Struct
@@ -50,6 +51,16 @@ class ConsumerHistory(Struct, frozen=True):
     process: int | None = None
     is_drained: bool = True
     problem: str = ""  # why it was not drained
+
+    def places(self, sequence: int) -> Iterator[str]:
+        """Each delivery of a message."""
+        for one in self.deliveries:
+            if one.sequence == sequence:
+                confirmed = ", confirmed" if one.confirmed else ""
+                yield (
+                    f"delivered by node {one.node + 1}, delivery {one.count}: answered by "
+                    f"{'nothing' if one.settlement is AckKind.NONE else one.settlement}{confirmed}"
+                )
 
     def takes(self, message: str) -> bool:
         """Whether the filter of the consumer has this message."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from plumbline.cluster.history import AttemptOutcome
@@ -35,3 +37,21 @@ class KeyHistory(Struct, frozen=True):
 
     updates: list[KeyUpdate]
     copies: list[KeyCopy]
+
+    def of_value(self, value: str) -> KeyUpdate | None:
+        """The update to this value."""
+        return next((one for one in self.updates if one.value == value), None)
+
+    def places(self, update: KeyUpdate, revision: int) -> Iterator[str]:
+        """Successful updates of its key that expected or made a revision which this one replaced; and what
+        each node has."""
+        for one in self.updates:
+            covers = update.expected <= one.expected < revision or update.expected <= one.revision <= revision
+            if one.key == update.key and one.outcome is AttemptOutcome.OK and covers:
+                yield (
+                    f"update of {one.key} to {one.value} with the last revision {one.expected} through node "
+                    f"{one.node + 1}: revision {one.revision}"
+                )
+        for copy in self.copies:
+            has, value = copy.keys.get(update.key, (0, "no value"))
+            yield f"node {copy.node + 1}: {copy.problem or f'{update.key} is {value} ({has})'}"

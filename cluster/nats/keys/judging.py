@@ -26,7 +26,7 @@ _Placed = dict[str, list[tuple[int, KeyUpdate]]]  # key -> revision and update, 
 
 
 def _placed(history: KeyHistory) -> _Placed:
-    """Updates whose revision is known: by their acknowledgement, or because a node has them."""
+    """Updates whose revision is known: by their acknowledgement, or, without one, because a node has them."""
     found: dict[str, set[tuple[int, str]]] = defaultdict(set)
     by_value = {one.value: one for one in history.updates}
     for one in history.updates:
@@ -34,7 +34,7 @@ def _placed(history: KeyHistory) -> _Placed:
             found[one.key].add((one.revision, one.value))
     for copy in history.copies:
         for key, (revision, value) in copy.keys.items():
-            if value in by_value:
+            if value in by_value and by_value[value].outcome is not AttemptOutcome.OK:
                 found[key].add((revision, value))
     return {
         key: [(revision, by_value[value]) for revision, value in sorted(places)]

@@ -21,6 +21,7 @@ KEYS = 3
 EVERY_S = 0.05  # each writer
 ANSWERED_WITHIN_S = 3.0
 RETRY_S = 0.2
+VALUE = "value-"  # begins each value: none is the name of a message of the stream
 HISTORY = 64  # values of a key; the most that a bucket keeps
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST = (10071, 10164)  # err_code: "wrong last sequence"; surely not stored
@@ -112,7 +113,7 @@ class KeyWriter:
             return
         self._count += 1
         update = KeyUpdate(
-            key, f"{self._number}-{self._count}", self._revisions[key], self._node, time.monotonic_ns()
+            key, f"{VALUE}{self._number}-{self._count}", self._revisions[key], self._node, time.monotonic_ns()
         )
         self._shared.updates.append(update)
         del self._revisions[key]  # not known until the answer
