@@ -29,6 +29,7 @@ from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import numbers
 from plumbline.wire.units import SECOND
 from tests.cli.command import PLUMBLINE
+from tests.cluster.known import known_failures, unexpected_failures
 
 pytestmark = pytest.mark.external
 
@@ -46,15 +47,16 @@ def test_a_short_run_with_faults_is_conformant(server_binary: ServerBinary, tmp_
     words = ["--faults", "pause,partition", "--for", "8s", "--rate", "100", "--seed", "1", "--json", str(out)]
     words += ["--html", str(page), "--junit", str(junit)]
     ended = subprocess.run(command(server_binary, *words), capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads(out.read_bytes())
+    failed, unexpected = unexpected_failures(found, server_binary.version)
+    assert ended.returncode == (1 if failed else 0), ended.stdout + ended.stderr
+    assert not unexpected, ended.stdout
     assert found["schema"] == "plumbline.cluster/1"
     assert found["faults"]
     assert found["counts"]["acknowledged"] > 100
     assert found["counts"]["confirmed"] > 10
     assert found["counts"]["updates"] > 10
-    assert found["findings"] == []
-    assert {row["verdict"] for row in found["requirements"]} == {"passed"}
+    assert {row["verdict"] for row in found["requirements"] if row["id"] not in failed} == {"passed"}
     assert "--seed 1" in found["command"]
     assert "<svg" in page.read_text()
     assert junit.read_text().count("<testcase") == len(found["requirements"])
@@ -105,7 +107,8 @@ def test_a_cluster_that_loses_its_stores_is_convicted(
     found = conclude("nats", "nats-server", server_binary.version, options, run, began, 1.0, "again")
     assert found.result.summary.exit_code == 1
     failed = {row.id for row in found.result.requirements if row.verdict == "failed"}
-    assert failed == {"JS-CLUS-001", "JS-CLUS-010", "JS-CLUS-016", "JS-CLUS-018"}
+    known = known_failures(server_binary.version)
+    assert failed | known == {"JS-CLUS-001", "JS-CLUS-010", "JS-CLUS-016", "JS-CLUS-018"} | known
     text = "\n".join(as_text(found))
     assert "first finding: " in text
     assert "> PUB " in text

@@ -17,6 +17,7 @@ from plumbline.conformance.urls import UrlError, parse_url, url_with_password
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.servers.ports import free_ports
 from tests.cli.command import PLUMBLINE, environment
+from tests.cluster.known import unexpected_failures
 
 # Starts or kills node N: its process id is in a file.
 SCRIPT = """
@@ -74,7 +75,9 @@ def own_cluster(tmp_path: Path, server_binary: ServerBinary) -> Iterator[OwnClus
 
 
 @pytest.mark.external
-def test_a_run_kills_and_starts_nodes_and_deletes_its_stream(own_cluster: OwnCluster, tmp_path: Path) -> None:
+def test_a_run_kills_and_starts_nodes_and_deletes_its_stream(
+    own_cluster: OwnCluster, server_binary: ServerBinary, tmp_path: Path
+) -> None:
     out = tmp_path / "cluster.json"
     words = ["--faults", "kill,leader", "--for", "8s", "--rate", "100", "--seed", "1", "--json", str(out)]
     words += ["--kill-command", shlex.join(own_cluster.kill)]
@@ -90,8 +93,10 @@ def test_a_run_kills_and_starts_nodes_and_deletes_its_stream(own_cluster: OwnClu
         )
         if ended.returncode != 3 or time.monotonic() > deadline:
             break
-    assert ended.returncode == 0, ended.stdout + ended.stderr
     result = json.loads(out.read_bytes())
+    failed, unexpected = unexpected_failures(result, server_binary.version)
+    assert ended.returncode == (1 if failed else 0), ended.stdout + ended.stderr
+    assert not unexpected, ended.stdout
     assert result["counts"]["acknowledged"] > 50
     assert "kill" in " ".join(fault["fault"] for fault in result["faults"])
     assert own_cluster.urls[0] in result["command"]
