@@ -13,6 +13,7 @@ from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_re
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.verdicts import Outcome
 from tests.cli.command import PLUMBLINE
+from tests.cluster.known import known_failures
 
 
 def test_every_requirement_has_a_rule() -> None:
@@ -36,6 +37,11 @@ def test_the_requirements_of_clusters_are_shown(command: str, named: str, group:
     words = [*PLUMBLINE, command, f"{group}-{named}"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert f"{group}-001" in shown
+
+
+@pytest.mark.parametrize(("version", "is_known"), [("2.9.10", True), ("2.9.20", True), ("2.9.21", False)])
+def test_the_race_of_updates_is_known_up_to_its_fix(version: str, is_known: bool) -> None:
+    assert ("JS-CLUS-017" in known_failures(version)) == is_known
 
 
 @pytest.mark.parametrize(("version", "count"), [("2.10.22", 1), ("2.10.23", 0)])
