@@ -1,6 +1,6 @@
 """Users, and what each of them may do in which virtual host. No rules of a method here.
 
-Source: RabbitMQ, "Access Control" ("How Permissions Work").
+Source: RabbitMQ, "Access Control" ("How Permissions Work", "Topic Authorisation").
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from ipaddress import ip_address
 
-from plumbline.reference_broker.amqp.config import Config, ConfigError, Permission
+from plumbline.reference_broker.amqp.config import Config, ConfigError, Permission, TopicPermission
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.errors import ACCESS_REFUSED, AmqpReplyError, quoted
 from plumbline.reference_broker.amqp.passwords import PasswordHash
@@ -18,6 +18,7 @@ from plumbline.reference_broker.amqp.passwords import PasswordHash
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 ALL = Permission()
 DEFAULT_EXCHANGE = "amq.default"  # the name of the default exchange in permissions
+TOPIC = "topic"  # the type of exchange whose routing keys have permissions
 NOTHING = "$^"  # what an empty pattern means: no name
 
 
@@ -33,7 +34,8 @@ class User:
 class Access:
     """Who may log in, enter a virtual host, and configure, write or read what is in it.
 
-    ``permissions`` are by virtual host and user. Raises ``ConfigError`` for a pattern that is none.
+    ``permissions`` are by virtual host and user, those for topics also by exchange. Raises ``ConfigError``
+    for a pattern that is none.
     """
 
     def __init__(self, config: Config) -> None:
@@ -46,14 +48,16 @@ class Access:
         for user, own in (config.permissions or {}).items():
             for vhost, permission in own.items():
                 self.permit(vhost, user, permission)
+        self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
+        for user, hosts in config.topic_permissions.items():
+            for vhost, exchanges in hosts.items():
+                for exchange, keys in exchanges.items():
+                    _check_patterns(keys.write, keys.read)
+                    self.topic_permissions[vhost, user, exchange] = keys
 
     def permit(self, vhost: str, user: str, permission: Permission) -> None:
         """Raises ``ConfigError`` for a pattern that is none."""
-        for pattern in (permission.configure, permission.write, permission.read):
-            try:
-                _compiled(pattern)
-            except (re.error, RecursionError, OverflowError) as error:
-                raise ConfigError(f"'{pattern}' is no regular expression: {error}") from None
+        _check_patterns(permission.configure, permission.write, permission.read)
         self.permissions[vhost, user] = permission
 
     def admits(self, user: str, password: str) -> bool:
@@ -89,6 +93,33 @@ class Access:
         """An empty pattern is for no name at all."""
         pattern: str = getattr(permission, right)
         return _compiled(pattern).search(name or DEFAULT_EXCHANGE) is not None
+
+    def check_topic(
+        self, connection: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        """The same for a routing key and an exchange of type ``kind``: who has no permission for topics of
+        that exchange may use all. Raises ``AmqpReplyError`` (403)."""
+        keys = self.topic_permissions.get((connection.vhost, connection.user, exchange))
+        if kind != TOPIC or keys is None:
+            return
+        pattern = self.with_variables(getattr(keys, right), connection)
+        if _compiled(pattern).search(key) is None:
+            what = quoted("exchange", exchange, connection.vhost)
+            text = f"access to topic '{key}' in {what} refused for user '{connection.user}'"
+            raise AmqpReplyError(ACCESS_REFUSED, text)
+
+    def with_variables(self, pattern: str, connection: AmqpClientConnection) -> str:
+        """A pattern for routing keys, for this user in this virtual host."""
+        return pattern.replace("{username}", connection.user).replace("{vhost}", connection.vhost)
+
+
+def _check_patterns(*patterns: str) -> None:
+    """Raises ``ConfigError``."""
+    for pattern in patterns:
+        try:
+            _compiled(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ConfigError(f"'{pattern}' is no regular expression: {error}") from None
 
 
 @lru_cache(maxsize=1024)

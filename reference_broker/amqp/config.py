@@ -29,6 +29,14 @@ class Permission(Struct, frozen=True, forbid_unknown_fields=True):
     read: str = ".*"
 
 
+class TopicPermission(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user may do with a topic exchange: regular expressions for routing keys of messages and of
+    bindings, in which ``{username}`` and ``{vhost}`` stand for his."""
+
+    write: str = ".*"
+    read: str = ".*"
+
+
 class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """``ssl_options``. Files are paths."""
 
@@ -51,6 +59,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of users, for the management API
     vhosts: tuple[str, ...] = ("/",)
     permissions: dict[str, dict[str, Permission]] | None = None  # user -> virtual host; None: everybody's all
+    topic_permissions: dict[str, dict[str, dict[str, TopicPermission]]] = field(
+        default_factory=dict
+    )  # user -> virtual host -> exchange
     loopback_users: tuple[str, ...] = ()  # who may log in from this machine only
     auth_mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
     channel_max: int = 2047

@@ -48,6 +48,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     vhosts: tuple[str, ...] = ("/",)
     users: dict[str, str] = {}
     permissions: dict[str, dict[str, dict[str, str]]] = {}
+    topic_permissions: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     auth_mechanisms: tuple[str, ...] = ()
     tls: TlsSettings | None = None
 
@@ -99,6 +100,12 @@ def definitions_of(settings: Settings) -> dict[str, Any]:
             {"user": user, "vhost": host, **permission}
             for user, own in settings.permissions.items()
             for host, permission in own.items()
+        ],
+        "topic_permissions": [
+            {"user": user, "vhost": host, "exchange": exchange, **keys}
+            for user, hosts in settings.topic_permissions.items()
+            for host, exchanges in hosts.items()
+            for exchange, keys in exchanges.items()
         ],
     }
 

@@ -47,6 +47,13 @@ def test_users_and_what_they_may_are_definitions() -> None:
     assert "load_definitions = users.json" in configuration(settings, "users.json")
 
 
+def test_permissions_for_topics_are_definitions() -> None:
+    keys = {"write": "^a", "read": ""}
+    settings = settings_of({"topic_permissions": {"ann": {"/": {"amq.topic": keys}}}})
+    expected = {"user": "ann", "vhost": "/", "exchange": "amq.topic", **keys}
+    assert definitions_of(settings)["topic_permissions"] == [expected]
+
+
 def test_a_listener_with_tls_has_files_in_the_folder_of_the_node(tmp_path: Path) -> None:
     certificates, node = make_certificates(tmp_path / "made"), tmp_path / "node"
     node.mkdir()

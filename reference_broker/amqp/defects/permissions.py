@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from plumbline.reference_broker.amqp.access import ALL, DEFAULT_EXCHANGE
+from plumbline.reference_broker.amqp.access import ALL, DEFAULT_EXCHANGE, READ, TOPIC, WRITE
 from plumbline.reference_broker.amqp.config import Permission
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
@@ -13,6 +16,8 @@ from plumbline.reference_broker.amqp.defects.alterations import handling
 from plumbline.reference_broker.amqp.errors import AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.wire.amqp import Method
+
+TopicCheck = Callable[[AmqpClientConnection, str, str, str, str], None]
 
 # Virtual hosts
 
@@ -138,6 +143,143 @@ def server_named_queues_have_no_name_yet(broker: Broker) -> None:
     replace(broker.access, "check", check)
 
 
+# Routing keys of topic exchanges
+
+
+def _check_topics_otherwise(broker: Broker, check: Callable[..., None]) -> None:
+    """``check`` gets the original and its arguments."""
+    replace(broker.access, "check_topic", partial(check, broker.access.check_topic))
+
+
+@defect("AMQP-PERM-026", "AMQP-PERM-030")
+def any_topic_can_be_written(broker: Broker) -> None:
+    """Topic permissions hold for bindings alone."""
+
+    def check(
+        original: TopicCheck, of: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        if right != WRITE:
+            original(of, right, exchange, kind, key)
+
+    _check_topics_otherwise(broker, check)
+
+
+@defect("AMQP-PERM-027")
+def any_topic_can_be_bound(broker: Broker) -> None:
+    """Topic permissions hold for messages alone."""
+
+    def check(
+        original: TopicCheck, of: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        if right != READ:
+            original(of, right, exchange, kind, key)
+
+    _check_topics_otherwise(broker, check)
+
+
+@defect("AMQP-PERM-026", "AMQP-PERM-027")
+def topics_are_read_by_writers(broker: Broker) -> None:
+    """Of topic permissions, what matches to read may be written, and the other way round."""
+
+    def check(
+        original: TopicCheck, of: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        original(of, READ if right == WRITE else WRITE, exchange, kind, key)
+
+    _check_topics_otherwise(broker, check)
+
+
+@defect("AMQP-PERM-027")
+def exchanges_may_be_bound_to_any_topic(broker: Broker) -> None:
+    """exchange.bind and exchange.unbind do not look at topic permissions."""
+
+    @handling(broker, "exchange.bind", "exchange.unbind")
+    def handle(handler: Handler, channel: Channel, operation: Method, now: int) -> None:
+        original = broker.access.check_topic
+        replace(broker.access, "check_topic", lambda *arguments: None)
+        try:
+            handler(channel, operation, now)
+        finally:
+            replace(broker.access, "check_topic", original)
+
+
+@defect("AMQP-PERM-026")
+def topics_match_anywhere(broker: Broker) -> None:
+    """A topic permission may match in the middle of a routing key."""
+    original = broker.access.with_variables
+    replace(broker.access, "with_variables", lambda pattern, of: original(pattern, of).replace("^", ""))
+
+
+@defect("AMQP-PERM-028")
+def topic_permissions_are_for_every_type(broker: Broker) -> None:
+    """Topic permissions also hold for exchanges of other types."""
+
+    def check(
+        original: TopicCheck, of: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        original(of, right, exchange, TOPIC, key)
+
+    _check_topics_otherwise(broker, check)
+
+
+@defect("AMQP-PERM-028")
+def topic_permissions_are_for_every_exchange(broker: Broker) -> None:
+    """What a user may do with one topic exchange holds for all of them."""
+
+    def check(
+        original: TopicCheck, of: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        original(of, right, "amq.topic" if kind == TOPIC else exchange, kind, key)
+
+    _check_topics_otherwise(broker, check)
+
+
+@defect("AMQP-PERM-028")
+def topic_permissions_are_for_every_user(broker: Broker) -> None:
+    """What one user may do with a topic exchange holds for users without one for it."""
+    known = broker.access.topic_permissions
+
+    def check(
+        original: TopicCheck, of: AmqpClientConnection, right: str, exchange: str, kind: str, key: str
+    ) -> None:
+        others = [keys for (vhost, _, name), keys in known.items() if (vhost, name) == (of.vhost, exchange)]
+        if others:
+            known.setdefault((of.vhost, of.user, exchange), others[0])
+        original(of, right, exchange, kind, key)
+
+    _check_topics_otherwise(broker, check)
+
+
+@defect("AMQP-PERM-029")
+def topic_permissions_are_enough_to_publish(broker: Broker) -> None:
+    """Who has a topic permission for an exchange needs no write permission for it."""
+    original = broker.access.check
+
+    def check(connection: AmqpClientConnection, right: str, kind: str, name: str) -> None:
+        has_topics = (connection.vhost, connection.user, name) in broker.access.topic_permissions
+        if right != WRITE or kind != "exchange" or not has_topics:
+            original(connection, right, kind, name)
+
+    replace(broker.access, "check", check)
+
+
+@defect("AMQP-PERM-030")
+def topic_permissions_have_no_variables(broker: Broker) -> None:
+    """{username} and {vhost} stand for themselves."""
+    replace(broker.access, "with_variables", lambda pattern, of: pattern)
+
+
+@defect("AMQP-PERM-030")
+def users_of_topics_are_any_user(broker: Broker) -> None:
+    """{username} stands for any word."""
+    original = broker.access.with_variables
+    replace(
+        broker.access,
+        "with_variables",
+        lambda pattern, of: original(pattern.replace("{username}", "[a-z]+"), of),
+    )
+
+
 # What is refused
 
 
@@ -147,20 +289,26 @@ def _done_all_the_same(broker: Broker, *methods: str) -> None:
     @handling(broker, *methods)
     def handle(handler: Handler, channel: Channel, operation: Method, now: int) -> None:
         refusals: list[AmqpReplyError] = []
-        original, write = broker.access.check, broker.outbox.write
+        access, write = broker.access, broker.outbox.write
+        originals: dict[str, Callable[..., None]] = {"check": access.check, "check_topic": access.check_topic}
 
-        def check(connection: AmqpClientConnection, right: str, kind: str, name: str) -> None:
-            try:
-                original(connection, right, kind, name)
-            except AmqpReplyError as refusal:
-                refusals.append(refusal)
-                replace(broker.outbox, "write", lambda connection, data: None)
+        def noting(original: Callable[..., None]) -> Callable[..., None]:
+            def check(*arguments: Any) -> None:
+                try:
+                    original(*arguments)
+                except AmqpReplyError as refusal:
+                    refusals.append(refusal)
+                    replace(broker.outbox, "write", lambda connection, data: None)
 
-        replace(broker.access, "check", check)
+            return check
+
+        for name, original in originals.items():
+            replace(access, name, noting(original))
         try:
             handler(channel, operation, now)
         finally:
-            replace(broker.access, "check", original)
+            for name, original in originals.items():
+                replace(access, name, original)
             replace(broker.outbox, "write", write)
         if refusals:
             raise refusals[0]
@@ -178,7 +326,7 @@ def unpermitted_deletes_delete(broker: Broker) -> None:
     _done_all_the_same(broker, "queue.delete", "exchange.delete")
 
 
-@defect("AMQP-PERM-010", "AMQP-PERM-012")
+@defect("AMQP-PERM-010", "AMQP-PERM-012", "AMQP-PERM-027")
 def unpermitted_binds_bind(broker: Broker) -> None:
     """A bind that is refused because a permission is missing binds."""
     _done_all_the_same(broker, "queue.bind", "exchange.bind")
@@ -190,7 +338,7 @@ def unpermitted_unbinds_unbind(broker: Broker) -> None:
     _done_all_the_same(broker, "queue.unbind", "exchange.unbind")
 
 
-@defect("AMQP-PERM-014")
+@defect("AMQP-PERM-014", "AMQP-PERM-026")
 def unpermitted_messages_are_queued(broker: Broker) -> None:
     """A message that is refused because a permission is missing is queued."""
     _done_all_the_same(broker, "basic.publish")

@@ -125,6 +125,9 @@ class Publishing:
         if exchange.internal:
             what = quoted("internal exchange", exchange.name, vhost.name)
             raise AmqpReplyError(ACCESS_REFUSED, f"cannot publish to {what}")
+        if self.access.topic_permissions:
+            connection, key = channel.connection, arguments["routing_key"]
+            self.access.check_topic(connection, WRITE, exchange.name, exchange.kind, key)
         if message.properties:
             self.check_properties(channel, message.properties)
             message = self.replies.with_address(channel, message)

@@ -138,7 +138,9 @@ class ExchangeMethods:
     def on_exchange_bind(self, channel: Channel, operation: Method, now: int) -> None:
         """exchange.bind, an extension."""
         vhost = self.topology.vhosts[channel.connection.vhost]
-        self.topology.check_binding(channel, "exchange", *self.ends(operation.arguments))
+        destination, source = self.ends(operation.arguments)
+        self.topology.check_binding(channel, "exchange", destination, source)
+        self.topology.check_topic(channel, source, operation.arguments["routing_key"])
         self.topology.add_binding(vhost, self.exchange_binding(vhost, operation.arguments))
         if not operation.arguments["no_wait"]:
             self.outbox.answer(channel, "exchange.bind-ok")
@@ -148,6 +150,7 @@ class ExchangeMethods:
         arguments = operation.arguments
         destination, source = self.ends(arguments)
         self.topology.check_binding(channel, "exchange", destination, source)
+        self.topology.check_topic(channel, source, arguments["routing_key"])
         binding = Binding(source, False, destination, arguments["routing_key"], arguments["arguments"])
         self.topology.drop_binding(channel, binding)
         if not arguments["no_wait"]:

@@ -130,12 +130,13 @@ class QueueMethods:
         name = strip_line_ends(arguments["queue"] or self.topology.last_declared(channel))
         source = strip_line_ends(arguments["exchange"])
         self.topology.check_binding(channel, "queue", name, source)
+        key = arguments["routing_key"]
+        if not arguments["queue"] and not key:
+            key = name
+        self.topology.check_topic(channel, source, key)
         vhost = self.topology.vhosts[channel.connection.vhost]
         exchange = self.topology.bindable(vhost, source)
         queue = self.topology.usable_queue(channel, name)
-        key = arguments["routing_key"]
-        if not arguments["queue"] and not key:
-            key = queue.name
         self.topology.add_binding(
             vhost, Binding(exchange.name, True, queue.name, key, arguments["arguments"])
         )
@@ -151,6 +152,7 @@ class QueueMethods:
             key = key or name
         name, source = strip_line_ends(name), strip_line_ends(arguments["exchange"])
         self.topology.check_binding(channel, "queue", name, source)
+        self.topology.check_topic(channel, source, key)
         self.topology.drop_binding(channel, Binding(source, True, name, key, arguments["arguments"]))
         self.outbox.answer(channel, "queue.unbind-ok")
 

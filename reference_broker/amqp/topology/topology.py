@@ -109,6 +109,12 @@ class Topology:
         )
         raise AmqpReplyError(RESOURCE_LOCKED, text)
 
+    def check_topic(self, channel: Channel, source: str, routing_key: str) -> None:
+        """Of a binding to ``source``, if there is such an exchange. Raises ``AmqpReplyError`` (403)."""
+        exchange = self.vhosts[channel.connection.vhost].exchanges.get(source)
+        if exchange is not None:
+            self.access.check_topic(channel.connection, READ, source, exchange.kind, routing_key)
+
     def check_binding(self, channel: Channel, kind: str, destination: str, source: str) -> None:
         """Who may bind or unbind an exchange or queue (``kind``), in the order in which RabbitMQ asks.
         Raises ``AmqpReplyError`` (403)."""
