@@ -182,6 +182,7 @@ def compiled(*libraries: str) -> Callable[[Path, Path], tuple[str, ...]]:
 
 
 DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
+    "anyevent_rabbitmq": interpreted("perl", "adapter.pl"),
     "bunny": interpreted("ruby", "adapter.rb"),
     "librabbitmq": compiled("rabbitmq", "pthread"),
     "php_amqplib": interpreted("php", "adapter.php"),
