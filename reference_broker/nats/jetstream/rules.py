@@ -67,6 +67,7 @@ class Rules(Struct):
 
     # Streams
     info_has_timestamp: bool  # "ts" in stream and consumer info
+    info_names_leader: bool  # "cluster" in STREAM.INFO, also of a server by itself
     assets_have_version_metadata: bool  # metadata _nats.ver, _nats.level, _nats.req.level
     metadata: bool
     extended_stream_config: bool  # compression, consumer_limits, first_seq ...
@@ -141,6 +142,7 @@ class Rules(Struct):
             assets_have_version_metadata=v2_11,
             metadata=v2_10,
             extended_stream_config=v2_10,
+            info_names_leader=v2_10,
             message_ttls=v2_11,
             strict_json=v2_12,
             json_errors_have_detail=v2_11,

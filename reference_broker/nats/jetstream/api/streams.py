@@ -78,7 +78,7 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
         kind: sum(s.store.size for s in streams if s.config.storage == kind) for kind in ("memory", "file")
     }
     rules, api = jetstream.rules, jetstream.api
-    reserved = {"reserved_memory": 0, "reserved_storage": 0} if rules.account_info_has_reservations else {}
+    reserved = reservations(jetstream) if rules.account_info_has_reservations else {}
     level = {"level": rules.api_level} if rules.api_level else {}
     return {
         "memory": used["memory"],
@@ -93,6 +93,15 @@ def account_info(jetstream: JetStream, request: Request) -> dict[str, Any]:
     }
 
 
+def reservations(jetstream: JetStream) -> dict[str, int]:
+    """The bytes that streams may take by their max_bytes."""
+    reserved = {"reserved_memory": 0, "reserved_storage": 0}
+    for stream in jetstream.streams.values():
+        kind = "reserved_storage" if stream.config.storage == "file" else "reserved_memory"
+        reserved[kind] += max(stream.config.max_bytes, 0)
+    return reserved
+
+
 def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.CREATE.<stream>; the same again is no error."""
     requested_config = decode(jetstream, request.body, StreamConfig)
@@ -101,7 +110,7 @@ def create(jetstream: JetStream, request: Request) -> dict[str, Any]:
         raise errors.STREAM_INVALID_CONFIG(reason="stream configuration for create can not be sealed")
     if requested_config.mirror_direct and requested_config.mirror is None:
         raise errors.STREAM_INVALID_CONFIG(reason="stream has no mirror but does have mirror direct")
-    config = stream_config.check(requested_config, jetstream.rules)
+    config = with_direct_of_origin(jetstream, stream_config.check(requested_config, jetstream.rules))
     stream = jetstream.streams.get(config.name)
     if stream is not None and stream.config != config:
         raise errors.STREAM_NAME_IN_USE()
@@ -124,12 +133,20 @@ def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
         raise errors.STREAM_MISMATCH()
     stream = stream_of(jetstream, config.name)
     config = stream_config.check_update(stream.config, config, jetstream.rules)
+    config = with_direct_of_origin(jetstream, config)
     limits.check_bytes(jetstream, config)
     check_overlap(jetstream, config)
     stream.reconfigure(config, request.now)
     jetstream.on_streams_changed()
     advisories.stream_action(stream, "UPDATED", "modify", request.now)
     return describe(jetstream, stream, request.now)
+
+
+def with_direct_of_origin(jetstream: JetStream, config: StreamConfig) -> StreamConfig:
+    """A mirror answers direct gets if its origin does (ADR-31, "Mirrored streams")."""
+    mirror = config.mirror or {}
+    origin = None if mirror.get("external") else jetstream.streams.get(mirror.get("name") or "")
+    return config if origin is None else structs.replace(config, mirror_direct=origin.config.allow_direct)
 
 
 def check_name(request: Request, config: StreamConfig) -> None:
@@ -168,6 +185,8 @@ def info(jetstream: JetStream, request: Request) -> dict[str, Any]:
         if counts:
             reply["state"]["subjects"] = counts
             reply |= {"total": len(counts), "offset": details.offset, "limit": 100_000}
+    if jetstream.rules.info_names_leader:
+        reply["cluster"] = {"leader": jetstream.host.requester()["server"]}
     return {"total": 0, "offset": 0, "limit": 0} | reply
 
 
@@ -302,17 +321,28 @@ def describe(jetstream: JetStream, stream: Stream, now: int) -> dict[str, Any]:
         "config": stream.config.echo(jetstream.rules),
         "created": format_time(stream.created),
         "state": state(stream),
-        **origins(stream),
+        **origins(stream, now),
     }
     return fields | ({"ts": format_time(now)} if jetstream.rules.info_has_timestamp else {})
 
 
-def origins(stream: Stream) -> dict[str, Any]:
+def origins(stream: Stream, now: int) -> dict[str, Any]:
     """``mirror`` or ``sources`` of an info: this broker's copies never lag."""
-    rows = [{"name": origin.get("name"), "lag": 0, "active": -1} for origin in copying.origins(stream)]
+    rows = [
+        {"name": origin.get("name"), "lag": 0, "active": inactive_for(stream, origin, now)}
+        for origin in copying.origins(stream)
+    ]
     if not rows:
         return {}
     return {"mirror": rows[0]} if stream.config.mirror is not None else {"sources": rows}
+
+
+def inactive_for(stream: Stream, origin: dict[str, Any], now: int) -> int:
+    """Nanoseconds since the last message of an origin, or since the copy began; -1: nothing was heard."""
+    source = stream.jetstream.streams.get(origin.get("name") or "")
+    if source is None or now <= stream.created:
+        return -1
+    return max(now - max(stream.created, source.store.last_time or 0), 1)
 
 
 def snapshot(jetstream: JetStream, request: Request) -> dict[str, Any]:

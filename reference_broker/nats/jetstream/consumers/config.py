@@ -18,7 +18,7 @@ from plumbline.reference_broker.nats.jetstream.streams.config import (
     StreamConfig,
     version_metadata,
 )
-from plumbline.wire.nats.jetstream.times import parse_time
+from plumbline.wire.nats.jetstream.times import NEVER, parse_time
 from plumbline.wire.units import MILLISECOND, MINUTE, SECOND, read_number
 
 DEFAULT_ACK_WAIT = 30 * SECOND
@@ -82,6 +82,15 @@ class ConsumerConfig(Struct, kw_only=True):
             return [self.filter_subject.encode()]
         return [subject.encode() for subject in self.filter_subjects]
 
+    def required_levels(self) -> list[int]:
+        """The API levels that its features need (ADR-44, "API Level")."""
+        has_priorities = self.priority_policy not in ("", "none") or self.priority_timeout > 0
+        levels = {
+            1: self.pause_until not in (None, NEVER) or bool(self.priority_groups) or has_priorities,
+            4: self.ack_policy == "flow_control",
+        }
+        return [level for level, used in levels.items() if used]
+
     def echo(self, rules: Rules) -> dict[str, Any]:
         """As a reply shows it: some fields always, the others when set."""
         fields = msgspec.structs.asdict(self)
@@ -91,9 +100,7 @@ class ConsumerConfig(Struct, kw_only=True):
             if (value or name in _ALWAYS) and (name != "metadata" or rules.metadata)
         }
         if rules.assets_have_version_metadata:
-            shown_fields["metadata"] = {**self.metadata, **version_metadata(rules)}
-            if self.ack_policy == "flow_control":
-                shown_fields["metadata"]["_nats.req.level"] = "4"
+            shown_fields["metadata"] = {**self.metadata, **version_metadata(rules, self.required_levels())}
         return shown_fields
 
 

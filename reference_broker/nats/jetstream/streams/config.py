@@ -90,6 +90,16 @@ class StreamConfig(Struct, kw_only=True):
     def patterns(self) -> list[bytes]:
         return [subject.encode() for subject in self.subjects]
 
+    def required_levels(self) -> list[int]:
+        """The API levels that its features need (ADR-44, "API Level")."""
+        of_2_12 = self.allow_msg_counter or self.allow_atomic or self.allow_msg_schedules
+        levels = {
+            1: self.allow_msg_ttl or self.subject_delete_marker_ttl > 0,
+            2: of_2_12 or self.persist_mode == "async",
+            4: self.allow_batched,
+        }
+        return [level for level, used in levels.items() if used]
+
     def echo(self, rules: Rules) -> dict[str, Any]:
         """As a reply shows it: some fields always, the others when set."""
         fields = msgspec.structs.asdict(self)
@@ -103,7 +113,7 @@ class StreamConfig(Struct, kw_only=True):
         }
         metadata = dict(self.metadata) if rules.metadata else {}
         if rules.assets_have_version_metadata:
-            metadata |= version_metadata(rules)
+            metadata |= version_metadata(rules, self.required_levels())
         return shown_fields | ({"metadata": metadata} if metadata else {})
 
 
@@ -117,9 +127,13 @@ _EXTENDED_ALWAYS = ("compression", "consumer_limits", "allow_msg_ttl")
 _EXTENDED = (*_EXTENDED_ALWAYS, "first_seq", "subject_transform")
 
 
-def version_metadata(rules: Rules) -> dict[str, str]:
-    """What servers of 2.11 and later add to the metadata of every asset (ADR-44)."""
-    return {"_nats.level": str(rules.api_level), "_nats.req.level": "0", "_nats.ver": rules.version}
+def version_metadata(rules: Rules, required_levels: list[int]) -> dict[str, str]:
+    """What servers of 2.11 and later add to the metadata of every asset (ADR-44).
+
+    What a level does not know, it does not require.
+    """
+    required = max((level for level in required_levels if level <= rules.api_level), default=0)
+    return {"_nats.level": str(rules.api_level), "_nats.req.level": str(required), "_nats.ver": rules.version}
 
 
 def with_defaults(config: StreamConfig) -> StreamConfig:
