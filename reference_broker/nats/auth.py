@@ -131,6 +131,7 @@ class ConnectionPermissions:
     """The permissions of one connection, ready to be asked about every message."""
 
     def __init__(self, permissions: Permissions) -> None:
+        self.permissions = permissions
         self.responses = permissions.allow_responses
         self._replies: dict[bytes, tuple[int, int]] = {}  # how often, and until when, by reply subject
         self.publish = SubjectPermissions(permissions.publish)

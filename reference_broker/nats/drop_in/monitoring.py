@@ -385,7 +385,8 @@ class Monitor:
                 "slow_consumers": 0,
             }
 
-        used = [statistics(name, broker) for name, broker in self.brokers.items() if broker.connections]
+        asked = {name: broker for name, broker in self.brokers.items() if query.get("acc") in (None, name)}
+        used = [statistics(name, broker) for name, broker in asked.items() if broker.connections]
         return self.head(now) | {"account_statz": used}
 
     def routez(self, query: Query, now: int) -> dict[str, Any]:

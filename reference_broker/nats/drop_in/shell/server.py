@@ -21,6 +21,7 @@ from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.drop_in.monitoring import Monitor, Process
 from plumbline.reference_broker.nats.drop_in.options import Settings
+from plumbline.reference_broker.nats.drop_in.requests import SystemRequests
 from plumbline.reference_broker.nats.drop_in.traffic import Traffic
 from plumbline.reference_broker.nats.info import ACCOUNT
 from plumbline.reference_broker.nats.server import NatsBroker
@@ -63,7 +64,8 @@ class DropInServer(NatsBroker):
             offer = "tls_available" if settings.allow_non_tls else "tls_required"
             verify = {"tls_verify": True} if settings.tls.verify else {}
             self.broker.identity.offers = {offer: True, **verify}
-        for broker in brokers.values():
+        for name, broker in brokers.items():
+            SystemRequests(self.monitor, name, broker).install()
             if settings.monitor is not None:
                 self.traffic.watch(broker)
             self._forget_with(broker)
