@@ -125,6 +125,9 @@ MAX_CONTROL_CONNECTIONS = 64
 MAX_COPY_DEPTH = 16
 MAX_COPIES = 1000
 
+# Digits of a counter's increment; a message with a longer one is refused (10171).
+MAX_COUNTER_DIGITS = 4000
+
 # Sequences that a mirror skips before the next message; a message behind a larger gap is not mirrored.
 MAX_MIRROR_GAP = 1_000_000
 

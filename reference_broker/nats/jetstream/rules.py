@@ -98,6 +98,9 @@ class Rules(Struct):
     max_bytes_counts_overhead: bool  # discard new compares max_bytes with whole records, before with payloads
     bad_rollup_gets_error: bool
     atomic_batches: bool  # ADR-50
+    counters: bool  # ADR-49
+    schedules: bool  # ADR-51
+    schedules_repeat: bool  # crontab and intervals, before only @at
     batches_end_with_marker: bool  # Nats-Batch-Commit: eob commits a batch, and its message is not stored
 
     @classmethod
@@ -139,10 +142,10 @@ class Rules(Struct):
             workqueue_ack_text=v2_11,
             workqueue_checks_start_first=v2_12,  # 2.12.15 and 2.14.2; not yet 2.14.0
             info_has_timestamp=v2_10,
+            info_names_leader=v2_10,
             assets_have_version_metadata=v2_11,
             metadata=v2_10,
             extended_stream_config=v2_10,
-            info_names_leader=v2_10,
             message_ttls=v2_11,
             strict_json=v2_12,
             json_errors_have_detail=v2_11,
@@ -164,5 +167,8 @@ class Rules(Struct):
             max_bytes_counts_overhead=v2_10,  # 2.10.5
             bad_rollup_gets_error=v2_11,
             atomic_batches=v2_12,
+            counters=v2_12,
+            schedules=v2_12,
+            schedules_repeat=v2_14,
             batches_end_with_marker=v2_14,
         )

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.streams import counters
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import read_ttl
 from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, PublishHeaders
+from plumbline.reference_broker.nats.jetstream.streams.schedules import check_schedule
 from plumbline.reference_broker.nats.jetstream.streams.store import Store
 
 if TYPE_CHECKING:
@@ -52,8 +54,18 @@ class StreamAdmission:
         if not duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
         self.check_expected_last_msg_id(directives)
+        self.check_schedule(subject, directives)
         self.check_rollup(directives.rollup)
         return None
+
+    def check_schedule(self, subject: bytes, directives: PublishHeaders) -> None:
+        if directives.schedule.pattern and self.jetstream.rules.schedules:
+            repeats = self.jetstream.rules.schedules_repeat
+            check_schedule(directives.schedule, subject, directives.rollup, self.config, repeats=repeats)
+
+    def check_increment(self, directives: PublishHeaders, payload: bytes) -> None:
+        if self.jetstream.rules.counters:
+            counters.check_increment(directives, payload, counts=self.config.allow_msg_counter)
 
     def duplicate_of(self, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
         """Duplicates are looked for on every subject of the stream."""

@@ -154,11 +154,12 @@ def with_defaults(config: StreamConfig) -> StreamConfig:
         num_replicas=config.num_replicas or 1,
         duplicate_window=window,
         pedantic=False,
-        **(_MARKERS_NEED if config.subject_delete_marker_ttl else {}),
+        **(_ROLLUPS if config.subject_delete_marker_ttl or config.allow_msg_schedules else {}),
+        allow_msg_ttl=config.allow_msg_ttl or config.subject_delete_marker_ttl > 0,
     )
 
 
-_MARKERS_NEED = {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "deny_purge": False}
+_ROLLUPS = {"allow_rollup_hdrs": True, "deny_purge": False}  # markers and schedules take the place of others
 
 
 def _or_unlimited(limit: int) -> int:
@@ -179,6 +180,10 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
         config = msgspec.structs.replace(config, first_seq=0)
     _check_ages(config)
     _check_combinations(config)
+    if rules.counters:
+        _check_counters(config)
+    if rules.schedules:
+        _check_schedules(config)
     complete = with_defaults(config)
     _check_windows(complete)
     if config.mirror is not None and config.subjects:
@@ -204,10 +209,16 @@ def check_update(old: StreamConfig, new: StreamConfig, rules: Rules) -> StreamCo
         (old.sealed and not new.sealed, "unseal a sealed stream"),
         (old.deny_delete and not new.deny_delete, "cancel deny message deletes"),
         (old.deny_purge and not new.deny_purge, "cancel deny purge"),
+        (
+            new.allow_msg_counter != old.allow_msg_counter and rules.counters,
+            "change message counter setting",
+        ),
     ]
     for refused, what in unchangeable:
         if refused:
             raise _invalid(f"stream configuration update can not {what}")
+    if old.allow_msg_schedules and not new.allow_msg_schedules and rules.schedules:
+        raise _invalid("message schedules can not be disabled")
     if new.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     if new.sealed:
@@ -287,6 +298,34 @@ def _check_combinations(config: StreamConfig) -> None:
         raise _invalid("discard new per subject requires discard new policy to be set")
     if config.discard_new_per_subject and config.max_msgs_per_subject <= 0:
         raise _invalid("discard new per subject requires max msgs per subject > 0")
+
+
+def _check_counters(config: StreamConfig) -> None:
+    """ADR-49, "Stream Configuration"."""
+    if not config.allow_msg_counter:
+        return
+    if config.discard == "new":
+        raise _invalid("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        raise _invalid("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        raise _invalid("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise _invalid("counter stream can only use limits retention")
+    if config.mirror is not None:
+        raise errors.MIRROR_WITH_COUNTERS()
+
+
+def _check_schedules(config: StreamConfig) -> None:
+    """ADR-51, "Stream Configuration"."""
+    if not config.allow_msg_schedules:
+        return
+    if config.discard == "new":
+        raise _invalid("message scheduling cannot use discard new")
+    if config.mirror is not None:
+        raise errors.MIRROR_WITH_SCHEDULES()
+    if config.sources:
+        raise errors.SOURCE_WITH_SCHEDULES()
 
 
 def _check_subjects(config: StreamConfig, rules: Rules) -> None:

@@ -19,6 +19,22 @@ EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Su
 EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 ROLLUP = "Nats-Rollup"
 TTL = "Nats-TTL"
+INCREMENT = "Nats-Incr"
+SCHEDULE = "Nats-Schedule"
+SCHEDULE_TARGET = "Nats-Schedule-Target"
+SCHEDULE_SOURCE = "Nats-Schedule-Source"
+SCHEDULE_TTL = "Nats-Schedule-TTL"
+SCHEDULE_ROLLUP = "Nats-Schedule-Rollup"
+
+
+class Schedule(Struct, frozen=True):
+    """When and where a message is to be published again (ADR-51, "Headers"); empty values mean absent."""
+
+    pattern: str = ""
+    target: str = ""
+    source: str = ""
+    ttl: str = ""
+    rollup: str = ""
 
 
 class PublishHeaders(Struct, frozen=True):
@@ -32,6 +48,8 @@ class PublishHeaders(Struct, frozen=True):
     expected_last_msg_id: str = ""
     rollup: str = ""
     ttl: str = ""
+    increment: str = ""
+    schedule: Schedule = Schedule()
 
 
 _NONE = PublishHeaders()
@@ -54,6 +72,14 @@ def read_directives(header_block: bytes) -> PublishHeaders:
         expected_last_msg_id=get(EXPECTED_LAST_MSG_ID) or "",
         rollup=get(ROLLUP) or "",
         ttl=get(TTL) or "",
+        increment=get(INCREMENT) or "",
+        schedule=Schedule(
+            pattern=get(SCHEDULE) or "",
+            target=get(SCHEDULE_TARGET) or "",
+            source=get(SCHEDULE_SOURCE) or "",
+            ttl=get(SCHEDULE_TTL) or "",
+            rollup=get(SCHEDULE_ROLLUP) or "",
+        ),
     )
 
 

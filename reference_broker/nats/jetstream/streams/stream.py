@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from plumbline.bounds import MAX_MIRROR_GAP
-from plumbline.reference_broker.nats.jetstream import advisories
+from plumbline.reference_broker.nats.jetstream import advisories, errors
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig, check_workqueue
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
-from plumbline.reference_broker.nats.jetstream.streams import copying, markers
+from plumbline.reference_broker.nats.jetstream.streams import copying, counters, markers
 from plumbline.reference_broker.nats.jetstream.streams.admission import (
     StreamAdmission,
     UnansweredPublishError,
@@ -27,7 +29,12 @@ from plumbline.reference_broker.nats.jetstream.streams.batches import (
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig, mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import Lifetimes
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
-from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, read_directives
+from plumbline.reference_broker.nats.jetstream.streams.publish import (
+    ROLLUP,
+    Deduplication,
+    PublishHeaders,
+    read_directives,
+)
 from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
     Store,
@@ -80,10 +87,12 @@ class Stream(StreamAdmission):
         domain = self.jetstream.config.domain
         names = f'"stream":"{config.name}",{blank}' + (f'"domain":"{domain}",{blank}' if domain else "")
         self.puback = f'{{{names}"seq":%d}}'.encode()
+        self.puback_of_counter = f'{{{names}"seq":%d,{blank}"val":"%d"}}'.encode()
         self.duplicate_puback = f'{{{names}"seq":%d,"duplicate": true}}'.encode()
         self._limited = (
             max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject, config.max_age) > 0
         )
+        self.counts = config.allow_msg_counter and rules.counters
         self._sized = config.max_msg_size >= 0 or config.sealed
         self.needs_interest = config.retention == "interest"
         transform = config.subject_transform if rules.extended_stream_config else None
@@ -111,7 +120,7 @@ class Stream(StreamAdmission):
         if self.transform is not None:
             subject = self.transform(subject) or subject
         try:
-            if header_block or self._limited or self._sized or self.needs_interest:
+            if header_block or self._limited or self._sized or self.needs_interest or self.counts:
                 message, answer = self.accept(subject, header_block, payload, now)
             else:
                 message = self.store.append(subject, header_block, payload, now)
@@ -161,7 +170,16 @@ class Stream(StreamAdmission):
             return None
         header_block = copying.with_source(self, name, source, message)
         subject = copying.sourced_subject(source, message.subject) or message.subject
-        return self.store.append(subject, header_block, message.payload, now)
+        payload = message.payload
+        if self.counts:
+            try:
+                header_block, value = counters.added_from(
+                    self.store.last_of(subject), header_block, name, message
+                )
+            except JetStreamError:  # no counter: nothing that could be added
+                return None
+            payload = counters.body(value)
+        return self.store.append(subject, header_block, payload, now)
 
     def refusal(self, error: JetStreamError) -> bytes:
         fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}
@@ -184,9 +202,17 @@ class Stream(StreamAdmission):
         if size_comes_first:
             self.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
+        self.check_increment(directives, payload)
         if (duplicate := self.check_headers(subject, directives, now)) is not None:
             return None, self.duplicate_puback % duplicate
         if not size_comes_first:
+            self.check_size(len(header_block), len(payload))
+        if directives.schedule.pattern and self.config.allow_msg_schedules:
+            header_block, directives = self.as_only_schedule(header_block, directives)
+        value = None
+        if self.counts:
+            header_block, value = self.add(subject, header_block, directives)
+            payload = counters.body(value)
             self.check_size(len(header_block), len(payload))
         if self.needs_interest and not self.has_interested_consumer(subject):
             message, seq = None, self.store.skip()
@@ -202,7 +228,23 @@ class Stream(StreamAdmission):
             self.begin_lifetime(seq, self.read_ttl(directives), now)
             self.enforce_limits(subject, now)
             message = self.store.load(seq)
-        return message, self.puback % seq
+        return message, self.puback % seq if value is None else self.puback_of_counter % (seq, value)
+
+    def add(self, subject: bytes, header_block: bytes, directives: PublishHeaders) -> tuple[bytes, int]:
+        """A counter's headers to be stored, and its new value. Raises ``JetStreamError``."""
+        increment = counters.read_increment(directives.increment)
+        if increment is None:
+            raise errors.COUNTER_INCREMENT_MISSING()
+        return counters.added(self.store.last_of(subject), header_block, increment)
+
+    def as_only_schedule(
+        self, header_block: bytes, directives: PublishHeaders
+    ) -> tuple[bytes, PublishHeaders]:
+        """A subject has one schedule at most: it takes the place of what was there."""
+        if directives.rollup:
+            return header_block, directives
+        rolled_up = counters.appended(header_block, ROLLUP, "sub")
+        return rolled_up, structs.replace(directives, rollup="sub")
 
     def roll_up(self, subject: bytes, rollup: str, now: int) -> None:
         if rollup == "all":
