@@ -148,7 +148,7 @@ def start_of(node: RabbitMQ) -> float:
     return time.perf_counter() - started
 
 
-def told(
+def print_line(
     name: str, unit: str, ours: list[float], theirs: list[float], better: Callable[[float], float]
 ) -> None:
     """A line of the table."""
@@ -180,9 +180,9 @@ def main() -> None:
     print(f"RabbitMQ {binary.version}; {runs} runs of {MESSAGES} messages of {len(BODY)} bytes")
     print(f"{'':31} {'reference: min, median, max':>32}   {'RabbitMQ: min, median, max':>32}   ratio")
     rates = [[list(one) for one in zip(*each[1:], strict=True)] for each in (ours, theirs)]
-    told("publish, confirms", "msg/s", rates[0][0], rates[1][0], lambda ratio: ratio)
-    told("consume, ack each", "msg/s", rates[0][1], rates[1][1], lambda ratio: ratio)
-    told("start", "s", our_start, [their_start], lambda ratio: 1 / ratio)
+    print_line("publish, confirms", "msg/s", rates[0][0], rates[1][0], lambda ratio: ratio)
+    print_line("consume, ack each", "msg/s", rates[0][1], rates[1][1], lambda ratio: ratio)
+    print_line("start", "s", our_start, [their_start], lambda ratio: 1 / ratio)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def run(server: tuple[str, int]) -> None:
                         send(data)
                         continue
                 except BlockingIOError:
-                    continue  # told of a socket that is closed, whose number another has by now
+                    continue  # an event of a closed socket whose number is in use again
                 except OSError:
                     pass  # a reset ends both sides, too
                 for one in pairs[descriptor]:

@@ -20,8 +20,8 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
 def runs_asked(doc: str | None, default: int) -> int:
     """For benches that take nothing but a number."""
     parser = parser_of(doc)
-    told = f"how often each is measured: {default}"
-    parser.add_argument("runs", nargs="?", type=_positive, default=default, metavar="RUNS", help=told)
+    meaning = f"how often each is measured: {default}"
+    parser.add_argument("runs", nargs="?", type=_positive, default=default, metavar="RUNS", help=meaning)
     number: int = parser.parse_args().runs
     return number
 

@@ -1,6 +1,6 @@
 """How fast and how large: ``python -m tests.bench.pipeline``. Nothing here decides whether tests pass.
 
-    rates     decode and monitors: a plain Python loop, Spark on one core (held to it, and free), Spark on two
+    rates     decode and monitors: a Python loop, Spark on one core (pinned to it, and free), Spark on two
     tshark    a capture of AMQP through tshark, through the plain loop, and through Spark
     memory    the largest memory of plumbline judge, by program, over captures of --size and of ten times that
 
@@ -143,8 +143,8 @@ def _measured(what: str, folder: Path, operations: int = 0) -> Run:
     taken = take([sys.executable, "-m", _MODULE, "one", what, str(folder)])
     if taken.code:
         raise SystemExit(f"{what} ended with {taken.code}")
-    told: dict[str, Any] = json.loads(taken.output.splitlines()[-1])
-    return Run(**told | {"operations": told["operations"] or operations, "memory": taken.memory})
+    measured: dict[str, Any] = json.loads(taken.output.splitlines()[-1])
+    return Run(**measured | {"operations": measured["operations"] or operations, "memory": taken.memory})
 
 
 def _tshark(what: str, folder: Path, operations: int) -> Run:

@@ -35,9 +35,9 @@ def found_in(judged: Path) -> tuple[Manifest, list[Planted]]:
 
 def differences(wanted: Sequence[Planted], found: Sequence[Planted]) -> list[str]:
     """A line for each that is missing, unexpected, or found more than once."""
-    told = [f"missing: {one}" for one in wanted if one not in found]
-    told += [f"unexpected: {one}" for one in found if one not in wanted]
-    return told + [f"more than once: {one}" for one in sorted(set(found)) if found.count(one) > 1]
+    lines = [f"missing: {one}" for one in wanted if one not in found]
+    lines += [f"unexpected: {one}" for one in found if one not in wanted]
+    return lines + [f"more than once: {one}" for one in sorted(set(found)) if found.count(one) > 1]
 
 
 def run(size: int, payload_bytes: int, place: Path, options: Sequence[str] = ()) -> list[str]:
@@ -73,9 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--temporary", help="where the temporary folder is made")
     asked, options = parser.parse_known_args(arguments)
     with tempfile.TemporaryDirectory(prefix="plumbline-planted-", dir=asked.temporary) as place:
-        told = run(asked.size, asked.payload, Path(place), options)
-    print("\n".join(told) or "all that was planted was found, and nothing else")
-    return 1 if told else 0
+        lines = run(asked.size, asked.payload, Path(place), options)
+    print("\n".join(lines) or "all that was planted was found, and nothing else")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

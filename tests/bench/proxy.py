@@ -106,10 +106,10 @@ def mitmproxy(server: Address) -> Iterator[tuple[Address, subprocess.Popen[str]]
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
         command = [str(MITMDUMP), "--mode", f"reverse:tcp://{server[0]}:{server[1]}", "-p", "0"]
         command += ["--listen-host", "127.0.0.1", "--set", f"confdir={folder}", "--set", "flow_detail=0"]
-        told_at_once = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=told_at_once) as process:
+        unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unbuffered) as process:
             try:
-                yield _address_told(process), process
+                yield _printed_address(process), process
             finally:
                 process.kill()
 
@@ -149,13 +149,13 @@ def python(server: Address) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
             process.kill()
 
 
-def _address_told(process: subprocess.Popen[str]) -> Address:
-    """Where mitmproxy says that it listens."""
+def _printed_address(process: subprocess.Popen[str]) -> Address:
+    """The address that mitmproxy prints."""
     assert process.stdout is not None
     for line in process.stdout:
         if found := re.search(r"listening at ([\d.]+):(\d+)", line):
             return found[1], int(found[2])
-    raise RuntimeError("mitmproxy did not say where it listens")
+    raise RuntimeError("mitmproxy printed no address")
 
 
 def await_port(address: Address) -> None:

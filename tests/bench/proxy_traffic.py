@@ -26,9 +26,9 @@ class Client:
         self.link = socket.create_connection(address, timeout=60)
         self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.link.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
-        said = b""
-        while not said.endswith(b"PONG\r\n"):
-            said += self.link.recv(65536)
+        received = b""
+        while not received.endswith(b"PONG\r\n"):
+            received += self.link.recv(65536)
 
     def ping(self) -> None:
         """All before has been taken by the server."""

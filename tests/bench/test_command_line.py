@@ -16,7 +16,7 @@ def test_a_number_of_runs(monkeypatch: pytest.MonkeyPatch, given: list[str], run
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "told"),
+    ("given", "code", "printed"),
     [
         ("--help", 0, "usage: python -m tests.bench.wire_nats [-h] [RUNS]\n\nWhat it measures.\n"),
         ("many", 2, "argument RUNS: 'many' is no number from 1 on"),
@@ -24,10 +24,10 @@ def test_a_number_of_runs(monkeypatch: pytest.MonkeyPatch, given: list[str], run
     ],
 )
 def test_anything_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str, code: int, told: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str, code: int, printed: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["tests/bench/wire_nats.py", given])
     with pytest.raises(SystemExit) as ended:
         runs_asked("What it measures.", 25)
     assert ended.value.code == code
-    assert told in "".join(capsys.readouterr())
+    assert printed in "".join(capsys.readouterr())
