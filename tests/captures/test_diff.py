@@ -1,4 +1,4 @@
-"""``plumbline diff``: a second run is the same; what is missing, extra, changed or elsewhere is told."""
+"""``plumbline diff``: a second run is the same; missing, extra, changed and moved operations are reported."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from plumbline.wire.sender import Direction
 TO_SERVER, TO_CLIENT = Direction.TO_SERVER, Direction.TO_CLIENT
 COMMAND = [sys.executable, "-m", "plumbline", "diff"]
 DIALECT = NatsCaptureDialect()
-Said = tuple[Direction, Operation]
+DirectedOperation = tuple[Direction, Operation]
 
 
-def rows(*said: Said, number: int = 1) -> list[OperationRow]:
+def rows(*operations: DirectedOperation, number: int = 1) -> list[OperationRow]:
     connection = TcpConnection(number, Address("a", 1), Address("b", 2), "nats")
     return [
         OperationRow(connection, at, way, at, operation, DIALECT)
-        for at, (way, operation) in enumerate(said, 1)
+        for at, (way, operation) in enumerate(operations, 1)
     ]
 
 
-def sent(*operations: Operation) -> list[Said]:
+def sent(*operations: Operation) -> list[DirectedOperation]:
     return [(TO_SERVER, operation) for operation in operations]
 
 
-def came(*operations: Operation) -> list[Said]:
+def came(*operations: Operation) -> list[DirectedOperation]:
     return [(TO_CLIENT, operation) for operation in operations]
 
 

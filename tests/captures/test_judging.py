@@ -83,13 +83,13 @@ def test_show_of_sound_traffic_ends_with_zero(tmp_path: Path) -> None:
 
 def test_live_judge_matches_offline_and_ignores_older_files(capture: Path) -> None:
     (first,) = capture.iterdir()
-    told: list[Violation] = []
-    live = RecordingJudge(first, "nats", told.append)
+    reported: list[Violation] = []
+    live = RecordingJudge(first, "nats", reported.append)
     live.start()
     live.end()
     judge = CaptureJudge()
     afterwards = [violation for row in read([capture]) for violation in judge.observe(row)]
-    assert told == afterwards
+    assert reported == afterwards
     assert live.violation_count == len(RULES)
     later = first.with_name(first.name.replace("plumbline-", "plumbline-9"))
     later.write_bytes(first.read_bytes())

@@ -40,9 +40,9 @@ def until(true: Callable[[], bool]) -> None:
 def greeted(client: socket.socket, *lines: bytes) -> None:
     """Past the handshake, with these lines taken by the server."""
     client.sendall(CONNECT + b"".join(lines) + b"PING\r\n")
-    said = b""
-    while said.count(b"PONG\r\n") < 2:
-        said += client.recv(65536)
+    received = b""
+    while received.count(b"PONG\r\n") < 2:
+        received += client.recv(65536)
 
 
 def heard(client: socket.socket) -> bytes:
@@ -77,7 +77,7 @@ def test_a_server_that_is_killed_takes_its_connections_along(
         listener.join(PATIENCE_S)
         assert not listener.is_alive()
         heard(publisher)
-        subscriber.close()  # it was told of the end; its own direction is open until it says so
+        subscriber.close()  # it has received the end; its own direction is open until it closes
         publisher.close()
         until(lambda: proxy.counters.open == 0)
         with connect(proxy.relay.address) as late:

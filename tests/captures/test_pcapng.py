@@ -77,7 +77,7 @@ def test_sections_of_both_byte_orders(order: str) -> None:
     described = struct.pack(order + "IIHHII", 1, 20, 1, 0, 0, 20)
     body = struct.pack(order + "IIIII", 0, 0, 5_000_000, 2, 2) + b"hi\0\0"
     data = section + described + struct.pack(order + "II", 6, 36) + body + struct.pack(order + "I", 36)
-    assert parsed(data) == [Packet(5_000_000_000, 1, b"hi", 2)]  # microseconds, where nothing else is said
+    assert parsed(data) == [Packet(5_000_000_000, 1, b"hi", 2)]  # microseconds are the default
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

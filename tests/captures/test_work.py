@@ -135,8 +135,8 @@ def test_segments_that_wait_are_bounded_over_all_connections(monkeypatch: pytest
 def connections(first: int, last: int, data: bytes = SUBSCRIBES) -> Iterator[Segment]:
     for number in range(first, last):
         client = Address("127.0.0.1", 1000 + number)
-        for seq, flags, said in ((0, SYN, b""), (1, ACK, data)):
-            yield Segment(client, Address("127.0.0.2", 4222), seq, 0, flags, said, 0, 0, ())
+        for seq, flags, payload in ((0, SYN, b""), (1, ACK, data)):
+            yield Segment(client, Address("127.0.0.2", 4222), seq, 0, flags, payload, 0, 0, ())
 
 
 def test_connections_are_bounded_in_number_and_the_idle_one_is_given_up(
