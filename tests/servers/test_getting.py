@@ -1,4 +1,4 @@
-"""A named server is found, built, unpacked or run in a container; what is missing is said. All offline."""
+"""A named server is found, built, unpacked or run in a container; or an error gives the reason. Offline."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def command(machine: Path, name: str, script: str) -> Path:
 
 
 def get(wanted: NamedServer) -> tuple[Path, list[str]]:
-    said: list[str] = []
-    return obtain_program(wanted, said.append), said
+    lines: list[str] = []
+    return obtain_program(wanted, lines.append), lines
 
 
 def test_installed_program_is_used(machine: Path) -> None:
@@ -63,9 +63,9 @@ def test_program_of_other_version_is_not_used(machine: Path) -> None:
 
 def test_go_builds_a_release_once_without_c_and_into_the_cache(machine: Path) -> None:
     command(machine, "go", BUILDS)
-    path, said = get(target("nats-server@2.10.14"))
+    path, lines = get(target("nats-server@2.10.14"))
     assert path.is_relative_to(machine / ".cache" / "plumbline")
-    assert said == [
+    assert lines == [
         "installing nats-server@2.10.14 (only once): go install github.com/nats-io/nats-server/v2@v2.10.14"
     ]
     assert get(target("nats-server@2.10.14")) == (path, [])
@@ -155,8 +155,8 @@ grep -q jetstream "$last" || exit 7
 exit 9
 """
     command(machine, "podman", script)
-    path, said = get(target("nats-server@2.10.14"))
-    assert said[-1].endswith("podman run docker.io/library/nats:2.10.14")
+    path, lines = get(target("nats-server@2.10.14"))
+    assert lines[-1].endswith("podman run docker.io/library/nats:2.10.14")
     server = NatsServer(path)
     with pytest.raises(Exception, match="exit code 9"):  # it came as far as the configuration file
         server.start()
@@ -256,8 +256,8 @@ def suite_tools(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_series_is_unpacked_from_its_suite_and_keeps_the_release_it_got(suite_tools: Path) -> None:
-    path, said = get(target("rabbitmq@4.3"))
-    assert said == [
+    path, lines = get(target("rabbitmq@4.3"))
+    assert lines == [
         "installing rabbitmq@4.3 (only once): apt-get download of rabbitmq-server from Debian forky"
     ]
     assert path.parts[-3:] == ("rabbitmq-4.3.9", "bin", "rabbitmq-server")

@@ -94,14 +94,14 @@ def test_a_server_that_was_never_stopped_ends_with_the_interpreter(server_binary
         "import sys, plumbline.servers.nats.nats_server as s; server = s.NatsServer(sys.argv[1]);"
         "server.start(); print(server.pid)"
     )
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", program, server_binary.path],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert not alive(int(told.stdout))
+    assert not alive(int(ended.stdout))
 
 
 def test_variants_run_side_by_side_each_with_its_configuration(server_binary: ServerBinary) -> None:

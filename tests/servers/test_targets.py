@@ -1,4 +1,4 @@
-"""Names of real servers: what they mean, what is said of a wrong one, and of a wrong file."""
+"""Names of real servers: what they mean, and the errors of a wrong name and a wrong file."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ def test_a_misspelled_name_is_answered_with_the_nearest(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "error"),
     {
         'protocl = "nats"': "unknown key 'protocl'",
         "versions = 3": "Cannot overwrite",
         'container = ["nats"]': "'container' must be a str",
     }.items(),
 )
-def test_invalid_table_error_names_key(file: Path, line: str, said: str) -> None:
+def test_invalid_table_error_names_key(file: Path, line: str, error: str) -> None:
     file.write_text(FILE + line + "\n")
-    with pytest.raises(TargetError, match=f"targets.toml: .*{said}"):
+    with pytest.raises(TargetError, match=f"targets.toml: .*{error}"):
         software(file)
 
 
