@@ -16,7 +16,7 @@ Event = tuple[Any, ...]
 
 
 class Listener:
-    """What nats-py's parser calls instead of a client: it writes down what it is told."""
+    """What nats-py's parser calls instead of a client: it records the calls."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

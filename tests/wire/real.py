@@ -20,7 +20,7 @@ CONNECT = Connect.make({"verbose": False, "headers": True, "no_responders": True
 
 
 class Conversation:
-    """One connection. ``heard`` is all the server said, byte for byte; ``operations`` the same, decoded."""
+    """One connection. ``heard`` is all that the server sent, as bytes; ``operations`` the same, decoded."""
 
     def __init__(self, url: str, connect: bytes = CONNECT.raw) -> None:
         host, _, port = url.removeprefix("nats://").rpartition(":")

@@ -149,7 +149,7 @@ def mutated(random: Random, sender: Sender) -> bytes:
 
 
 def look_at_everything(operation: Operation) -> None:
-    """Reads all that can be read from an operation; only a ``ProtocolError`` may come out, where said."""
+    """Reads every attribute and method of an operation; the only possible error is ``ProtocolError``."""
     assert str(operation).isprintable()
     assert operation.raw.startswith(operation.line.encode("utf-8", "surrogateescape"))
     match operation:

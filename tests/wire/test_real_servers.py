@@ -90,11 +90,11 @@ def answers(url: str, stream: bytes) -> tuple[int, str]:
     """How many PONGs a server gives to ``stream`` and a last PING, and with which -ERR it closes, if any."""
     with Conversation(url) as conversation:
         conversation.say(stream + Ping.make().raw)
-        said = conversation.until_end()
-    complaints = [operation.message for operation in said if isinstance(operation, Err)]
+        received = conversation.until_end()
+    complaints = [operation.message for operation in received if isinstance(operation, Err)]
     fatal = [message for message in complaints if message not in OPEN]
     assert len(fatal) <= 1
-    return sum(isinstance(operation, Pong) for operation in said), fatal[0] if fatal else ""
+    return sum(isinstance(operation, Pong) for operation in received), fatal[0] if fatal else ""
 
 
 def foretold(found: Outcome) -> tuple[int, str]:

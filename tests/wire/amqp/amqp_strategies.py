@@ -55,8 +55,8 @@ def outcome(chunks: Iterable[bytes], sender: Sender, limits: Limits | None = Non
     except AmqpError as error:
         operations += error.operations
         place = f"{error.channel} {error.class_id}.{error.method_id}"
-        told = f"{error.reply_code} {error.kind} {error.message} {place}"
-        return Outcome(tuple(operations), told, error.offset, decoder.held)
+        error_text = f"{error.reply_code} {error.kind} {error.message} {place}"
+        return Outcome(tuple(operations), error_text, error.offset, decoder.held)
     return Outcome(tuple(operations), None, decoder.offset, decoder.held)
 
 

@@ -1,4 +1,4 @@
-"""Frames that RabbitMQ really sent, and what a raw client sent to it: read as told, and written back."""
+"""Recorded frames of RabbitMQ and of a raw client are decoded as expected, and encoded again."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_transcripts_round_trip_byte_for_byte(number: int) -> None:
 
 
 def test_transcript_gives_one_stream_per_side() -> None:
-    said = b"".join(raw for sent_by, _, _, raw in ALL if sent_by is SentBy.SERVER)
+    stream = b"".join(raw for sent_by, _, _, raw in ALL if sent_by is SentBy.SERVER)
     names = [name for sent_by, _, name, _ in ALL if sent_by is SentBy.SERVER]
-    for size in (1, 7, 100, len(said)):
+    for size in (1, 7, 100, len(stream)):
         decoder = Decoder(Sender.SERVER)
-        chunks = [said[at : at + size] for at in range(0, len(said), size)]
+        chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
         found = [operation for chunk in chunks for operation in decoder.feed(chunk)]
         assert [operation.method for operation in found] == names
-        assert b"".join(operation.raw for operation in found) == said
+        assert b"".join(operation.raw for operation in found) == stream
