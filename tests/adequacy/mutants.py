@@ -1,7 +1,7 @@
 """All mutants of the modules of a broker core, each with an id that stays while its statement stays.
 
 What is replaced as a whole is a unit: a function or method with all that is inside it, or one statement of a
-module or class body, which needs the module to be imported anew.
+module or class body, which needs the module to be imported again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Candidate(Struct, frozen=True):
     """A mutant that can be made: the tree of its module, where to change it, and what has to be replaced.
 
     ``qualname`` and ``first_line`` name the function whose code is replaced; empty if the module has to be
-    imported anew. ``lines`` are those whose execution reaches the mutant.
+    imported again. ``lines`` are those whose execution reaches the mutant.
     """
 
     mutant: Mutant

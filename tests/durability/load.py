@@ -43,7 +43,7 @@ class Link:
         return link
 
     def send(self, *operations: Operation) -> None:
-        if not self._writer.is_closing():  # what it said before it went is still to be read
+        if not self._writer.is_closing():  # what the server sent before it ended is still to be read
             self._writer.write(b"".join(operation.raw for operation in operations))
 
     async def message(self) -> Msg | HMsg:

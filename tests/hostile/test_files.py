@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("content", [DEEP, NO_TEXT, b"", b"\xff", b'{"layout":1,"version":9e999}'])
-def test_a_layout_file_that_cannot_be_read_is_said_to_be_damaged(content: bytes, tmp_path: Path) -> None:
+def test_an_unreadable_layout_file_is_reported_as_damaged(content: bytes, tmp_path: Path) -> None:
     (tmp_path / STAMP).write_bytes(content)
     with pytest.raises(StoreError, match="is damaged"):
         StoreFolder(tmp_path, OURS, synced=False).open()

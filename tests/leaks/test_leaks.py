@@ -103,12 +103,12 @@ def test_tables_are_opened(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    rows = [{"who": "alice", "said": [{"text": "nothing"}, {"text": f"CONNECT {PLANTED}"}]}] * 9
+    rows = [{"who": "alice", "lines": [{"text": "nothing"}, {"text": f"CONNECT {PLANTED}"}]}] * 9
     table = pyarrow.Table.from_pylist(rows)
     parquet.write_table(table, tmp_path / "t.parquet", compression="gzip", write_statistics=False)
     assert RAW not in (tmp_path / "t.parquet").read_bytes()
     hits = list(SEARCH.hits(tmp_path))
-    assert {hit.place for hit in hits} == {f"{tmp_path}/t.parquet!said"}
+    assert {hit.place for hit in hits} == {f"{tmp_path}/t.parquet!lines"}
 
 
 def test_streams_of_captures_are_put_together(tmp_path: Path) -> None:

@@ -139,8 +139,8 @@ def test_exactly_the_faults_put_in_are_found(
 def test_every_id_has_one_fate(case: tuple[History, set[str], set[str], set[str]], complete: bool) -> None:
     given_ = msgspec.structs.replace(case[0], complete=complete)
     found = judge_history(given_)
-    told = [*found.ok, *found.lost, *found.duplicated, *found.unexpected, *found.indeterminate]
+    judged = [*found.ok, *found.lost, *found.duplicated, *found.unexpected, *found.indeterminate]
     silent = {one.id for one in given_.published if one.outcome is PublishOutcome.FAILED} - set(
         found.unexpected
     )
-    assert sorted(told) == sorted({one.id for one in given_.published} - silent)
+    assert sorted(judged) == sorted({one.id for one in given_.published} - silent)
