@@ -35,7 +35,7 @@ WAIT_S = 10.0
 
 
 class OfServer:
-    """A certificate for a real server, by an authority that the proxy is told to trust."""
+    """A certificate for a real server, by an authority that the proxy trusts."""
 
     def __init__(self, folder: Path) -> None:
         authority = trustme.CA()
@@ -61,9 +61,9 @@ def proxied(url: str, folder: Path, *flags: str) -> Iterator[tuple[str, ssl.SSLC
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
-            said = process.stdout.readline()
-            found = re.search(r"^(\S+://[\d.:]+).*clients trust ([^;\s]+)", said)
-            assert found is not None, said
+            line = process.stdout.readline()
+            found = re.search(r"^(\S+://[\d.:]+).*clients trust ([^;\s]+)", line)
+            assert found is not None, line
             yield found[1], server_context(Path(found[2]), trusts_anyone=False)
         finally:
             process.terminate()
@@ -81,7 +81,7 @@ def of_connection(folder: Path, number: int) -> list[OperationRow]:
     return [row for row in read([folder / "captures"]) if row.connection.number == number]
 
 
-def said(folder: Path) -> list[str]:
+def operations_of_first(folder: Path) -> list[str]:
     """The first connection's operations."""
     verbs = [row.fields["op"] for row in of_connection(folder, 1) if row.number]
     return [verb for verb in verbs if verb not in ("PING", "PONG", "INFO")]
@@ -102,7 +102,7 @@ def test_a_nats_session_is_encrypted_on_both_sides(
         with proxied(url, tmp_path, *flags) as (address, trusted):
             for _ in range(2):
                 asyncio.run(nats_session(address, trusted, tls_handshake_first=is_first))
-    assert said(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
+    assert operations_of_first(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
     assert not differs(compare(of_connection(tmp_path, 1), of_connection(tmp_path, 2)))
     note = next(str(row) for row in of_connection(tmp_path, 1) if "TLSv1" in str(row))
     assert ("before INFO" in note) == is_first
@@ -120,7 +120,7 @@ def test_a_server_that_asks_for_a_certificate_gets_that_of_the_proxy(
         url = server.url.replace("nats://", "tls://")
         with proxied(url, tmp_path, *flags) as (address, trusted):
             asyncio.run(nats_session(address, trusted))
-    assert said(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
+    assert operations_of_first(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
 
 
 def test_info_of_plain_side_has_no_tls(
@@ -132,7 +132,7 @@ def test_info_of_plain_side_has_no_tls(
         flags = ["--tls-first", "client"]
         with proxied(server.url, tmp_path, *flags) as (address, trusted):
             asyncio.run(nats_session(address, trusted, tls_handshake_first=True))
-    assert said(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
+    assert operations_of_first(tmp_path) == ["CONNECT", "SUB", "PUB", "MSG"]
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_an_amqps_session_is_recorded_decoded_and_diffed(
         assert address.startswith("amqps://")
         for _ in range(2):
             amqp_session(address, trusted)
-    verbs = said(tmp_path)
+    verbs = operations_of_first(tmp_path)
     assert verbs[:3] == ["protocol-header", "connection.start", "connection.start-ok"]
     assert [verb for verb in verbs if verb.startswith("basic.")] == [
         "basic.publish",

@@ -62,13 +62,13 @@ def mitmdump(addon: str, server: str, home: Path, *options: str) -> Iterator[Mit
     ) as process:
         assert process.stdout is not None
         try:
-            said = []
+            printed = []
             for line in process.stdout:
-                said.append(line)
+                printed.append(line)
                 if found := re.search(r"listening at 127\.0\.0\.1:(\d+)", line):
                     yield Mitm(process, f"127.0.0.1:{found[1]}")
                     return
-            raise AssertionError("".join(said))
+            raise AssertionError("".join(printed))
         finally:
             process.kill()
 

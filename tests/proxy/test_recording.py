@@ -214,7 +214,7 @@ def test_killed_under_load_every_whole_block_is_read(tmp_path: Path, strict: boo
     assert len(tshark.fields(file, "frame.number")) == len(packets)
 
 
-def test_a_full_disk_closes_everything_and_says_so(tmp_path: Path) -> None:
+def test_full_disk_closes_everything_and_is_reported(tmp_path: Path) -> None:
     flags = ("-o", str(tmp_path), "--strict")
     with server(echo) as url, recording(url, *flags, limit=100_000) as (process, front):
         with client_of(front) as client, pytest.raises(OSError, match=r"reset|pipe"):

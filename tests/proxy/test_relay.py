@@ -63,12 +63,12 @@ def test_relay_forwards_any_segmentation_unchanged(data: bytes, cuts: list[int])
 def test_the_end_of_one_direction_leaves_the_other_open() -> None:
     def answer_after_the_end(peer: socket.socket) -> None:
         question = receive(peer, 1 << 30)
-        peer.sendall(b"you said " + question)
+        peer.sendall(b"you sent " + question)
 
     with server(answer_after_the_end) as url, relayed(url) as relay, connect(relay.address) as client:
         client.sendall(b"hello")
         client.shutdown(socket.SHUT_WR)
-        assert receive(client, 1000) == b"you said hello"
+        assert receive(client, 1000) == b"you sent hello"
         assert client.recv(1) == b""
 
 

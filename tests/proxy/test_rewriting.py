@@ -97,7 +97,9 @@ def test_the_third_that_matches_is_rewritten(tmp_path: Path) -> None:
     (note,) = notes(tmp_path)
     assert note.startswith(f"plumbline: fault 1: {fault} operation 3: PUB a ")
     sent = [row.operation.raw for row in read([tmp_path], "nats") if row.sender == "client" and row.number]
-    assert b"".join(sent) == numbered(1, 2, 3, 4)  # on record is what came, and what became of it
+    assert b"".join(sent) == numbered(
+        1, 2, 3, 4
+    )  # the record has the bytes of the client; the note, the change
 
 
 def test_failed_rewrite_is_forwarded_with_comment(tmp_path: Path) -> None:
@@ -137,27 +139,29 @@ def test_the_language() -> None:
 
 def test_rewritten_info_adds_no_connect_urls() -> None:
     changes = {"host": "proxy", "port": 1, "connect_urls": ["proxy:1"], "tls_required": True}
-    told = info_rewritten(Info.make({"host": "a", "connect_urls": ["b:2", "c:3"]}).raw, changes)
-    assert told == Info.make({"host": "proxy", "connect_urls": ["proxy:1"], "tls_required": True}).raw
+    info = info_rewritten(Info.make({"host": "a", "connect_urls": ["b:2", "c:3"]}).raw, changes)
+    assert info == Info.make({"host": "proxy", "connect_urls": ["proxy:1"], "tls_required": True}).raw
     bare = Info.make({"max_payload": 1}).raw
     assert info_rewritten(bare, {"host": "proxy"}) == bare
 
 
-@pytest.mark.parametrize("told", ["here", "proxy.example:4999"])
-def test_info_sends_clients_to_the_proxy(server_binary: ServerBinary, tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("info_address", ["here", "proxy.example:4999"])
+def test_info_sends_clients_to_the_proxy(
+    server_binary: ServerBinary, tmp_path: Path, info_address: str
+) -> None:
     config = {"jetstream": False, "client_advertise": "elsewhere.example:4242"}
     with (
         NatsServer(server_binary.path, config) as real,
-        recorded(real.url, tmp_path, info_address=told) as proxy,
+        recorded(real.url, tmp_path, info_address=info_address) as proxy,
         connect(proxy.relay.address) as client,
     ):
-        address = str(proxy.relay.address) if told == "here" else told
-        said = b""
-        while not said.endswith(b"\r\n"):
-            said += client.recv(65536)
+        address = str(proxy.relay.address) if info_address == "here" else info_address
+        received = b""
+        while not received.endswith(b"\r\n"):
+            received += client.recv(65536)
         (host, port) = address.rsplit(":", 1)
-        assert f'"host":"{host}","port":{port}' in said.decode()
-        assert "elsewhere.example" not in said.decode()
+        assert f'"host":"{host}","port":{port}' in received.decode()
+        assert "elsewhere.example" not in received.decode()
 
         async def talk() -> None:
             async with await nats.connect(proxy.url) as other:
@@ -166,7 +170,7 @@ def test_info_sends_clients_to_the_proxy(server_binary: ServerBinary, tmp_path: 
 
         asyncio.run(talk())
     infos = [row for row in read([tmp_path]) if row.fields["op"] == "INFO"]
-    assert any("elsewhere.example" in str(row) for row in infos)  # as the server said it
+    assert any("elsewhere.example" in str(row) for row in infos)  # as the server sent it
     assert any(
         note.startswith("plumbline: fault rewrite-info: rewrite INFO set host=") for note in notes(tmp_path)
     )

@@ -62,8 +62,8 @@ def test_the_packets_carry_the_stream_and_are_numbered_by_its_bytes(tmp_path: Pa
         assert packet[TCP].seq == (first + 1 + len(stream)) % 2**32
         stream += bytes(packet[TCP].payload)
         whole = IP(bytes(packet))
-        told, whole.chksum = whole.chksum, None
-        assert IP(bytes(whole)).chksum == told
+        checksum, whole.chksum = whole.chksum, None
+        assert IP(bytes(whole)).chksum == checksum
     assert stream == sent
 
 
@@ -84,6 +84,6 @@ def test_frames_of_amqp(tmp_path: Path) -> None:
     ]
 
 
-def test_layers_build_what_they_say() -> None:
+def test_layers_build_the_bytes_of_their_fields() -> None:
     built = bytes(AMQP(frames=[AMQPFrame(type=8), AMQPFrame(type=3, channel=2, content=b"abc")]))
     assert built == Heartbeat.make().raw + b"\x03\x00\x02\x00\x00\x00\x03abc\xce"

@@ -22,7 +22,9 @@ def passes(urls: dict[str, str], folder: Path, patterns: tuple[str, ...]) -> Non
     with proxied(urls, folder) as (moved, proxies):
         found = outcomes(moved, "-n", "4", *selected)
         counted = [proxy.counters for proxy in proxies.values()]
-    assert {check: told for check, told in found.items() if told[0] not in ("passed", "unsupported")} == {}
+    assert {
+        check: result for check, result in found.items() if result[0] not in ("passed", "unsupported")
+    } == {}
     assert sum(outcome == "passed" for outcome, _ in found.values()) > 15
     assert sum(one.accepted for one in counted) > 15
     assert sum(one.refused for one in counted) == 0

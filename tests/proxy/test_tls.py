@@ -88,7 +88,7 @@ def test_a_nats_session_is_recorded_whichever_side_is_encrypted(
 
 
 def test_an_amqps_session_is_encrypted_from_its_first_byte(certificate: Certificate, tmp_path: Path) -> None:
-    said = PROTOCOL_HEADER + Heartbeat.make().raw
+    stream = PROTOCOL_HEADER + Heartbeat.make().raw
 
     def talk(peer: socket.socket) -> None:
         with certificate.shown().wrap_socket(peer, server_side=True) as encrypted:
@@ -102,9 +102,9 @@ def test_an_amqps_session_is_encrypted_from_its_first_byte(certificate: Certific
         with recorded(endpoint, tmp_path, tls=tls) as proxy, connect(proxy.relay.address) as plain:
             assert proxy.url.startswith("amqps://")
             with certificate.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as client:
-                client.sendall(said[:8])
+                client.sendall(stream[:8])
                 assert receive(client, 8) == Heartbeat.make().raw
-                client.sendall(said[8:])
+                client.sendall(stream[8:])
                 assert client.recv(1) == b""
     assert [row.fields["op"] for row in read([tmp_path]) if row.number] == [
         "protocol-header",

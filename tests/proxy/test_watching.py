@@ -1,4 +1,4 @@
-"""The watching proxy keeps what a client sent and was sent, as operations, and does to it what it is told."""
+"""The watching proxy keeps the operations of both sides, and applies the faults that it is given."""
 
 from __future__ import annotations
 

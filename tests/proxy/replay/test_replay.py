@@ -69,9 +69,9 @@ def served(captures: Path, url: str) -> Iterator[tuple[str, subprocess.Popen[str
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            said = process.stdout.readline()
-            assert ": waiting for" in said, said
-            yield said.partition(": waiting")[0], process
+            line = process.stdout.readline()
+            assert ": waiting for" in line, line
+            yield line.partition(": waiting")[0], process
         finally:
             process.terminate()
 
