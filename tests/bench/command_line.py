@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """Of the bench that was started, whose ``__doc__`` tells what it does."""
+    """Of the bench that was started, whose ``__doc__`` describes it."""
     name = Path(sys.argv[0]).stem
     return argparse.ArgumentParser(
         prog=f"python -m tests.bench.{name}",

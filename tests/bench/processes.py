@@ -24,7 +24,7 @@ _UNITS = {"KB": 1_000, "MB": MEGABYTE, "GB": 1_000_000_000}
 
 
 class Process(Struct, frozen=True):
-    """One process as /proc tells it: seconds of its own, and those of children that it has waited for."""
+    """One process as /proc shows it: seconds of its own, and those of children that it has waited for."""
 
     pid: int
     parent: int

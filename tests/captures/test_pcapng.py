@@ -117,7 +117,7 @@ def test_a_flow_counts_its_bytes_and_its_ends(client: object, server: object) ->
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_packet_cut_anywhere_is_no_segment_or_says_what_is_missing(host: str) -> None:
+def test_cut_packet_is_no_segment_or_has_missing_bytes(host: str) -> None:
     whole = PacketFlow(1, (host, 5000), (host, 4222)).head(Direction.TO_SERVER, 4) + b"PING"
     for size in range(len(whole) + 1):
         found = segment(Packet(NOW, 101, whole[:size], len(whole)))

@@ -36,7 +36,7 @@ def test_invalid_url_error_shows_example(text: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_broker_is_known_by_what_it_says() -> None:
+def test_properties_of_broker_make_the_target() -> None:
     with AmqpBroker.in_thread() as url:
         target = open_target(parse_url(url)).target
     assert (target.protocol, target.version) == ("amqp", target.level)
@@ -44,7 +44,7 @@ def test_a_broker_is_known_by_what_it_says() -> None:
     assert 0 < target.rtt_s < target.slack_s
 
 
-def test_a_broker_that_refuses_the_login_says_so() -> None:
+def test_refused_login_is_an_error() -> None:
     with AmqpBroker.in_thread() as url, pytest.raises(AccessRefusedError, match="ACCESS_REFUSED") as caught:
         open_target(parse_url(url.replace("guest:guest", "guest:s3cret")))
     assert "s3cret" not in str(caught.value)
@@ -105,7 +105,7 @@ def test_an_error_shows_no_part_of_a_password(scheme: str, rest: str) -> None:
     assert not any(part in str(caught.value) for part in ("s3c", "r3t", "PW"))
 
 
-def test_an_error_says_what_to_encode() -> None:
+def test_url_error_names_characters_to_encode() -> None:
     with pytest.raises(UrlError, match=r"percent-encode / # \? @ in a user name or a password"):
         parse_url("nats://alice:s3c/r3t@h")
 

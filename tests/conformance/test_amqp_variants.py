@@ -83,7 +83,7 @@ def test_at_a_url_in_the_clear_no_certificate_can_be_shown(url: AmqpUrl) -> None
         session.url_with_certificate("certified")
 
 
-def test_at_a_url_the_reason_says_what_is_needed(url: AmqpUrl) -> None:
+def test_unsupported_reason_at_a_url_names_the_option(url: AmqpUrl) -> None:
     with (
         AmqpSession(open_target(url), variant=VARIANT) as session,
         pytest.raises(Unsupported, match=f"--variant {VARIANT}=URL"),

@@ -82,7 +82,7 @@ def test_a_position_that_is_left_out_gives_what_is_kept_after_it() -> None:
     assert journal.position == 200
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_a_long_text_is_cut_and_marked() -> None:
     journal = Journal(Mask())
     journal.add(0.0, "client", "<", "x" * 60_000, b"x" * 60_000)
     (line,) = journal.lines

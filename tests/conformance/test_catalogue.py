@@ -1,4 +1,4 @@
-"""The packaged requirements are well made, and the loader tells every mistake of a file at once."""
+"""The packaged requirements are well made, and the loader reports all errors of a file together."""
 
 from __future__ import annotations
 

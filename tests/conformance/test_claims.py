@@ -37,7 +37,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_file_may_say_no_more_than_its_profiles(tmp_path: Path) -> None:
+def test_claims_file_may_have_profiles_only(tmp_path: Path) -> None:
     path = written(tmp_path, 'profiles = ["nats-core", "kv"]')
     assert load_claims(path, "nats") == Claims(profiles=("nats-core", "kv"), file=str(path))
 

@@ -69,7 +69,7 @@ def test_silence_of_a_server_that_answers_ping_is_a_failure() -> None:
 
 @contextmanager
 def connected_to_a_late_server() -> Iterator[NatsConnection]:
-    """The answer comes with the PONG to the PING that tells silence from lateness."""
+    """The answer comes with the PONG to the PING that separates silence from a late answer."""
 
     def late(link: socket.socket) -> None:
         link.sendall(INFO)

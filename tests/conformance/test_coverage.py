@@ -1,4 +1,4 @@
-"""What the static look at the checks sees, and how it tells what does not fit."""
+"""What the static analysis of the checks finds, and its errors."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_streams_are_made_as_the_account_allows(answer: bytes, storage: str, opt
     assert (grants.storage, grants.stream_options, grants.no_jetstream) == (storage, options, "")
 
 
-def test_an_account_without_jetstream_says_so() -> None:
+def test_account_without_jetstream_is_reported() -> None:
     error = b'{"error":{"code":503,"err_code":10039,"description":"not enabled for account"}}'
     grants = grants_of(error)
     assert grants.no_jetstream == "503 not enabled for account (10039)"

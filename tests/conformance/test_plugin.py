@@ -104,7 +104,7 @@ def test_one_packaged_file_can_be_named(tmp_path: Path, broker: str) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
-def test_without_a_target_it_says_what_to_add(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_error_without_target_names_the_option(tmp_path: Path, options: tuple[str, ...]) -> None:
     ended = pytest_by_hand(tmp_path, *SUITE, *options)
     assert (ended.code, ended.out) == (2, "")
     assert "add --target nats://" in ended.err
@@ -185,7 +185,7 @@ def test_a_worker_that_dies_is_an_error_of_plumbline(tmp_path: Path, broker: str
     assert "1 passed" in _outcomes(ended)
 
 
-def test_a_marked_function_without_a_target_says_what_to_add(tmp_path: Path) -> None:
+def test_marked_function_without_target_names_the_option(tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text(OWN)
     ended = pytest_by_hand(tmp_path, "test_own.py")
     assert ended.code == 2

@@ -65,7 +65,7 @@ def test_closed_port_is_reported() -> None:
             open_target(NatsUrl.parse(f"nats://127.0.0.1:{unused.getsockname()[1]}"))
 
 
-def test_refused_credentials_say_what_to_write() -> None:
+def test_error_for_refused_credentials_shows_what_to_write() -> None:
     def refuse(link: socket.socket) -> None:
         link.sendall(INFO)
         link.recv(4096)

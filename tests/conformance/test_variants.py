@@ -84,7 +84,7 @@ def test_an_nkey_server_sends_a_nonce_and_refuses_a_wrong_signature(server_binar
     assert error.message == "Authorization Violation"
 
 
-def test_permissions_allow_and_deny_what_the_file_says(server_binary: ServerBinary) -> None:
+def test_permissions_are_those_of_the_file(server_binary: ServerBinary) -> None:
     with session_with(server_binary, "permissions") as session:
         mine = session.name("ANY")
         limited = session.connect("limited")

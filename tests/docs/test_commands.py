@@ -32,7 +32,7 @@ def test_commands_of_a_page_end_with_the_exit_code_that_it_states(page: Page, tm
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_block_is_run_or_says_why_not(page: Page) -> None:
+def test_every_block_is_run_or_has_a_reason(page: Page) -> None:
     assert page.problems == ()
 
 

@@ -17,7 +17,7 @@ from plumbline.wire.sender import Sender
 
 
 class Tap:
-    """Between clients and ``url``. ``violations`` and ``operations`` tell what its watch saw."""
+    """Between clients and ``url``. ``violations`` and ``operations`` are those of its watch."""
 
     def __init__(self, url: str, watch: MonitorRunner) -> None:
         self.upstream = (urlsplit(url).hostname or "", urlsplit(url).port or 4222)

@@ -48,7 +48,7 @@ def test_info_is_sent_first_with_server_identity() -> None:
     assert len(info["server_id"]) == 56
 
 
-def test_info_says_what_is_configured() -> None:
+def test_info_has_the_configured_values() -> None:
     (info,) = (
         Virtual(authorization=ONE_USER, no_header_support=True, max_payload=10, server_name="mine")
         .stranger()

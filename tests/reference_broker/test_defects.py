@@ -47,7 +47,7 @@ def test_several_defects_add_up() -> None:
     assert virtual.client().ask("SUB in 1\nUNSUB 1 0\nPUB nobody in 0\n\nPUB in 1\nx") == ["MSG in 1 1 | x"]
 
 
-def test_an_unknown_defect_is_an_error_that_says_what_is_near() -> None:
+def test_error_for_unknown_defect_names_a_similar_one() -> None:
     with pytest.raises(UnknownDefectError, match="did you mean any-password-is-right"):
         find("any-password-is-wrong")
 

@@ -69,7 +69,7 @@ def test_every_connection_has_a_lifeline_and_arrows_begin_there() -> None:
     assert all(end.startswith(f"M{SERVER} ") for end in ends if "H" in end)
 
 
-def test_the_offending_operation_tells_what_was_expected_instead() -> None:
+def test_offending_operation_shows_expected_operation() -> None:
     (offending,) = with_class(drawn(NO_WAIT), "off")
     (fault,) = with_class(offending, "fault")
     assert text(fault).startswith("expected: < HMSG $inbox 1 | NATS/1.0 404 No Messages")

@@ -98,7 +98,7 @@ def test_unsupported_checks_are_grouped_by_reason_the_commonest_first() -> None:
     ]
 
 
-def test_the_verdict_line_says_verdict_counts_and_exit_code() -> None:
+def test_verdict_line_shows_verdict_counts_and_exit_code() -> None:
     assert verdict_line(sample_result()) == (
         "Not conformant. 4 of 8 tested requirements passed, 3 claimed but not tested. Exit code 4."
     )

@@ -99,10 +99,10 @@ def everything_hostile() -> RunResult:
     )
 
 
-# -- what it tells ---------------------------------------------------------------------------
+# -- its contents ----------------------------------------------------------------------------
 
 
-def test_the_banner_says_verdict_target_counts_and_reasons(sample: Element) -> None:
+def test_banner_shows_verdict_target_counts_and_reasons(sample: Element) -> None:
     banner = sample.find(".//header")
     assert text(banner.find(".//h1")) == "!Not conformant"
     assert "server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222" in text(banner)
@@ -175,7 +175,7 @@ def test_a_failure_has_its_diagram(sample: Element) -> None:
     assert [text(name) for name in with_class(picture, "name")] == ["stage", "client", "server"]
 
 
-def test_a_failure_has_the_commands_to_say_it_by_hand(sample: Element) -> None:
+def test_failure_shows_commands_to_repeat_it_by_hand(sample: Element) -> None:
     commands = with_class(by_id(sample, "check-core_delivery-subjects_are_delivered_as_published"), "cmd")[1]
     assert "server=127.0.0.1/4222" in text(commands)
     assert "printf 'PUB a.b 5 | hello\\r\\n' >&3" in text(commands)
@@ -233,7 +233,7 @@ def test_the_scores_have_a_row_for_each_level_and_group(sample: Element) -> None
     assert rows["JS-PULL"] == ["3", "2", "0", "2", "-", "1", "1"]
 
 
-def test_the_environment_tells_versions_and_timing(sample: Element) -> None:
+def test_environment_shows_versions_and_timing(sample: Element) -> None:
     facts = {
         text(div.find("dt")): text(div.find("dd")) for div in with_class(sample, "facts")[0].findall("div")
     }
@@ -355,7 +355,7 @@ def huge(size: int) -> CheckResult:
     )
 
 
-def test_long_values_are_cut_and_say_their_size() -> None:
+def test_long_values_are_cut_and_show_their_size() -> None:
     data = render(result_of((), [huge(100_000)]))
     assert len(data) < 1_000_000
     assert b"[100,000 characters in all]" in data

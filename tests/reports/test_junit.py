@@ -186,7 +186,7 @@ def test_a_run_of_nothing_is_not_green() -> None:
     assert root.attrib["errors"] == "1"
 
 
-def test_properties_tell_target_suite_and_requirements() -> None:
+def test_properties_show_target_suite_and_requirements() -> None:
     root = parsed(sample_result())
     of_run = dict(properties(root[0]))
     assert of_run["target.version"] == "2.10.22"
@@ -224,7 +224,7 @@ def test_hostile_text_is_legal_xml_and_stays_readable() -> None:
     assert "\\u202egpj.exe\\x1b[31m\\x00\\xff\\xfe\\x00" in body
 
 
-def test_long_values_are_cut_and_say_so() -> None:
+def test_long_values_are_cut_and_marked() -> None:
     result = only(FAILED)
     (check,) = result.checks
     content = "\u202e<m>" * 250_000

@@ -43,7 +43,7 @@ def test_the_sample_has_such_a_check(result: RunResult) -> None:
     assert any(check.known for check in result.checks)
 
 
-def test_the_terminal_says_it_below_the_failure(result: RunResult) -> None:
+def test_terminal_shows_known_failure_below_the_failure(result: RunResult) -> None:
     shown = on_pipe(events_of(result))
     assert REMARK in shown
     assert shown.index("FAILED") < shown.index(REMARK)
@@ -57,14 +57,14 @@ def test_json_result_round_trips_known_failures(result: RunResult) -> None:
     ]
 
 
-def test_junit_has_it_as_a_property_and_in_the_evidence(result: RunResult) -> None:
+def test_junit_has_known_failure_as_property_and_in_evidence(result: RunResult) -> None:
     document = junit.render(result).decode()
     shown = REMARK.replace("<", "&lt;").replace(">", "&gt;")
     assert f'name="known" value="{shown}"' in document
     assert document.count(shown) == 2
 
 
-def test_markdown_says_it(result: RunResult) -> None:
+def test_markdown_shows_known_failure(result: RunResult) -> None:
     assert "JS-PULL-021 is known of nats-server 2.9.10 to 2.11.10" in summary_md.render(result)
 
 

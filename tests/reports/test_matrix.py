@@ -156,7 +156,7 @@ def test_rows_are_latest_runs_sorted_by_release() -> None:
         ({"A-1": "unsupported"}, "none", "-"),
     ],
 )
-def test_a_cell_says_how_much_of_what_is_claimed_passed(
+def test_cell_shows_passed_share_of_claimed_requirements(
     verdicts: dict[str, str], tone: str, text: str
 ) -> None:
     ((row,),) = (table.rows for table in tables([named(run_of(verdicts))]))

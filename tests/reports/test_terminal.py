@@ -222,7 +222,7 @@ def test_non_red_outcomes_are_brief(ended: str) -> None:
     assert "1 not supported by this server\n     1  needs JetStream API level 1" in ended
 
 
-def test_the_summary_tells_target_versions_counts_and_reports(ended: str) -> None:
+def test_summary_shows_target_versions_counts_and_reports(ended: str) -> None:
     facts = dict(re.findall(r"^ *([a-z ]+?)  (\S.*?)$", ended[ended.rindex("      target") :], re.MULTILINE))
     assert facts["target"] == "server 2.10.22 (NDVJ7OLLQ) at nats://127.0.0.1:4222"
     assert facts["level"] == "2.10"

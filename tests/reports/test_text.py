@@ -55,7 +55,7 @@ def test_shown_text_encodes_and_holds_no_control_character(text: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_segments_tell_escapes_from_text_and_give_the_whole(text: str) -> None:
+def test_segments_separate_escapes_from_text_without_loss(text: str) -> None:
     parts = list(segments(text))
     assert "".join(part.text for part in parts) == visible(text)
     assert all(one.hidden != other.hidden for one, other in pairwise(parts))
@@ -64,7 +64,7 @@ def test_segments_tell_escapes_from_text_and_give_the_whole(text: str) -> None:
     )
 
 
-def test_long_text_is_cut_and_tells_its_size() -> None:
+def test_long_text_is_cut_and_shows_its_size() -> None:
     assert elide("x" * 10, 10) == "x" * 10
     assert elide("x" * 12345, 10) == "x" * 10 + "… [12,345 characters in all]"
 

@@ -24,7 +24,7 @@ def test_known_failures_of_server_are_waived() -> None:
     assert arguments[3].endswith("garagemq.toml")
 
 
-def test_an_unknown_name_says_which_there_are() -> None:
+def test_error_for_unknown_name_lists_known_names() -> None:
     with pytest.raises(TargetError, match=r"unknown target 'nats'.*reference-nats, reference-amqp, all"):
         every.runs(["nats"])
 

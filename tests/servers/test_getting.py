@@ -282,7 +282,7 @@ def test_a_suite_that_is_not_signed_is_refused(suite_tools: Path, monkeypatch: p
         get(target("rabbitmq@4.3"))
 
 
-def test_a_machine_without_mount_namespaces_says_so(suite_tools: Path) -> None:
+def test_error_without_mount_namespaces_gives_the_reason(suite_tools: Path) -> None:
     command(suite_tools, "unshare", "exit 1")
     with pytest.raises(TargetError, match="it needs a mount namespace, and this machine allows none: run as"):
         get(target("rabbitmq@4.3"))

@@ -1,4 +1,4 @@
-"""The ways to cut a stream into segments: no decoder may tell one from the other."""
+"""The ways to cut a stream into segments: every decoder gives the same for all of them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_case_blanks_and_a_bare_line_feed_change_nothing_but_the_bytes(
         (b"+OK\r\n", UNKNOWN),
         (b"INFO {}\r\n", UNKNOWN),
         (b"MSG a 1 0\r\n\r\n", UNKNOWN),
-        # Servers tell a verb without even a blank behind it from one without fields.
+        # Servers distinguish a verb without a blank after it from a verb without fields.
         (b"PUB\r\n", UNKNOWN),
         (b"SUB\r\n", UNKNOWN),
         (b"UNSUB\n", UNKNOWN),
@@ -264,7 +264,7 @@ def test_the_end_inside_an_operation_is_truncation(unfinished: bytes) -> None:
     assert decoder.held == 0
 
 
-def test_limits_may_be_raised_when_info_tells_them() -> None:
+def test_limits_may_be_raised_to_those_of_info() -> None:
     decoder = Decoder(Sender.SERVER, Limits(max_payload=4))
     [info] = decoder.feed(b'INFO {"max_payload":8}\r\n')
     assert isinstance(info, Info)

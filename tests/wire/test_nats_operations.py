@@ -205,7 +205,7 @@ def test_a_server_can_write_what_is_malformed(operation: Operation, raw: bytes, 
     assert outcome([raw], Sender.SERVER).error == kind
 
 
-def test_asking_a_malformed_operation_for_its_headers_says_what_is_wrong() -> None:
+def test_error_for_headers_of_malformed_operation_names_the_field() -> None:
     with pytest.raises(ProtocolError, match="HPUB header size b'x'") as caught:
         _ = HPub.make("a", b"NATS/1.0\r\n\r\n", header_size="x").payload
     assert caught.value.kind is ErrorKind.SIZE

@@ -66,7 +66,7 @@ CASES = [
     b"CONNECT\t{}\r\n", b'CONNECT {"a":1,"a":2} \n',
 ]  # fmt: skip
 
-# Servers take these; no document offers them, no client sends them, and a check must be able to tell.
+# Servers take these; no document allows them, no client sends them, and a check must see the difference.
 STRICTER = {
     b"PINGX\r\n": ErrorKind.UNKNOWN_OPERATION,
     b"+OK\r\n": ErrorKind.UNKNOWN_OPERATION,

@@ -56,7 +56,7 @@ small_pattern = (
 
 
 @given(small_pattern, small_pattern)
-def test_covers_and_collide_mean_what_they_say_of_all_subjects(one: str, other: str) -> None:
+def test_covers_and_collide_are_right_for_all_subjects(one: str, other: str) -> None:
     ones = {text for text in SMALL if naive_match(one, text)}
     others = {text for text in SMALL if naive_match(other, text)}
     assert covers(one.encode(), other.encode()) == (others <= ones)

@@ -141,7 +141,7 @@ def test_the_id_of_a_case_is_the_folder_and_its_name(tmp_path: Path, monkeypatch
         ("| name | a | b |\n| x | 1 | 2 |", '5:14: expected a line with {b}, found "b"; every column is used'),
     ],
 )  # fmt: skip
-def test_a_wrong_table_says_what_was_expected_there(rows: str, expected: str) -> None:
+def test_error_of_wrong_table_shows_what_was_expected(rows: str, expected: str) -> None:
     assert expected in refused(table(rows))
 
 

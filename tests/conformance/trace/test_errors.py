@@ -61,7 +61,7 @@ def test_all_errors_of_a_file_are_reported_at_once() -> None:
         ("given message foo | bar", '4:21: expected a header such as "Nats-Msg-Id: 1", or NATS/1.0 with a status as the first one, found "bar"; the payload follows ||'),
     ],
 )  # fmt: skip
-def test_a_wrong_line_says_what_was_expected_there(line: str, expected: str) -> None:
+def test_error_of_wrong_line_shows_what_was_expected(line: str, expected: str) -> None:
     assert problems(f"{line}\n< PONG\n") == [expected]
 
 

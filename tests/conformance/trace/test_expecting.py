@@ -93,7 +93,7 @@ def test_every_difference_is_named(line: str, data: bytes, found: list[str]) -> 
     assert differences(line, data, STREAM) == found
 
 
-def test_a_status_carries_no_payload_unless_the_trace_says_so() -> None:
+def test_status_has_no_payload_unless_the_trace_has_one() -> None:
     data = b"HMSG _INBOX.PL.inbox 1 28 30\r\nNATS/1.0 404 No Messages\r\n\r\nhi\r\n"
     assert differences("< HMSG $inbox 1 | NATS/1.0 404 No Messages", data) == [
         "payload: expected nothing, got hi"

@@ -22,7 +22,7 @@ def without_run(checks: list[Check]) -> list[Check]:
     return [replace(check, run=runs_later) for check in checks]
 
 
-def test_headers_say_what_whole_traces_say() -> None:
+def test_headers_alone_are_equal_to_those_of_whole_traces() -> None:
     for path in TRACES.rglob("*.trace"):
         assert without_run(load_headers(path)) == without_run(load_checks(path))
 

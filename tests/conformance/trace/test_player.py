@@ -267,7 +267,7 @@ def test_late_operation_is_inconclusive_with_location() -> None:
         link.sendall(INFO)
         pings = (line for line in lines(link) if line == b"PING\r\n")
         for number, _ in enumerate(pings):
-            # The first is of the handshake; the second tells silence from lateness, after the limit.
+            # The first is of the handshake; the second, after the limit, separates silence from lateness.
             link.sendall(b"PONG\r\n" if number != 1 else b"MSG a 1 0\r\n\r\nPONG\r\n")
 
     with scripted(nats(lambda link, line: None)) as healthy:

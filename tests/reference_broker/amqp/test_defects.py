@@ -37,6 +37,6 @@ def test_a_defect_alters_one_broker_and_no_other() -> None:
         assert len(client.ask("basic.get", queue="q")) == answers
 
 
-def test_an_unknown_defect_is_an_error_that_says_what_is_near() -> None:
+def test_error_for_unknown_defect_names_a_similar_one() -> None:
     with pytest.raises(UnknownDefectError, match="did you mean any-password-is-right"):
         find("any-password-is-wrong")

@@ -55,7 +55,7 @@ async def _ignore(message: object) -> None:
     """The message is counted by the server."""
 
 
-def test_pages_say_what_went_through() -> None:
+def test_pages_show_connections_and_counts() -> None:
     with drop_in("-m", "-1", "-js") as server:
         pages = asyncio.run(_use(server))
         connection = pages["connz"]["connections"][0]

@@ -123,7 +123,7 @@ def test_version_and_help() -> None:
     assert ended("--nonsense").returncode == 1
 
 
-def test_lame_duck_mode_tells_clients_and_takes_no_more(tmp_path: Path) -> None:
+def test_lame_duck_mode_informs_clients_and_refuses_connections(tmp_path: Path) -> None:
     async def use(server_url: str, leave: signal.Signals, pid: int) -> None:
         import os
 

@@ -33,7 +33,7 @@ from plumbline.wire.nats import (
 ARRIVES_WITHIN_S = 2.0
 UNTIL_STATUS = -1
 QUIET_S = 0.02  # how long nothing must come before we believe that nothing comes
-PROCESSED_S = 0.05  # an ack without a reply is processed later, and nothing tells when
+PROCESSED_S = 0.05  # an ack without a reply is processed later, and no event shows when
 VARYING = {
     "created",
     "ts",
@@ -203,7 +203,7 @@ class Player:
             self.request(subject, payload.encode(), headers)
 
     def await_pending(self, stream: str, consumer: str, pending: int) -> None:
-        """Real servers tell a consumer of a new message a little later: wait, unlogged, until it knows."""
+        """A consumer of a real server counts a new message a little later: wait for it, unlogged."""
         deadline = time.monotonic() + ARRIVES_WITHIN_S
         log, self.log = self.log, []
         while self.api(f"CONSUMER.INFO.{stream}.{consumer}")["num_pending"] != pending:

@@ -152,7 +152,7 @@ def updates(p: Player) -> None:
 
 
 def heartbeats(p: Player) -> None:
-    """What heartbeats tell of a consumer with a filter."""
+    """The heartbeats of a consumer with a filter."""
     p.stream("S", subjects=["s.*"])
     p.subscribe("dlv", DLV)
     push(p, idle_heartbeat=300 * MS, filter_subject="s.a")

@@ -302,7 +302,7 @@ def test_after_max_deliver_a_message_is_given_up(bench: Bench) -> None:
     assert bench.state("A", "M") == expected
 
 
-def test_advisories_tell_of_naks_and_of_samples(bench: Bench) -> None:
+def test_naks_and_samples_send_advisories(bench: Bench) -> None:
     bench.subscriptions.append(b"$JS.EVENT.>")
     bench.consumer("A", "S", sample_freq="50")
     messages = bench.pull("A", "S", b"5")

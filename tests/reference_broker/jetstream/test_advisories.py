@@ -1,4 +1,4 @@
-"""Events on the pure core that take time to come, or that tell who asked."""
+"""Advisories of the broker core that come after a time, or that name the client of a request."""
 
 from __future__ import annotations
 

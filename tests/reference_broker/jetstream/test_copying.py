@@ -94,7 +94,7 @@ def test_a_source_gives_what_its_filter_lets_through_and_is_named(
     assert f"Nats-Stream-Source: {source}\r\n" in base64.b64decode(message["hdrs"]).decode()
 
 
-def test_a_republished_message_tells_the_sequence_before_on_its_subject() -> None:
+def test_republished_message_has_the_last_sequence_of_its_subject() -> None:
     bench = Bench(NEWEST)
     bench.subscriptions.append(b"copy.>")
     bench.stream("S", subjects=["s.*"], republish={"src": "s.*", "dest": "copy.$1"})

@@ -301,7 +301,7 @@ def test_headers_are_relayed_unchanged(bench: Bench) -> None:
     assert (message.header_block, message.payload) == (block, b"hh")
 
 
-def test_headers_only_tells_the_size_instead_of_the_payload(bench: Bench) -> None:
+def test_headers_only_sends_the_size_instead_of_the_payload(bench: Bench) -> None:
     bench.request("bar", b"12345678", b"NATS/1.0\r\nK: V\r\n\r\n")
     bench.request("bar", b"123")
     bench.consumer("bar", "heads", headers_only=True)

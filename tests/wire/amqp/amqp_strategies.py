@@ -1,6 +1,6 @@
 """What may be on an AMQP wire, and what may not: Hypothesis strategies, and one way to look at a decoder.
 
-``Outcome`` is all that a decoder tells about some bytes; two decoders agree if their outcomes are equal.
+``Outcome`` is all that a decoder reports of some bytes; two decoders agree if their outcomes are equal.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def test_pamqp_decodes_same_message(method: Method) -> None:
 
 
 def _given(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Pamqp does not tell an empty property from none."""
+    """Pamqp does not distinguish an empty property from a missing one."""
     return {name: value for name, value in properties.items() if value not in (None, "")}
 
 

@@ -21,7 +21,7 @@ def server(tmp_path: Path) -> Iterator[RabbitDropIn]:
         yield found
 
 
-def test_it_is_alive_and_says_what_it_is(server: RabbitDropIn) -> None:
+def test_aliveness_overview_and_whoami_are_answered(server: RabbitDropIn) -> None:
     assert server.get("/api/aliveness-test/%2F") == {"status": "ok"}
     overview = server.get("/api/overview")
     assert overview["rabbitmq_version"].startswith("3.10")
