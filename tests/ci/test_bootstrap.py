@@ -1,4 +1,4 @@
-"""``.venv`` is made from a bare Python, once; what stops that is said in one sentence. All of it offline."""
+"""``.venv`` is made from a bare Python, once; an error is one sentence. All of it offline."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A project, bootstrapped once, and what that said."""
+    """A project, bootstrapped once, and the finished command."""
     folder = make_project(tmp_path_factory.mktemp("bootstrapped") / "a checkout")
     return folder, run_bootstrap(folder)
 
@@ -93,7 +93,7 @@ def ready(first: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
 
 
 def run_bootstrap(project: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As ``make`` runs it. The index is a port that nobody listens on, unless said otherwise."""
+    """As ``make`` runs it. The index is a port without a listener by default."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
@@ -204,7 +204,7 @@ def test_a_folder_that_is_no_environment_is_not_deleted(project: Path) -> None:
     assert (project / ".venv" / "precious").exists()
 
 
-def test_a_python_that_is_too_old_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_old_python_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "OLDEST", (99, 1))
     monkeypatch.setattr(bootstrap, "KNOWN", ())
     with pytest.raises(
@@ -244,13 +244,11 @@ def test_without_ensurepip_the_distributions_pip_is_fetched(tmp_path: Path) -> N
     wheel = bootstrap.distributions_pip(tmp_path)
     assert re.fullmatch(r"pip-[0-9.]+-py3-none-any\.whl", wheel.name)
     command = [sys.executable, str(wheel / "pip"), "--version"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert told.stdout.startswith(f"pip {wheel.name.split('-')[1]} ")
+    version = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert version.stdout.startswith(f"pip {wheel.name.split('-')[1]} ")
 
 
-def test_without_any_pip_the_sentence_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_error_without_any_pip_names_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(Path, "glob", lambda path, pattern: iter(()))
     with pytest.raises(bootstrap.BootstrapError, match="apt-get install python3-venv"):

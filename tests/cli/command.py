@@ -125,7 +125,7 @@ def session_of(leader: int) -> list[int]:
 
 
 def one_sentence(err: str) -> str:
-    """What the command said on stderr: one line, for a person."""
+    """The one line of the command on stderr."""
     (line,) = err.splitlines()
     assert line.startswith("plumbline: ")
     assert "Traceback" not in line

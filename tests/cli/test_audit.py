@@ -1,4 +1,4 @@
-"""``plumbline audit`` over what real servers said, with messages lost and doubled on the way."""
+"""``plumbline audit`` over traffic of real servers, with messages lost and duplicated on the way."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def test_audit_reports_messages_lost_by_rabbitmq(rabbitmq: RabbitMQ, tmp_path: P
     assert done.returncode == 1
 
 
-def test_captures_without_a_receiver_say_so_and_are_not_green(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
+def test_captures_without_receiver_are_an_error(tmp_path: Path, nats_server: NatsServer) -> None:
     async def publish(url: str) -> None:
         client = await nats.connect(url)
         await client.publish("a", b"1")

@@ -82,7 +82,7 @@ def test_list_as_json_has_the_exchange_as_the_sample() -> None:
     assert samples["CORE-001"] == CATALOGUE.by_id["CORE-001"].sample
 
 
-def test_explain_tells_why_a_requirement_is_excluded() -> None:
+def test_explain_shows_why_a_requirement_is_excluded() -> None:
     text = plumbline("explain", "JS-PULL-061").stdout
     assert "excluded    Needs a cluster" in text
     assert "checks" not in text
@@ -94,7 +94,7 @@ def test_explain_takes_patterns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "error"),
     [
         (["explain", "JS-PULX-021"], "did you mean JS-PULL-021"),
         (["list", "JS-PUL-*"], "did you mean JS-PULL-*"),
@@ -104,11 +104,11 @@ def test_explain_takes_patterns() -> None:
         (["variants", "outh"], "'outh' is not known; known are: main, auth"),
     ],
 )
-def test_unknown_option_value_error_lists_valid_values(arguments: list[str], told: str) -> None:
+def test_unknown_option_value_error_lists_valid_values(arguments: list[str], error: str) -> None:
     result = plumbline(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert told in result.stderr
+    assert error in result.stderr
 
 
 def test_a_variant_is_printed_as_a_configuration_file() -> None:

@@ -26,7 +26,7 @@ HOSTILE = "one\nTraceback (most recent call last): \x1b]0;title\x07 " + "x" * 10
 
 
 def leaf(name: str) -> tuple[Any, Any]:
-    """All commands, and the one of that name, made anew."""
+    """New objects of all commands and of the command of that name."""
     command: Any = typer.main.get_command(app)
     group = command
     for word in name.split():

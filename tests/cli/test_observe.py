@@ -74,16 +74,16 @@ def test_a_program_that_fails_is_red() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "code", "said"),
+    ("program", "code", "error"),
     [
         (("true",), ExitCode.NOT_CONFORMANT, "nothing was observed"),
         (("/nonexistent/program",), ExitCode.USAGE, "cannot be started: No such file"),
     ],
 )
-def test_observe_without_connections_fails(program: tuple[str, ...], code: int, said: str) -> None:
+def test_observe_without_connections_fails(program: tuple[str, ...], code: int, error: str) -> None:
     ran = observe(program=program)
     assert ran.returncode == code
-    assert said in ran.stderr
+    assert error in ran.stderr
 
 
 def test_invalid_fault_is_reported() -> None:

@@ -116,7 +116,7 @@ def test_a_draft_overwrites_no_claims(tmp_path: Path) -> None:
 BROKER = f"{sys.executable} -m plumbline broker amqp -p {{port}} -d {{store}}"
 
 
-def test_a_server_is_restarted_as_the_claims_say(tmp_path: Path) -> None:
+def test_server_is_restarted_with_command_of_claims(tmp_path: Path) -> None:
     """A URL alone cannot be restarted; the command of the claims file can."""
     from plumbline.reference_broker.amqp.server import AmqpBroker
 

@@ -98,10 +98,10 @@ USAGE = {
 @pytest.mark.parametrize("what", USAGE)
 def test_usage_error_shows_correct_form(tmp_path: Path, what: str) -> None:
     (tmp_path / "broken").write_text("not = [toml")
-    arguments, said = USAGE[what]
+    arguments, error = USAGE[what]
     ended = verify(tmp_path, *arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert said in one_sentence(ended.err)
+    assert error in one_sentence(ended.err)
 
 
 def test_every_mistake_in_a_trace_is_shown_at_its_place(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_wrong_credentials_error_shows_url_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("following", "said"),
+    ("following", "error"),
     [
         (("-k", "no_check_is_called_so"), "no check was selected: -k, -m and the arguments match no check"),
         (("--no-such-option",), "pytest rejects the arguments after --"),
@@ -172,12 +172,12 @@ def test_wrong_credentials_error_shows_url_form(tmp_path: Path) -> None:
     ],
 )
 def test_arguments_of_pytest_that_run_nothing_are_the_users_mistake(
-    tmp_path: Path, following: tuple[str, ...], said: str
+    tmp_path: Path, following: tuple[str, ...], error: str
 ) -> None:
     (tmp_path / "test_broken.py").write_text("import no_such_module")
     ended = verify(tmp_path, "--select", "CORE-00*", "-n", "2", "--", *following)
     assert ended.code == 2
-    assert said in ended.err
+    assert error in ended.err
     assert "Traceback" not in ended.err
 
 
@@ -198,7 +198,7 @@ def chatter(link: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "error"),
     [
         (silent, "accepts connections but sends no data; a NATS server sends INFO first."),
         (http, "speaks HTTP, not NATS"),
@@ -208,13 +208,13 @@ def chatter(link: socket.socket) -> None:
     ],
 )
 def test_a_port_that_is_no_nats_server_ends_the_run_before_it_began(
-    tmp_path: Path, script: Script, said: str
+    tmp_path: Path, script: Script, error: str
 ) -> None:
     """Some of them stay silent for ever: only the probe's own limit ends the command."""
     with scripted(script) as address:
         ended = verify(tmp_path, f"nats://{address}")
     assert (ended.code, ended.out) == (3, "")
-    assert said in one_sentence(ended.err)
+    assert error in one_sentence(ended.err)
 
 
 def test_a_port_without_a_listener_ends_the_run(tmp_path: Path, closed_port: str) -> None:

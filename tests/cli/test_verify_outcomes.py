@@ -125,7 +125,7 @@ def test_a_trace_of_ones_own_runs_beside_what_is_selected(tmp_path: Path, broker
 
 
 @pytest.mark.parametrize(
-    ("fields", "code", "outcome", "said"),
+    ("fields", "code", "outcome", "message"),
     [
         ({"requirement": MUST}, 0, "waived", FAILURE),
         ({"check": "fails"}, 0, "waived", FAILURE),
@@ -136,12 +136,12 @@ def test_a_trace_of_ones_own_runs_beside_what_is_selected(tmp_path: Path, broker
     ],
 )
 def test_a_waiver_covers_the_failure_that_it_describes(
-    tmp_path: Path, broker: str, fields: dict[str, str], code: int, outcome: str, said: str
+    tmp_path: Path, broker: str, fields: dict[str, str], code: int, outcome: str, message: str
 ) -> None:
     fails = write_trace(tmp_path / "fails.trace", MUST, expects=NEVER_COMES)
     ended, result = _verify(tmp_path, broker, fails, options=_waivers(tmp_path, **fields))
     (check,) = result["checks"]
-    assert (ended.code, check["outcome"], check["message"]) == (code, outcome, said)
+    assert (ended.code, check["outcome"], check["message"]) == (code, outcome, message)
     assert check["waiver"] == ("known" if outcome == "waived" else "")
 
 

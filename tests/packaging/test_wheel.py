@@ -86,12 +86,12 @@ def test_the_wheel_has_one_top_level_name(wheel: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "output"),
     [("--help", "verify"), ("list", "JS-PULL-0"), ("targets", "nats-server@2.10.14  nats")],
     ids=["command", "data of the suite", "names of real servers"],
 )
 def test_the_installed_command_finds_what_it_needs(
-    installed: Path, tmp_path: Path, argument: str, told: str
+    installed: Path, tmp_path: Path, argument: str, output: str
 ) -> None:
     answer = subprocess.run(
         [installed / "plumbline", argument],
@@ -102,7 +102,7 @@ def test_the_installed_command_finds_what_it_needs(
         timeout=60,
     )
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert told in answer.stdout
+    assert output in answer.stdout
 
 
 COLLIDING = """
