@@ -45,7 +45,7 @@ def fault(name: str, *breaks: str) -> Callable[[Callable[[Any, Any], None]], Non
     return register
 
 
-def telling(module: Any, change: Change) -> None:
+def change_lines(module: Any, change: Change) -> None:
     """Each line of the adapter is changed on its way out; None: it is not written."""
     original = module.say
 
@@ -56,7 +56,7 @@ def telling(module: Any, change: Change) -> None:
     module.say = say
 
 
-def asked(adapter: Any, do: str, change: Change) -> None:
+def change_command(adapter: Any, do: str, change: Change) -> None:
     """Each command of that name is changed before the adapter gets it; None: it does nothing."""
     name = "do_" + do.replace(".", "_")
     original = getattr(adapter, name)
@@ -69,8 +69,8 @@ def asked(adapter: Any, do: str, change: Change) -> None:
 
 
 def hiding(event: str) -> Callable[[Any, Any], None]:
-    """The library does not tell this."""
-    return lambda module, _: telling(module, lambda line: None if line.get("event") == event else line)
+    """The library does not report this event."""
+    return lambda module, _: change_lines(module, lambda line: None if line.get("event") == event else line)
 
 
 def load() -> ModuleType:

@@ -8,13 +8,13 @@ from typing import Any
 
 from pamqp.body import ContentBody
 
-from tests.mutation.broken_amqp_client import Channel, Line, asked, fault, hiding
+from tests.mutation.broken_amqp_client import Channel, Line, change_command, fault, hiding
 
 # Settling
 
 
 def acknowledging(change: Callable[[Any, int, bool], tuple[Any, int, bool]]) -> None:
-    """basic.ack goes out as ``change(channel, delivery_tag, multiple)`` says."""
+    """basic.ack is sent with the result of ``change(channel, delivery_tag, multiple)``."""
     original = Channel.basic_ack
 
     async def basic_ack(channel: Any, delivery_tag: int, *, multiple: bool = False, **options: Any) -> Any:
@@ -56,17 +56,17 @@ def _(_: Any, adapter: Any) -> None:
 
 @fault("nack-turns-requeue-round", "CLIENT-SETTLE-004")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "nack", lambda command: {**command, "requeue": not command["requeue"]})
+    change_command(adapter, "nack", lambda command: {**command, "requeue": not command["requeue"]})
 
 
 @fault("reject-turns-requeue-round", "CLIENT-SETTLE-005")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "reject", lambda command: {**command, "requeue": not command["requeue"]})
+    change_command(adapter, "reject", lambda command: {**command, "requeue": not command["requeue"]})
 
 
 @fault("nack-drops-multiple", "CLIENT-SETTLE-006")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "nack", lambda command: {**command, "multiple": False})
+    change_command(adapter, "nack", lambda command: {**command, "multiple": False})
 
 
 @fault("cancelling-acknowledges", "CLIENT-SETTLE-007")
@@ -83,7 +83,7 @@ def _(_: Any, adapter: Any) -> None:
 
 @fault("no-ack-is-forgotten", "CLIENT-SETTLE-008")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "consume", lambda command: {**command, "no_ack": False})
+    change_command(adapter, "consume", lambda command: {**command, "no_ack": False})
 
 
 @fault("what-was-got-is-acked-as-the-first", "CLIENT-SETTLE-009")
@@ -106,7 +106,7 @@ def _(module: Any, _: Any) -> None:
     module.say = say
 
 
-@fault("redelivered-is-not-told", "CLIENT-DELIVERY-002", "CLIENT-LOSS-002")
+@fault("redelivered-is-not-reported", "CLIENT-DELIVERY-002", "CLIENT-LOSS-002")
 def _(_: Any, adapter: Any) -> None:
     original = adapter.message
     adapter.message = lambda message: {**original(message), "redelivered": False}
@@ -119,7 +119,7 @@ def _(module: Any, adapter: Any) -> None:
 
 @fault("prefetch-is-forgotten", "CLIENT-DELIVERY-004")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "qos", lambda _: None)
+    change_command(adapter, "qos", lambda _: None)
 
 
 @fault("get-of-nothing-gives-the-last-message", "CLIENT-DELIVERY-005")
@@ -153,7 +153,7 @@ def _(_: Any, __: Any) -> None:
 
 @fault("cancel-is-not-sent", "CLIENT-DELIVERY-008")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "cancel", lambda _: None)
+    change_command(adapter, "cancel", lambda _: None)
 
 
 # Ends
@@ -162,13 +162,13 @@ def _(_: Any, adapter: Any) -> None:
 @fault("closed-channels-look-open", "CLIENT-END-001")
 def _(module: Any, adapter: Any) -> None:
     hiding("channel-closed")(module, adapter)
-    asked(adapter, "get", lambda _: None)
+    change_command(adapter, "get", lambda _: None)
 
 
 @fault("closed-connections-look-open", "CLIENT-END-003", "CLIENT-LOSS-001")
 def _(module: Any, adapter: Any) -> None:
     hiding("disconnected")(module, adapter)
-    asked(adapter, "declare", lambda _: None)
+    change_command(adapter, "declare", lambda _: None)
 
 
 @fault("old-deliveries-are-acked-on-new-channels", "CLIENT-LOSS-003")
@@ -199,7 +199,7 @@ def _(_: Any, adapter: Any) -> None:
 
 @fault("commit-is-not-sent", "CLIENT-TX-001")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "tx.commit", lambda _: None)
+    change_command(adapter, "tx.commit", lambda _: None)
 
 
 @fault("rollback-commits", "CLIENT-TX-002")
@@ -223,4 +223,4 @@ def _(_: Any, adapter: Any) -> None:
     def without(command: Line) -> Line:
         return {**command, "url": command["url"].replace("?heartbeat=1", "?heartbeat=0")}
 
-    asked(adapter, "connect", without)
+    change_command(adapter, "connect", without)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiormq import spec
 
-from tests.mutation.broken_amqp_client import Channel, Line, asked, fault, hiding, telling
+from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault, hiding
 
 IMPATIENCE_S = 0.3
 
@@ -17,8 +17,8 @@ def confirming(change: Callable[[Any, Any], list[tuple[int, Any]]]) -> None:
     """What a basic.ack or basic.nack settles is ``change(channel, frame)``: tags, each with its frame."""
 
     async def on_confirm_frame(channel: Any, frame: Any) -> None:
-        for tag, says in change(channel, frame):
-            channel._confirm_delivery(tag, says)
+        for tag, answer in change(channel, frame):
+            channel._confirm_delivery(tag, answer)
 
     Channel._on_confirm_frame = on_confirm_frame
 
@@ -34,14 +34,14 @@ def meant(channel: Any, frame: Any) -> list[int]:
 
 @fault("confirm-mode-is-forgotten", "CLIENT-CONFIRM-001", "CLIENT-CONFIRM-002")
 def _(module: Any, adapter: Any) -> None:
-    asked(adapter, "confirm", lambda _: None)
-    told_at_once(module, adapter)
+    change_command(adapter, "confirm", lambda _: None)
+    confirmed_at_once(module, adapter)
 
 
-def told_at_once(module: Any, adapter: Any) -> None:
-    """Every publish is told as confirmed when it is written."""
+def confirmed_at_once(module: Any, adapter: Any) -> None:
+    """Every publish is reported as confirmed when it is written."""
     original, say = adapter.do_publish, module.say
-    telling(module, lambda line: None if line.get("event") == "confirmed" else line)
+    change_lines(module, lambda line: None if line.get("event") == "confirmed" else line)
 
     async def publish(command: Line) -> None:
         first = command["publish"]
@@ -54,7 +54,7 @@ def told_at_once(module: Any, adapter: Any) -> None:
 
 @fault("written-is-confirmed", "CLIENT-CONFIRM-002", "CLIENT-RETURN-003")
 def _(module: Any, adapter: Any) -> None:
-    told_at_once(module, adapter)
+    confirmed_at_once(module, adapter)
 
 
 @fault("multiple-is-overlooked", "CLIENT-CONFIRM-003")
@@ -92,7 +92,7 @@ def _(_: Any, __: Any) -> None:
     confirming(change)
 
 
-@fault("settled-is-told-again", "CLIENT-CONFIRM-008")
+@fault("settled-is-reported-again", "CLIENT-CONFIRM-008")
 def _(module: Any, _: Any) -> None:
     def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
         if frame.multiple:
@@ -116,9 +116,9 @@ def _(_: Any, __: Any) -> None:
     confirming(change)
 
 
-@fault("nothing-is-told-of-what-was-lost", "CLIENT-CONFIRM-010", "CLIENT-CONFIRM-011")
+@fault("lost-publishes-are-not-reported", "CLIENT-CONFIRM-010", "CLIENT-CONFIRM-011")
 def _(module: Any, _: Any) -> None:
-    telling(module, lambda line: None if line.get("ack") is False else line)
+    change_lines(module, lambda line: None if line.get("ack") is False else line)
 
 
 @fault("channels-share-confirm-numbers", "CLIENT-CONFIRM-012")
@@ -156,7 +156,7 @@ def _(_: Any, adapter: Any) -> None:
         published.append(command)
         return command
 
-    asked(adapter, "publish", count)
+    change_command(adapter, "publish", count)
 
     async def on_confirm_frame(channel: Any, frame: Any) -> None:
         early = len(published) - len(channel.confirmations)
@@ -175,12 +175,16 @@ def _(module: Any, adapter: Any) -> None:
 
 @fault("returns-need-confirms", "CLIENT-RETURN-002")
 def _(module: Any, adapter: Any) -> None:
-    telling(module, lambda line: None if line.get("event") == "returned" and "publish" not in line else line)
+    change_lines(
+        module, lambda line: None if line.get("event") == "returned" and "publish" not in line else line
+    )
 
 
 @fault("returns-say-no-reason", "CLIENT-RETURN-004")
 def _(module: Any, _: Any) -> None:
-    telling(module, lambda line: {name: line[name] for name in line if name not in ("code", "routing_key")})
+    change_lines(
+        module, lambda line: {name: line[name] for name in line if name not in ("code", "routing_key")}
+    )
 
 
 @fault("returns-are-found-by-message-id", "CLIENT-RETURN-005")
@@ -194,9 +198,9 @@ def _(module: Any, _: Any) -> None:
         seen.add("returned")
         return None if again else line
 
-    telling(module, change)
+    change_lines(module, change)
 
 
 @fault("everything-is-mandatory", "CLIENT-RETURN-006")
 def _(_: Any, adapter: Any) -> None:
-    asked(adapter, "publish", lambda command: {**command, "mandatory": True})
+    change_command(adapter, "publish", lambda command: {**command, "mandatory": True})

@@ -9,7 +9,7 @@ import aio_pika
 import aiormq.connection
 from aio_pika.robust_queue import RobustQueue
 
-from tests.mutation.broken_amqp_client import Channel, Line, asked, fault, telling
+from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault
 
 Connection: Any = aiormq.connection.Connection  # Any, since its methods are replaced
 Queue: Any = RobustQueue
@@ -54,7 +54,7 @@ def _(module: Any, _: Any) -> None:
         channel.publisher_confirms = channel.publisher_confirms and not confirmed
         return await original(channel, *arguments, **options)
 
-    telling(module, count)
+    change_lines(module, count)
     Channel.open = opened
 
 
@@ -82,8 +82,8 @@ def _(module: Any, adapter: Any) -> None:
             say(**held.pop())
         return line
 
-    asked(adapter, "publish", publish)
-    telling(module, change)
+    change_command(adapter, "publish", publish)
+    change_lines(module, change)
 
 
 def settling_by_tag(adapter: Any, name: str) -> None:
@@ -147,7 +147,7 @@ def _(_: Any, adapter: Any) -> None:
             "url": url.replace("?heartbeat=1", "?heartbeat=0") if "reconnect" in command else url,
         }
 
-    asked(adapter, "connect", without)
+    change_command(adapter, "connect", without)
 
 
 @fault("heartbeats-are-not-sent", "CLIENT-LOSS-014")
@@ -220,7 +220,7 @@ def _(_: Any, adapter: Any) -> None:
         await original(connection, frame)
 
     Connection._Connection__handle_connection_blocked = on_blocked
-    asked(adapter, "publish", lambda command: None if blocked else command)
+    change_command(adapter, "publish", lambda command: None if blocked else command)
 
 
 # Channels that the server closes
@@ -234,7 +234,7 @@ def on_closed_channels(module: Any, act: Any) -> None:
             act(line)
         return line
 
-    telling(module, change)
+    change_lines(module, change)
 
 
 @fault("a-closed-channel-takes-the-others-with-it", "CLIENT-END-005")
@@ -247,11 +247,11 @@ def _(module: Any, adapter: Any) -> None:
             raise RuntimeError("the channel is closed")
         return command
 
-    asked(adapter, "declare", declaring)
+    change_command(adapter, "declare", declaring)
 
 
 @fault("publishes-on-a-closed-channel-vanish", "CLIENT-END-006")
 def _(module: Any, adapter: Any) -> None:
     closed: list[Line] = []
     on_closed_channels(module, closed.append)
-    asked(adapter, "publish", lambda command: None if closed else command)
+    change_command(adapter, "publish", lambda command: None if closed else command)

@@ -1,4 +1,4 @@
-"""Runs the checks of what a defect breaks against a broker that has it, and says what they saw.
+"""Runs the checks of what a defect breaks against a broker that has it, and reports their outcomes.
 
 The checks run through the engine itself, one after the other, without pytest between: the question is
 whether they see the defect, and a hundred runs of the whole suite would ask it no better.

@@ -1,4 +1,4 @@
-"""Gates client libraries that are wrong on purpose, and says which requirements turned red.
+"""Gates client libraries that are wrong on purpose, and reports which requirements failed.
 
 Only the scenarios of what a defect breaks are played, or all of them: then nothing else may turn red.
 """

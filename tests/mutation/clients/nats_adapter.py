@@ -1,4 +1,4 @@
-"""The adapter of the small client library: commands of PROTOCOL.md in, what the library gave and told out."""
+"""The adapter of the small client library: commands of PROTOCOL.md in, answers and events out."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FEATURES = [
 
 
 class Adapter:
-    """Commands in, what the library gave and told out."""
+    """Commands in, answers and events out."""
 
     def __init__(self) -> None:
         self.alter: Callable[[Client, JetStream], None] = lambda client, js: None
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, with the same fault."""
+        """Start again, with the same defect."""
         self.messages: dict[int, Came] = {}
         self.subscriptions: dict[str, int] = {}
         self.consuming: dict[str, Consuming] = {}
@@ -173,8 +173,10 @@ def serve(adapter: Adapter, version: str) -> None:
         try:
             say(id=command["id"], ok=adapter.do(command["do"], command) or {})
         except LibraryError as error:
-            told = {"text": str(error), "type": "LibraryError"}
+            error_fields = {"text": str(error), "type": "LibraryError"}
             handed = {} if error.handed is None else {"ok": error.handed}
             say(
-                id=command["id"], error=told if error.code is None else {**told, "code": error.code}, **handed
+                id=command["id"],
+                error=error_fields if error.code is None else {**error_fields, "code": error.code},
+                **handed,
             )

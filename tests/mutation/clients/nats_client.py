@@ -44,7 +44,7 @@ Came = Msg | HMsg
 
 
 class LibraryError(Exception):
-    """What this library tells its user."""
+    """An error that this library reports to its user."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
@@ -111,8 +111,8 @@ class Client:
 
     def greeting(self) -> list[Operation]:
         """What is sent first."""
-        told = {"lang": "twin", "version": "1.0.0", "protocol": 1, "verbose": False, "pedantic": False}
-        return [Connect.make({**told, "headers": True, "no_responders": True}), Ping.make()]
+        fields = {"lang": "twin", "version": "1.0.0", "protocol": 1, "verbose": False, "pedantic": False}
+        return [Connect.make({**fields, "headers": True, "no_responders": True}), Ping.make()]
 
     def connect(self, url: str) -> None:
         """INFO, CONNECT, PING, PONG; then a thread reads."""

@@ -100,10 +100,10 @@ def _(client: Client, js: JetStream) -> None:
     replace(client, "inbox", lambda: f"_INBOX.twin.{next(numbers)}")
 
 
-@of_connection("never-a-duplicate", breaks="CLIENT-PUB-001", summary="duplicate is not told")
+@of_connection("never-a-duplicate", breaks="CLIENT-PUB-001", summary="duplicate is not reported")
 def _(client: Client, js: JetStream) -> None:
     whole = js.pub_ack
-    replace(js, "pub_ack", lambda told: {**whole(told), "duplicate": False})
+    replace(js, "pub_ack", lambda answer: {**whole(answer), "duplicate": False})
 
 
 @of_connection("other-id-header", breaks="CLIENT-PUB-002", summary="the header is Msg-Id, in lower case")
@@ -117,12 +117,12 @@ def _(client: Client, js: JetStream) -> None:
     replace(js, "publish", publish)
 
 
-@of_connection("refusal-is-stored", breaks="CLIENT-PUB-003", summary="an error in a PubAck is told as stored")
+@of_connection("refusal-is-stored", breaks="CLIENT-PUB-003", summary="an error in a PubAck is a success")
 def _(client: Client, js: JetStream) -> None:
     whole = js.pub_ack
 
-    def pub_ack(told: dict[str, Any]) -> dict[str, Any]:
-        return {"stream": "", "seq": 0, "duplicate": False} if "error" in told else whole(told)
+    def pub_ack(answer: dict[str, Any]) -> dict[str, Any]:
+        return {"stream": "", "seq": 0, "duplicate": False} if "error" in answer else whole(answer)
 
     replace(js, "pub_ack", pub_ack)
 
@@ -144,7 +144,7 @@ def _stored_all_the_same(text: str) -> Callable[[Client, JetStream], None]:
     return alter
 
 
-of_connection("no-stream-is-stored", breaks="CLIENT-PUB-004", summary="503 to a publish is told as stored")(
+of_connection("no-stream-is-stored", breaks="CLIENT-PUB-004", summary="503 to a publish is a success")(
     _stored_all_the_same("no responders")
 )
 of_connection("silence-is-stored", breaks="CLIENT-PUB-005", summary="without a PubAck it is stored")(

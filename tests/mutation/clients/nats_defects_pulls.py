@@ -255,7 +255,7 @@ def _consuming(name: str, value: Callable[..., None]) -> Callable[[Adapter], Non
     return lambda adapter: replace(nats_jetstream.Consuming, name, value)
 
 
-defect("deaf-to-silence", breaks="CLIENT-CONSUME-001", summary="missed heartbeats are not told")(
+defect("deaf-to-silence", breaks="CLIENT-CONSUME-001", summary="missed heartbeats are not reported")(
     _consuming("missed", lambda self: None)
 )
 defect("asks-once", breaks="CLIENT-CONSUME-002", summary="no request follows one that has expired")(
@@ -263,7 +263,7 @@ defect("asks-once", breaks="CLIENT-CONSUME-002", summary="no request follows one
 )
 
 
-@defect("deletion-is-not-told", breaks="CLIENT-CONSUME-003", summary="a deleted consumer is not told")
+@defect("deletion-is-not-reported", breaks="CLIENT-CONSUME-003", summary="a deleted consumer is not reported")
 def _(adapter: Adapter) -> None:
     replace(nats_jetstream.Consuming, "deleted", lambda self: self.over.set())
 

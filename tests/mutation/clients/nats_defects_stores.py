@@ -38,12 +38,12 @@ defect("misses-no-heartbeat", breaks="CLIENT-ORDERED-005", summary="a silent ord
 defect("orders-answer-no-flow-control", breaks="CLIENT-ORDERED-006", summary="flow control is not answered")(
     _replacing(Ordered, "answer_flow_control", _nothing)
 )
-defect("says-nothing-of-nothing", breaks="CLIENT-KV-010", summary="a watch of no data has no end of it")(
+defect("empty-watch-has-no-end", breaks="CLIENT-KV-010", summary="a watch of no data has no end of it")(
     _replacing(Watch, "created", _nothing)
 )
-defect(
-    "deletes-look-like-values", breaks="CLIENT-KV-011", summary="a watch does not tell a delete from a value"
-)(lambda adapter: _without_operation())
+defect("deletes-look-like-values", breaks="CLIENT-KV-011", summary="a watch reports a delete as a value")(
+    lambda adapter: _without_operation()
+)
 
 
 def _without_operation() -> None:

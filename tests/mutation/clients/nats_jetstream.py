@@ -58,10 +58,10 @@ class JetStream:
         answer = self.client.request(subject, data, headers, timeout)
         return self.pub_ack(json.loads(answer.payload))
 
-    def pub_ack(self, told: dict[str, Any]) -> dict[str, Any]:
-        if error := told.get("error"):
+    def pub_ack(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if error := answer.get("error"):
             raise LibraryError(error["description"], error["err_code"])
-        return {"stream": told["stream"], "seq": told["seq"], "duplicate": bool(told.get("duplicate"))}
+        return {"stream": answer["stream"], "seq": answer["seq"], "duplicate": bool(answer.get("duplicate"))}
 
     def id_header(self, msg_id: str) -> dict[str, str]:
         return {"Nats-Msg-Id": msg_id} if msg_id else {}
@@ -233,7 +233,7 @@ class Consuming:
         say(event="ended", subscription=self.name, text="Consumer Deleted")
 
     def watch(self) -> None:
-        """ADR-37: twice the interval without anything is told."""
+        """ADR-37: twice the interval without a message is reported."""
         while not self.over.wait(self.heartbeat / 2) and not self.js.client.over.is_set():
             if time.monotonic() - self.heard > 2 * self.heartbeat:
                 self.missed()
